@@ -165,11 +165,6 @@ class PrivateFit(DocumentationLink):
     noise_is_secret_: bool
     _fits: Fits | None = None  # of the last one, also before this was known of a stream
 
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
-        arguments.pop("self")
-        self.__dict__.update(arguments)
-
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.
 

@@ -147,13 +147,6 @@ class MomentsPlan(Plan):
         facts = problem, budget, "moments", 1, guarantee
         return cls(*facts, present, length, center, rough, n_rounds, far, n_far, moments)
 
-    @property
-    def is_drowned(self) -> bool:
-        """Whether noise hides most directions, so that most intervals are the whole line."""
-        d = self.problem.n_features
-        usual = (1 - _LAST**2) / _usual_length(math.sqrt(d)) ** 2
-        return _edge(math.sqrt(self.moments.variance), d + 1) > usual
-
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """The released moments, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
@@ -328,7 +321,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         accounting.warn_if_weak(n)
         budget, may_be_empty = accounting.budget_of(n), not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
-        if plan.is_drowned:
+        usual = (1 - _LAST**2) / _usual_length(math.sqrt(d)) ** 2
+        if _edge(math.sqrt(plan.moments.variance), d + 1) > usual:  # noise hides most directions
             warn_user(
                 f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
                 f"{budget.epsilon:g}: most intervals will be the whole line; take fewer columns, "

@@ -159,7 +159,7 @@ def _refuse_pairs(name: str, bounds: Sequence[Any]) -> None:
     if (is_pair_of_lists and len(bounds) == 2) or not all(map(_is_pair, bounds)):
         return
     of_what, by_name = "column", ", or for a data frame a dict {column: (low, high)}"
-    if name == "bounds_y":
+    if not name.startswith("bounds_X"):
         of_what, by_name = "target", ""
     pairs = np.asarray(bounds).tolist()
     by_end = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -302,18 +302,21 @@ def check_target_bounds(
     return low, high
 
 
+def number_bounds(bounds: Any, name: str = "bounds_y") -> tuple[float, float] | None:
+    """The ends of bounds of a single number."""
+    found = check_target_bounds(bounds, 1, name)
+    return None if found is None else (found[0].item(), found[1].item())
+
+
 def check_positive_bounds(
     bounds: Any, name: str, *, with_zero: bool = False
 ) -> tuple[float, float] | None:
     """The ends of bounds of a single number above 0, or at least 0."""
-    found = check_target_bounds(bounds, 1, name)
-    if found is None:
-        return None
-    low, high = (float(end.item()) for end in found)
-    if low < 0 or (low == 0 and not with_zero):
+    ends = number_bounds(bounds, name)
+    if ends is not None and (ends[0] < 0 or (ends[0] == 0 and not with_zero)):
         least = "at least 0" if with_zero else "above 0"
         raise ValueError(f"{name} must be {least}, got {shown(bounds)}")
-    return low, high
+    return ends
 
 
 def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> TargetScaling:

@@ -305,7 +305,7 @@ def user_of(label: Any) -> Any:
     return label
 
 
-def check_classes(classes: Any) -> NDArray[Any]:
+def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
     """The declared labels, sorted."""
     is_list, is_mixed = isinstance(classes, (list, tuple)), False
     try:
@@ -315,10 +315,10 @@ def check_classes(classes: Any) -> NDArray[Any]:
     except (TypeError, ValueError):
         is_mixed = True
     if is_mixed and np.ndim(classes) == 1:
-        raise ValueError(f"classes must be of one kind, got {shown(classes)}")
+        raise ValueError(f"{name} must be of one kind, got {shown(classes)}")
     if is_mixed or np.ndim(classes) != 1 or declared.size != len(classes) or declared.size < 2:
         raise ValueError(
-            f"classes must be None or a list of at least two different labels, got {shown(classes)}"
+            f"{name} must be None or a list of at least two different labels, got {shown(classes)}"
         )
     return declared
 

@@ -13,12 +13,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .._checks import during
 
 UNIT_ROUNDOFF = 2.0**-53
 _CHUNK_BYTES = 2**20  # a chunk stays in the cache between its two products
@@ -156,14 +158,8 @@ _turn = threading.Lock()
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """A block whose work stays on this thread, where others do the same for other records."""
-    token = _alone.set(True)
-    try:
-        yield
-    finally:
-        _alone.reset(token)
+# a block whose work stays on this thread, where others do the same for other records
+alone = functools.partial(during, _alone, True)
 
 
 def blas_alone() -> Any:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from .._checks import import_pandas, shown
-from ..data.bounds import check_target_bounds
-from ..metrics.scores import DPScore, dp_score, last_fitted, predicted_means
+from ..data.bounds import number_bounds
+from ..metrics.scores import DPScore, dp_score, opened, predicted_means
 from .axes import axes_for
 
 Array = NDArray[np.float64]
@@ -115,7 +115,7 @@ class CalibrationDisplay:
         of_classes = is_classifier(estimator)
         if edges is None:
             bounds = (0.0, 1.0) if of_classes else score_kwargs.get("bounds_y")
-            edges = _default_edges(last_fitted(estimator), bounds)
+            edges = _default_edges(opened(estimator)[0], bounds)
         edges = _checked_edges(edges)
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             if of_classes:
@@ -201,8 +201,7 @@ def _default_edges(model: Any, bounds: Any) -> Array:
     bounds = getattr(model, "bounds_y", None) if bounds is None else bounds
     if bounds is None:
         raise ValueError("edges must be given: the estimator has no bounds_y")
-    ends = check_target_bounds(bounds, 1)
-    low, high = (float(np.ravel(end)[0]) for end in ends or (-1.0, 1.0))
+    low, high = number_bounds(bounds) or (-1.0, 1.0)
     plan = getattr(model, "plan_", None)
     if plan is None or plan.problem.loss.task != "rates":
         return np.linspace(low, high, _EVEN + 1)

@@ -25,6 +25,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._checks import check_int
 from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
+from ..metrics.scores import opened
 from ..model_selection.private_steps import last_step, private_last
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
@@ -106,7 +107,7 @@ class CoefficientDisplay:
         """
         frame, names, found = _frame(estimator, encoder, units)
         if exponentiate:
-            check_ratios(_model_and_encoder(estimator)[0].plan_.problem.loss)
+            check_ratios(opened(estimator)[0].plan_.problem.loss)
         coef, std = frame.to_numpy(), None
         if found is not None:
             coef, n_params = found.coef[:, : len(coef)].T, found.coef.shape[1]
@@ -257,22 +258,17 @@ def coef_frame(estimator: Any, encoder: Any = None, *, units: str = "data") -> A
     >>> [name for name, _ in coef_frame(model.fit(table, [3.0, 5.0] * 500)).index]
     ['age', 'member', '(intercept)']
     """
-    model, step_before = _model_and_encoder(estimator)
+    model, names_of = _model_and_names(estimator, encoder)
     private_last(model, "coef_frame takes a model")
-    return model.coef_frame(step_before if encoder is None else encoder, units=units)
+    return model.coef_frame(names_of, units=units)
 
 
-def _model_and_encoder(estimator: Any) -> tuple[Any, Any]:
-    """The last model, and the step before it if that names its outputs."""
-    step_before = None
-    while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
-        if isinstance(estimator, Pipeline):
-            named = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
-            step_before = next((s for s in named[-1:] if hasattr(s, "get_feature_names_out")), None)
-            estimator = estimator[-1]
-        else:
-            estimator = estimator.best_estimator_
-    return estimator, step_before
+def _model_and_names(estimator: Any, encoder: Any) -> tuple[Any, Any]:
+    """The last model, and what names its columns: the encoder, else the step before if it can."""
+    model, before = opened(estimator)
+    if encoder is None and before and hasattr(before[-1], "get_feature_names_out"):
+        encoder = before[-1]
+    return model, encoder
 
 
 def _frame(
@@ -284,8 +280,7 @@ def _frame(
     """
     if data:
         estimator.fit(*data)
-    model, step_before = _model_and_encoder(estimator)
-    names_of = step_before if encoder is None else encoder
+    model, names_of = _model_and_names(estimator, encoder)
     frame = model.coef_frame(names_of, units=units).iloc[:-1]
     found = model.summary(names_of, units=units) if hasattr(model, "coef_std_") else None
     if frame.index.nlevels == 1:

@@ -30,29 +30,44 @@ _SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
 _SAFE_PART, _SAFE = 0.8, 1.4
 
 
-def _reaches(
-    std: float | None, effect: float | None, power: float, **facts: Any
-) -> Callable[[Any], bool]:
-    """Whether a plan has a standard error of at most `std`, or this power for the effect."""
-    facts = {"safe": True, **facts}
+def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
+    """The plan, None where there are too few rows for one."""
+    try:
+        with unwarned():
+            return estimator.plan(n_samples, n_features)
+    except TooFewRowsError:
+        return None
+
+
+def _infers(
+    estimator: Any,
+    n_features: int,
+    std: float | None,
+    effect: float | None,
+    power: float,
+    **assumptions: Any,
+) -> Callable[..., bool]:
+    """Whether the plan for so many rows, with these settings, has that standard error or power."""
+    check_count("n_features", n_features)
+    model, facts = clone(estimator).set_params(inference=True), {"safe": True, **assumptions}
     if (std is None) == (effect is None):
         raise ValueError("give either std, or effect and power")
     if std is not None:
-        most = check_size("std", std)
+        check_size("std", std)
         facts.pop("level", None)
-        return lambda plan: plan.expected_std(**facts) <= most
-    check_real("effect", effect)
-    check_real("power", power, low=0, high=1, low_open=True, high_open=True)
-    return lambda plan: plan.power(effect, **facts) >= power
+    else:
+        check_real("effect", effect)
+        check_real("power", power, low=0, high=1, low_open=True, high_open=True)
 
+    def is_enough(n: int, **settings: Any) -> bool:
+        plan = _planned(model.set_params(**settings), n, n_features)
+        if plan is None:
+            return False
+        if std is not None:
+            return bool(plan.expected_std(**facts) <= std)
+        return bool(plan.power(effect, **facts) >= power)
 
-def _holds(estimator: Any, n: int, d: int, is_enough: Callable[[Any], bool]) -> bool:
-    try:
-        with unwarned():
-            plan = estimator.plan(n, d)
-    except TooFewRowsError:
-        return False
-    return is_enough(plan)
+    return is_enough
 
 
 def _scores(
@@ -179,21 +194,16 @@ def rows_needed(
         while not (scores_well(math.ceil(n)) and scores_well(math.ceil(_SAFE * n))):
             n *= _STEP
         return math.ceil(_SAFE * n)
-    check_count("n_features", n_features)
-    model = clone(estimator).set_params(inference=True)
-    is_enough = _reaches(std, effect, power, **assumptions)
+    is_enough = _infers(estimator, n_features, std, effect, power, **assumptions)
     high = 64
-    while not _holds(model, high, n_features, is_enough):
+    while not is_enough(high):
         high *= 2
         if high > _MOST_ROWS:
             raise ValueError("10^12 rows are not enough: ask for less, or take a larger epsilon")
     low = high // 2
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
-        if _holds(model, middle, n_features, is_enough):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
 
@@ -248,24 +258,17 @@ def epsilon_needed(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
             "the estimator clips does; rows_needed says how many are enough"
         )
-    check_count("n_features", n_features)
-    model = clone(estimator).set_params(inference=True)
-    is_enough = _reaches(std, effect, power, **assumptions)
-
-    def holds(exponent: float) -> bool:
-        return _holds(
-            model.set_params(epsilon=math.exp(exponent)), n_samples, n_features, is_enough
-        )
-
+    is_enough = _infers(estimator, n_features, std, effect, power, **assumptions)
     low, high = map(math.log, _EPSILONS)
-    if not holds(high):
+    if not is_enough(n_samples, epsilon=math.exp(high)):
         raise ValueError(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone; "
             "rows_needed says how many are enough"
         )
     while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        holds = is_enough(n_samples, epsilon=math.exp(middle))
+        low, high = (low, middle) if holds else (middle, high)
     return rounded(math.exp(high), 3)
 
 
@@ -331,15 +334,11 @@ class PowerDisplay:
         values: list[Any] = list(n_samples) if by_rows else list(epsilons)  # type: ignore[arg-type]
         found = []
         for value in values:
-            changed = model if by_rows else model.set_params(epsilon=value)
-            pair = [math.nan, math.nan]
-
-            def keep(plan: Any, pair: list[float] = pair) -> bool:
-                pair[:] = plan.expected_std(parts=True, **assumptions)
-                return True
-
-            _holds(changed, value if by_rows else n_samples, n_features, keep)  # type: ignore[arg-type]
-            found.append((math.hypot(*pair), pair[0]))
+            n, settings = (value, {}) if by_rows else (n_samples, {"epsilon": value})
+            plan = _planned(model.set_params(**settings), n, n_features)
+            no_parts = math.nan, math.nan
+            parts = no_parts if plan is None else plan.expected_std(parts=True, **assumptions)
+            found.append((math.hypot(*parts), parts[0]))
         std, of_sampling = np.transpose(found)
         display = cls(
             values=values,

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
-from sklearn.pipeline import Pipeline
 
 from .._checks import import_pandas, import_pyplot
 from ..estimates import check_level
+from ..metrics.scores import opened
 from ..model_selection.private_steps import private_last
 
 Array = NDArray[np.float64]
@@ -201,13 +201,9 @@ def _opened(model: Any, rows: Any) -> tuple[Any, Any, NDArray[Any]]:
             "rows must be all rows that person_periods made, in their order: each period of each "
             "person"
         )
-    X = rows[list(names)]
-    while isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
-        if isinstance(model, Pipeline):
-            X = model[:-1].transform(X) if len(model) > 1 else X
-            model = model[-1]
-        else:
-            model = model.best_estimator_
+    (model, before), X = opened(model), rows[list(names)]
+    for step in before:
+        X = step.transform(X)
     return model, X, np.append(0, first["stop"])
 
 

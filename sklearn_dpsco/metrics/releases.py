@@ -192,9 +192,7 @@ class Counts:
             return _curve(table[0], table[1], self.facts, law)
         if scoring == "calibration_curve":
             misses, hits = table
-            value, ends, _ = _within(
-                _ratio(hits, misses), ratio_interval(hits, misses, (1, 1), law)
-            )
+            value, ends, _ = _shares(hits, misses, (1, 1), law)
             middles = (np.arange(value.size) + 0.5) / value.size
             return Estimate(value, ends, {"prob_true": value, "prob_pred": middles})
         if scoring == "confusion_matrix":
@@ -213,9 +211,9 @@ class Counts:
         if not self.facts.excludes:
             low, high = share_interval(count, n, right.size, law)
             return _within(count[0] / n, (low[0], high[0]))
-        other = np.array([wrong.sum()])
-        low, high = ratio_interval(count, other, (right.size, right.size * terms), law)
-        return _within(_ratio(count, other)[0], (low[0], high[0]))
+        numbers = right.size, right.size * terms
+        (share,), ((low,), (high,)), _ = _shares(count, np.array([wrong.sum()]), numbers, law)
+        return _within(share, (low, high))
 
 
 def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
@@ -228,20 +226,18 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     return Estimate(value, (low, high))
 
 
-def _ratio(hits: Array, misses: Array) -> Array:
-    """Share of hits, and 1/2 where nothing is known."""
+def _shares(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
+    """Shares of hits, and 1/2 where nothing is known, from sums of `terms` noisy counts each."""
+    ends = ratio_interval(hits, misses, terms, law)
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total = hits + misses
-    return np.where(total > 0, hits / np.where(total > 0, total, 1), 0.5)
+    return _within(np.where(total > 0, hits / np.where(total > 0, total, 1), 0.5), ends)
 
 
 def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
     """Mean of the classes' recalls, by variance estimates recovery (Zou and Donner 2008)."""
-    recalls = _ratio(hits, misses)
-    mean, k = float(recalls.mean()), recalls.size
-    low, high = ratio_interval(hits, misses, terms, law)
-    low, high = np.minimum(low, recalls), np.maximum(high, recalls)
-    sums = []
+    recalls, (low, high), _ = _shares(hits, misses, terms, law)
+    mean, k, sums = float(recalls.mean()), recalls.size, []
     # errors are independent, and add up in squares, but for ends at 0 and 1, which tell nothing
     for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
         known = distances[~is_vacuous]
@@ -260,9 +256,7 @@ def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:
     }
     found = {}
     for name, (misses, terms) in wrong.items():
-        value, ends, _ = _within(
-            _ratio(right, misses), ratio_interval(right, misses, (1, terms), law)
-        )
+        value, ends, _ = _shares(right, misses, (1, terms), law)
         shares = value, *ends
         # F1 is a function of the right ones' share among all that are or are taken for the class
         found[name] = tuple(2 * r / (1 + r) if name == "f1" else r for r in shares)

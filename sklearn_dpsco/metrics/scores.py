@@ -30,10 +30,11 @@ from .._fitting import Accounting
 from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
 from ..data.blocks import check_in_memory
-from ..data.bounds import check_target_bounds
+from ..data.bounds import number_bounds
 from ..data.cells import as_labels, as_numbers, check_classes, label_codes
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
+from ..preprocessing.declared import is_passthrough
 from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
@@ -311,7 +312,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     needing = [name for name in names if name in _OF_NUMBERS]
     if bounds_y is None and needing:
         raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
-    low, high = (-1.0, 1.0) if bounds_y is None else _pair("bounds_y", bounds_y)
+    low, high = number_bounds(bounds_y) or (-1.0, 1.0)
     n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
     n_groups = check_count("n_groups", n_groups, high=1000)
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
@@ -327,7 +328,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         check_real("max_log_loss", max_log_loss, low=0.1, high=700),
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
         check_count("n_bins", n_bins, high=10_000),
-        *_pair("score_bounds", score_bounds),
+        *(number_bounds(score_bounds, "score_bounds") or (0.0, 1.0)),
         invalid == "exclude" or n_groups > 1,
         n_groups,
     )
@@ -398,16 +399,6 @@ def _plan(
     releases += [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
     return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, chosen)
-
-
-def _pair(name: str, bounds: Any) -> tuple[float, float]:
-    """Two numbers, the first one smaller."""
-    try:
-        check_target_bounds(bounds, 1)
-    except ValueError as error:
-        raise ValueError(str(error).replace("bounds_y", name)) from None
-    low, high = (float(np.ravel(end)[0]) for end in bounds)
-    return low, high
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -844,8 +835,11 @@ def dp_score(
     if invalid == "auto" and by is None:
         is_left_out = _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if is_left_out else "count"
-    n, groups = _n_records(X, y), _groups(by, by_values)
-    if groups is not None:
+    n, groups = _n_records(X, y), None
+    if (by is None) != (by_values is None):
+        raise ValueError("by and by_values must be given together: by_values are the public groups")
+    if by is not None:
+        groups = check_classes(by_values, "by_values")
         planned["n_groups"] = groups.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
@@ -853,7 +847,7 @@ def dp_score(
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         group = None if groups is None else _codes("by", by, groups, n)
         if accountant is not None:
-            name = f"score of {type(last_fitted(estimator)).__name__}"
+            name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, noise_is_secret=random_state is None)
         stream = stream_from_random_state(random_state)
         stream = stream.substream("score")
@@ -880,21 +874,23 @@ def dp_score(
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
-def last_fitted(estimator: Any) -> Any:
-    """The last step of a pipeline, the best model of a search, or the estimator itself."""
+def opened(estimator: Any) -> tuple[Any, list[Any]]:
+    """The last model of a pipeline or of a search's best, and the steps that are before it."""
+    before: list[Any] = []
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         elif isinstance(getattr(estimator, "steps", None), list) and estimator.steps:
-            estimator = estimator.steps[-1][1]
+            *first, estimator = (step for _, step in estimator.steps)
+            before += [step for step in first if not is_passthrough(step)]
         else:
-            return estimator
+            return estimator, before
 
 
 def _public(estimator: Any, name: str) -> Any:
     """An attribute of the estimator or of its last step; None if neither has it."""
     found = getattr(estimator, name, None)
-    return getattr(last_fitted(estimator), name, None) if found is None else found
+    return getattr(opened(estimator)[0], name, None) if found is None else found
 
 
 def _n_records(X: Any, y: Any) -> int:
@@ -910,18 +906,6 @@ def _n_records(X: Any, y: Any) -> int:
     if sizes[0] != sizes[1]:
         raise ValueError(f"X has {sizes[0]} records, y has {sizes[1]}")
     return check_count("the number of records", sizes[0], low=2)
-
-
-def _groups(by: Any, by_values: Any) -> NDArray[Any] | None:
-    """The sorted labels of the groups; None if there are none."""
-    if (by is None) != (by_values is None):
-        raise ValueError("by and by_values must be given together: by_values are the public groups")
-    if by is None:
-        return None
-    try:
-        return check_classes(by_values)
-    except ValueError as error:
-        raise ValueError(str(error).replace("classes", "by_values")) from None
 
 
 def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[Any] | None:

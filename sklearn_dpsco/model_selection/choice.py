@@ -123,7 +123,7 @@ class Targets:
     exposure: Any = 1.0  # what predictions are multiplied by
 
     @classmethod
-    def of(cls, estimator: Any, y: NDArray[Any], exposure: Array | None = None) -> Targets:
+    def of(cls, estimator: Any, y: NDArray[Any], exposure: Any = 1.0) -> Targets:
         """Those of a fit of the estimator, whose classes or bounds are declared."""
         last = last_step(estimator)
         if is_classifier(last):
@@ -133,9 +133,8 @@ class Targets:
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         values = np.clip(np.asarray(y, dtype=np.float64), low, high)
         present: Any = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        if exposure is None:
-            return cls(values, present, low, high)
-        return cls(values, present & np.isfinite(exposure) & (exposure > 0), low, high, exposure)
+        present &= np.isfinite(exposure) & (exposure > 0)
+        return cls(values, present, low, high, exposure)
 
 
 def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:

@@ -92,13 +92,12 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
             costs[prefix] = asked.epsilon
         else:
             costs[prefix] = asked.mu**2 if currency in ("gdp", "pld") else asked.rho
-    for prefix in steps:
+    for prefix, step in steps.items():
         part = budget
         if costs:
             part = budget.part(costs[prefix] / sum(costs.values()), currency)
         own = part.epsilon, part.delta, part.relation, part.rows_per_user, Allotment(part)
-        names = [f"{prefix}{name}" for name in OWN]
-        estimator.set_params(**dict(zip(names, own, strict=True)))
+        step.set_params(**dict(zip(OWN, own, strict=True)))
     return estimator
 
 

@@ -7,7 +7,8 @@ import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any, NamedTuple, NoReturn, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,14 +94,24 @@ def _of_best(method: str) -> Any:
     )(call)
 
 
+@dataclass(repr=False, eq=False)
 class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     """What both searches share; see `DPGridSearchCV`."""
 
     estimator: Any
-    scoring: Any
-    n_jobs: Any
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    scoring: SearchScoring = "auto"
+    n_jobs: int | None = None
+    precision: Precision = "exact"
+    accountant: Account | None = None
+    random_state: RandomState = None
+    verbose: int = 0
 
-    _settings: Callable[[], list[dict[str, Any]]]  # the candidates, without the default
+    _settings: ClassVar[Callable[..., list[dict[str, Any]]]]  # candidates, without the default
 
     def _accounting(self) -> Accounting:
         accounting = super()._accounting()
@@ -349,8 +360,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 classes = labels_that_occur(y[~is_missing(y)]).tolist()
         else:
             y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
-        exposure = extras.get("exposure")
-        if exposure is not None:
+        exposure = extras.get("exposure", 1.0)
+        if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
             exposure = as_numbers("exposure", exposure, strict=False)
@@ -381,11 +392,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             set_parts(estimator, budget, plan.currency)
             steps = private_steps(estimator)
             words = stream.substream("fit", fit).words(len(steps))
-            for prefix, word in zip(steps, words, strict=True):
+            for step, word in zip(steps.values(), words, strict=True):
                 # a step's own seed would draw the same noise in every fit
                 seed = None if self.random_state is None else int(word % np.uint64(2**31))
                 with unwarned():  # the search's own seed was asked for
-                    estimator.set_params(**{f"{prefix}random_state": seed})
+                    step.set_params(random_state=seed)
             return estimator
 
         chosen, n = 0, len(plan.probes)
@@ -455,6 +466,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
+@dataclass(repr=False, eq=False)
 class DPGridSearchCV(_PrivateSearch):
     """Search over a grid of settings, with one guarantee for data, choice and best model.
 
@@ -536,28 +548,13 @@ class DPGridSearchCV(_PrivateSearch):
     {'feasible_set': L2Ball(radius=1.0)}
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        scoring: SearchScoring = "auto",
-        n_jobs: int | None = None,
-        precision: Precision = "exact",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    param_grid: Any
 
     def _settings(self) -> list[dict[str, Any]]:
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
+@dataclass(repr=False, eq=False)
 class DPRandomizedSearchCV(_PrivateSearch):
     """Search over settings that are drawn at random, with one guarantee for all of it.
 
@@ -600,25 +597,10 @@ class DPRandomizedSearchCV(_PrivateSearch):
     (4, 2.0)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_distributions: Any,
-        *,
-        n_iter: int = 10,
-        candidates_seed: int = 0,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        scoring: SearchScoring = "auto",
-        n_jobs: int | None = None,
-        precision: Precision = "exact",
-        accountant: Account | None = None,
-        random_state: RandomState = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    param_distributions: Any
+    _: KW_ONLY
+    n_iter: int = 10
+    candidates_seed: int = 0
 
     def _settings(self) -> list[dict[str, Any]]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -38,6 +39,7 @@ class BadParametersError(ValueError, AttributeError):
     """Of an attribute that wrong parameters leave without a value: `hasattr` and `dir` work."""
 
 
+@dataclass(repr=False, eq=False)
 class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     """Encode a raw table by declared bounds and categories, without learning from it.
 
@@ -124,24 +126,14 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     ['age', 'edu_hs', 'edu_ba', 'edu_ma', 'member']
     """
 
-    def __init__(
-        self,
-        schema: Any,
-        *,
-        missing: Missing | dict[str, Missing] = "middle",
-        outside: Outside | dict[str, Outside] = "clip",
-        unknown: Unknown = "none",
-        drop: Literal["first"] | dict[str, Any] | None = None,
-        extra: Extra = "raise",
-        sparse_output: bool = False,
-    ) -> None:
-        self.schema = schema
-        self.missing = missing
-        self.outside = outside
-        self.unknown = unknown
-        self.drop = drop
-        self.extra = extra
-        self.sparse_output = sparse_output
+    schema: Any
+    _: KW_ONLY
+    missing: Missing | dict[str, Missing] = "middle"
+    outside: Outside | dict[str, Outside] = "clip"
+    unknown: Unknown = "none"
+    drop: Literal["first"] | dict[str, Any] | None = None
+    extra: Extra = "raise"
+    sparse_output: bool = False
 
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""

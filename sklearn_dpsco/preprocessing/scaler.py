@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, check_count, check_size, warn_user
-from .._fitting import Accounting, PrivateFit, checked_table
+from .._fitting import PrivateFit, checked_table
 from .._overview import Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
@@ -124,6 +124,7 @@ def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSear
     )
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Scale columns of which nothing is known, by private centres and spreads.
 
@@ -190,23 +191,18 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        bounds_X: FeatureBounds | None = None,
-        with_centering: bool = True,
-        with_scaling: bool = True,
-        clip: float = 4.0,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Any = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self._store(locals())
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    bounds_X: FeatureBounds | None = None
+    with_centering: bool = True
+    with_scaling: bool = True
+    clip: float = 4.0
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Any = None
+    random_state: RandomState = None
 
     def _check(self) -> None:
         """Raise if a parameter is wrong whatever the data are."""
@@ -236,17 +232,13 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, d)
-        return self._plan(self._accounting(), n, d)
-
-    def _plan(self, accounting: Accounting, n_samples: int, n_features: int) -> ScalerPlan:
-        accounting.warn_if_weak(n_samples)
-        budget = accounting.budget_of(n_samples)
-        plan = plan_within(
-            budget, lambda b: ScalerPlan.of(n_samples, n_features, b, self.with_centering)
-        )
+        accounting = self._accounting()
+        accounting.warn_if_weak(n)
+        budget = accounting.budget_of(n)
+        plan = plan_within(budget, lambda b: ScalerPlan.of(n, d, b, self.with_centering))
         if plan.search is None:
             warn_user(
-                f"n_samples={n_samples} is too small for private scales of {n_features} columns at "
+                f"n_samples={n} is too small for private scales of {d} columns at "
                 f"epsilon={budget.epsilon:g}: none are released, and columns are divided by 1, or "
                 "by the half width of their bounds_X",
                 PrivacyParameterWarning,
@@ -281,7 +273,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
-                plan = self._plan(accounting, *X.shape)
+                plan = self.plan(*X.shape)
                 self._spend(accounting.accountant, plan, has_groups=groups is not None)
             stream = stream_from_random_state(self.random_state)
             # rows in the known units, from which the search starts

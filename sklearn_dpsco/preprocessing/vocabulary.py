@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_choice, check_count, check_int, warn_user
-from .._fitting import Accounting, PrivateFit
+from .._fitting import PrivateFit
 from .._overview import Overviewed
 from .._types import Auto, Nonfinite, Precision, RandomState, Relation
 from ..data.cells import as_users, user_of
@@ -89,6 +89,7 @@ class VocabularyPlan(Overviewed):
         return np.asarray(counts * _UNIT, dtype=np.float64)
 
 
+@dataclass(repr=False, eq=False)
 class PrivateVocabulary(  # type: ignore[call-arg]
     PrivateFit, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
@@ -157,21 +158,17 @@ class PrivateVocabulary(  # type: ignore[call-arg]
     array([[0., 1., 0., 0.]])
     """
 
-    def __init__(
-        self,
-        vectorizer: Any = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float | Auto = "auto",
-        relation: Relation = "replace-one",
-        max_rows_per_user: int = 1,
-        max_words: int = 50,
-        precision: Precision = "exact",
-        nonfinite: Nonfinite = "raise",
-        accountant: Any = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self._store(locals())
+    vectorizer: Any = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation = "replace-one"
+    max_rows_per_user: int = 1
+    max_words: int = 50
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Any = None
+    random_state: RandomState = None
 
     def plan(self, n_samples: int) -> VocabularyPlan:
         """The plan that `fit` would follow for so many texts; spends nothing.
@@ -187,9 +184,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         >>> round(plan.count.threshold)  # users with one word, or seven times as many with 49
         47
         """
-        return self._plan(self._accounting(), check_count("n_samples", n_samples))
-
-    def _plan(self, accounting: Accounting, n_samples: int) -> VocabularyPlan:
+        accounting, n_samples = self._accounting(), check_count("n_samples", n_samples)
         max_words = check_int("max_words", self.max_words, low=1, high=10**6)
         accounting.warn_if_weak(n_samples)
         budget = accounting.budget_of(n_samples)
@@ -262,7 +257,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
             users = np.arange(len(texts)) if groups is None else as_users(groups)
             check_consistent_length(texts, users)
             surplus = self._surplus(texts, groups, accounting.budget.rows_per_user, {})
-            plan = self._plan(accounting, check_count("n_samples", len(texts)))
+            plan = self.plan(len(texts))
             self._spend(accounting.accountant, plan, has_groups=groups is not None)
         stream = stream_from_random_state(self.random_state)
         names, table = _words_of_users(vectorizer, texts, users, surplus)
