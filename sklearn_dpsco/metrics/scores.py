@@ -828,6 +828,8 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
+    if (by is None) != (by_values is None):
+        raise ValueError("by and by_values must be given together: by_values are the public groups")
     if exposure is not None and labels is not None:
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
@@ -835,11 +837,8 @@ def dp_score(
     if invalid == "auto" and by is None:
         is_left_out = _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if is_left_out else "count"
-    n, groups = _n_records(X, y), None
-    if (by is None) != (by_values is None):
-        raise ValueError("by and by_values must be given together: by_values are the public groups")
-    if by is not None:
-        groups = check_classes(by_values, "by_values")
+    n, groups = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
+    if groups is not None:
         planned["n_groups"] = groups.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
@@ -849,8 +848,7 @@ def dp_score(
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, noise_is_secret=random_state is None)
-        stream = stream_from_random_state(random_state)
-        stream = stream.substream("score")
+        stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
     # what follows is made of the release alone
