@@ -834,9 +834,8 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
-    if invalid == "auto" and by is None:
-        is_left_out = _public(estimator, "nonfinite") == "zero"
-        planned["invalid"] = "exclude" if is_left_out else "count"
+    if invalid == "auto" and by is None:  # the rule of the fit
+        planned["invalid"] = {"zero": "exclude"}.get(_public(estimator, "nonfinite"), "count")
     n, groups = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
     if groups is not None:
         planned["n_groups"] = groups.size
