@@ -313,6 +313,9 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     if bounds_y is None and needing:
         raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
     low, high = number_bounds(bounds_y) or (-1.0, 1.0)
+    ends_of_scores = number_bounds(score_bounds, "score_bounds")
+    if ends_of_scores is None:
+        raise ValueError("score_bounds must be a pair (low, high), got None")
     n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
     n_groups = check_count("n_groups", n_groups, high=1000)
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
@@ -328,7 +331,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         check_real("max_log_loss", max_log_loss, low=0.1, high=700),
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
         check_count("n_bins", n_bins, high=10_000),
-        *(number_bounds(score_bounds, "score_bounds") or (0.0, 1.0)),
+        *ends_of_scores,
         invalid == "exclude" or n_groups > 1,
         n_groups,
     )
@@ -835,7 +838,7 @@ def dp_score(
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
     if invalid == "auto" and by is None:  # the rule of the fit
-        planned["invalid"] = {"zero": "exclude"}.get(_public(estimator, "nonfinite"), "count")
+        planned["invalid"] = "exclude" if _public(estimator, "nonfinite") == "zero" else "count"
     n, groups = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
     if groups is not None:
         planned["n_groups"] = groups.size

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, check_count, check_size, warn_user
-from .._fitting import PrivateFit, checked_table
+from .._fitting import Accounting, PrivateFit, checked_table
 from .._overview import Overviewed
 from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
@@ -232,7 +232,9 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, d)
-        accounting = self._accounting()
+        return self._plan(self._accounting(), n, d)
+
+    def _plan(self, accounting: Accounting, n: int, d: int) -> ScalerPlan:
         accounting.warn_if_weak(n)
         budget = accounting.budget_of(n)
         plan = plan_within(budget, lambda b: ScalerPlan.of(n, d, b, self.with_centering))
@@ -273,7 +275,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
-                plan = self.plan(*X.shape)
+                plan = self._plan(accounting, *X.shape)
                 self._spend(accounting.accountant, plan, has_groups=groups is not None)
             stream = stream_from_random_state(self.random_state)
             # rows in the known units, from which the search starts

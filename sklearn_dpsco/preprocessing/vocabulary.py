@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_choice, check_count, check_int, warn_user
-from .._fitting import PrivateFit
+from .._fitting import Accounting, PrivateFit
 from .._overview import Overviewed
 from .._types import Auto, Nonfinite, Precision, RandomState, Relation
 from ..data.cells import as_users, user_of
@@ -184,7 +184,9 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         >>> round(plan.count.threshold)  # users with one word, or seven times as many with 49
         47
         """
-        accounting, n_samples = self._accounting(), check_count("n_samples", n_samples)
+        return self._plan(self._accounting(), check_count("n_samples", n_samples))
+
+    def _plan(self, accounting: Accounting, n_samples: int) -> VocabularyPlan:
         max_words = check_int("max_words", self.max_words, low=1, high=10**6)
         accounting.warn_if_weak(n_samples)
         budget = accounting.budget_of(n_samples)
@@ -257,7 +259,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
             users = np.arange(len(texts)) if groups is None else as_users(groups)
             check_consistent_length(texts, users)
             surplus = self._surplus(texts, groups, accounting.budget.rows_per_user, {})
-            plan = self.plan(len(texts))
+            plan = self._plan(accounting, check_count("n_samples", len(texts)))
             self._spend(accounting.accountant, plan, has_groups=groups is not None)
         stream = stream_from_random_state(self.random_state)
         names, table = _words_of_users(vectorizer, texts, users, surplus)

@@ -434,6 +434,7 @@ def test_bad_settings_are_named():
         ({"n_bins": 0}, "n_bins"),
         ({"score_bounds": (1.0, 0.0)}, "score_bounds"),
         ({"score_bounds": 1.0}, "score_bounds"),
+        ({"score_bounds": None}, "score_bounds"),
         ({"max_rows_per_user": 0}, "max_rows_per_user"),
         ({"precision": "double"}, "precision"),
         ({"n_groups": 0}, "n_groups"),
