@@ -256,13 +256,13 @@ class NoisyMD(MirrorDescent):
 
         enough = math.sqrt(n_steps / (2 * left.amount))
         noise, composition = calibrate_batches(budget, make, releases, enough)
-        return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
+        return [facts.stage(None, noise, n_steps)], composition
 
     def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         noise = facts.noise(run[1] - run[0], left, n_steps)
         records = None if run == (0, facts.problem.n_samples) else run
-        return [facts.stage(records, noise, n_steps, self.learning_rate)]
+        return [facts.stage(records, noise, n_steps)]
 
 
 class Facts:
@@ -274,7 +274,7 @@ class Facts:
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
         self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
         self.mirror_map = solver._map(geometry)
-        self.penalty = float(solver.l2_penalty)
+        self.penalty, self.learning_rate = float(solver.l2_penalty), solver.learning_rate
         l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
         clip = solver.gradient_clip
         if clip is None:
@@ -345,29 +345,19 @@ class Facts:
         """Expected dual norm of the noise."""
         return noise.expected_norm(self.dual_exponent)
 
-    def stage(
-        self, records: Slice | None, noise: VectorNoise, n_steps: int, learning_rate: float | None
-    ) -> Stage:
+    def stage(self, records: Slice | None, noise: VectorNoise, n_steps: int) -> Stage:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
-        if learning_rate is not None:
-            return Stage(
-                (noise,), records, n_steps, learning_rate, strong_convexity=self.strong_convexity
-            )
+        convexity = self.strong_convexity
+        if (rate := self.learning_rate) is not None:
+            return Stage((noise,), records, n_steps, rate, strong_convexity=convexity)
         size = self.noise_size(noise)
         smoothness = min(1.0, self.problem.loss.smoothness)
         if noise.batches is not None:  # plus the variation of the mean over the batch
             size = math.hypot(size, self.lipschitz / math.sqrt(noise.batches.batch_size))
         gradient = self.rules.gradient * self.clip
         largest = (gradient / size) ** 2 / smoothness if smoothness > 0 else math.inf
-        return Stage(
-            (noise,),
-            records,
-            n_steps,
-            largest,
-            self.rules.reach * self.reach,
-            n_steps * size**2,
-            self.strong_convexity,
-        )
+        reach, energy = self.rules.reach * self.reach, n_steps * size**2
+        return Stage((noise,), records, n_steps, largest, reach, energy, convexity)
 
     def anchored_stage(
         self,
