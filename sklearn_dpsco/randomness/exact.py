@@ -328,9 +328,7 @@ class GroupedScores:
                 attempts += 1
                 stream.unread(words.size - used - 3)
                 number, factor = self._proposed(words[used], words[used + 1])
-                k, j = divmod(number, self.left.size)
-                direction = form[0] * float(self.left[j]) + form[1] * float(self.right[j])
-                score, word = -float(self.values[k]) * direction, int(words[used + 2])
+                score, word = self._score(number, form), int(words[used + 2])
                 if _exact_coin(word, reference, score, scale, factor, stream):
                     return number
                 continue
@@ -351,6 +349,11 @@ class GroupedScores:
         k, position = divmod(_proposed(within, self.values.size << self.bits), 1 << self.bits)
         weight = int(np.diff(self._cumulative, prepend=0)[group])
         return k * self.left.size + (group << self.bits) + position, Fraction(1 << 20, weight)
+
+    def _score(self, number: int, form: tuple[float, float]) -> float:
+        k, j = divmod(number, self.left.size)
+        direction = form[0] * float(self.left[j]) + form[1] * float(self.right[j])
+        return -float(self.values[k]) * direction
 
 
 def _proposed(word: Any, size: int) -> int:
