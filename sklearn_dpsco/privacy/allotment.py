@@ -43,10 +43,9 @@ class Allotment(Account):
     def accepts(self, guarantee: Guarantee) -> bool:
         """Whether it is within the part, in the part's currency."""
         budget = self.budget
-        is_of_kind = guarantee.relation == budget.relation
+        tells = bool(guarantee.slack) and budget.currency != "auto"  # parts share one delta
+        is_of_kind = guarantee.relation == budget.relation and not tells
         if not is_of_kind or guarantee.rows_per_user < budget.rows_per_user:
-            return False
-        if guarantee.slack and budget.currency != "auto":  # parts share one delta
             return False
         if budget.currency == "auto":
             return guarantee.epsilon <= budget.epsilon and guarantee.delta <= budget.delta

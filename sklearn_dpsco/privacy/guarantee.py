@@ -30,7 +30,7 @@ from .budget import (
 )
 from .fits import Fits
 from .report import Report, of_guarantee, promise
-from .selections import has_optimum, selection_delta, selection_epsilon
+from .selections import bisected, has_optimum, selection_delta, selection_epsilon
 
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
@@ -398,10 +398,7 @@ class Guarantee(Overviewed):
             low, high = high, 2 * high
             if high > _LARGEST_EPSILON * max(1.0, self.epsilon):
                 return math.inf
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta_at(middle) <= delta else (middle, high)
-        return high
+        return bisected(lambda epsilon: self.delta_at(epsilon) <= delta, low, high, 1e-9)
 
     @property
     def mu(self) -> float | None:

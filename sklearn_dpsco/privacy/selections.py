@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,16 @@ LARGEST_MU = 8.0
 _LARGEST_EPSILON = 100.0
 _LEAST_EPSILON, _LEAST_DELTA = 1e-9, 1e-100  # far below, floats have no room
 _LARGEST_DELTA = 1 - 1e-6  # nearer to 1, the room for rounding leaves none
+
+
+def bisected(
+    is_enough: Callable[[float], bool], low: float, high: float, tolerance: float
+) -> float:
+    """The least number that is enough, a little above: to that part of itself, from a bracket."""
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def has_optimum(epsilon: float, delta: float, count: int) -> bool:
@@ -170,15 +180,10 @@ def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0)
     `selection_delta` of the range is at most `delta`.
     """
     # where Gaussian DP alone reaches (epsilon, delta), a little above
-    least, total, point = 0.0, 1.0, np.array([epsilon])
+    total, point = 1.0, np.array([epsilon])
     while gaussian_delta(point, total)[0] < delta:
         total *= 2
-    while total - least > 1e-9 * total:
-        middle = (least + total) / 2
-        if gaussian_delta(point, middle)[0] < delta:
-            least = middle
-        else:
-            total = middle
+    total = bisected(lambda mu: not gaussian_delta(point, mu)[0] < delta, 0.0, total, 1e-9)
     if mu >= total * (1 - 1e-6):  # selections could only be of ranges below all use
         return 0.0
     target = math.sqrt(-math.log(delta))
@@ -241,10 +246,7 @@ def _group_mu(eta: float, count: int) -> float:
     low = high / 1.1
     while _is_above(values, h, low):
         low, high = low / 1.1, low
-    while high - low > _TOLERANCE / 10 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if _is_above(values, h, middle) else (middle, high)
-    return high
+    return bisected(partial(_is_above, values, h), low, high, _TOLERANCE / 10)
 
 
 def _is_above(values: Array, h: float, mu: float) -> bool:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..geometry import Geometry
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem, named_releases, releases_of
+from .base import Part, Plan, Problem, named_releases, releases_of
 from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 from .records import Frame, SolverData
@@ -130,6 +131,37 @@ class FirstReleases(Part):
         # the noise is at least that if all targets are close to each other
         centres = statistics.faded(centres, 4 / 3 * target.scale**2 / n_steps)
         return Frame(statistics.constants_for(problem, centres))
+
+
+@dataclass(frozen=True)
+class SetPlan(Plan):
+    """Plan of a descent in a feasible set; see `Plan` for the common fields.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        The feasible set with its radius.
+    first : FirstReleases
+        What is released before the descent.
+    gradient_clip : float
+        c: bound on abs(dl/dz).
+    l2_penalty : float
+        Weight of norm(w)^2 / 2.
+    """
+
+    geometry: Geometry
+    first: FirstReleases
+    gradient_clip: float
+    l2_penalty: float
+
+    @property
+    def data_norm(self) -> float | None:
+        """B, the bound on the l2 norm of a scaled row, or None."""
+        return self.first.norm
+
+    @property
+    def bounded_set(self) -> Geometry | None:
+        return self.geometry if self.first.units is None else None
 
 
 # ------------------------------------------------------------------------------- planning

@@ -41,7 +41,7 @@ from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .box_units import Box
 from .defaults import FRANK_WOLFE, FrankWolfeDefaults
-from .first_releases import FirstReleases, plan_constant, plan_first, plan_offset
+from .first_releases import FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
 from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
 
@@ -49,19 +49,13 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class FrankWolfePlan(Plan):
-    """Plan of `FrankWolfe`; see `Plan` for the common fields.
+class FrankWolfePlan(SetPlan):
+    """Plan of `FrankWolfe`; see `Plan` and `SetPlan` for the common fields.
 
     Attributes
     ----------
-    geometry : Geometry
-        The feasible set with its radius.
-    first : FirstReleases
-        What is released before the descent.
     step : Gaussian, SelectVertex or None
         What releases each step.
-    gradient_clip : float
-        c: bound on abs(dl/dz).
     learning_rate : float or None
         A constant step eta in (0, 1], or None for eta_t = 2 / (t + 12).
     smoothing : float
@@ -70,32 +64,17 @@ class FrankWolfePlan(Plan):
     curvature : float
     vertices : Vertices or None
         "selection": what is chosen among, and what the scores are computed from.
-    l2_penalty : float
-        Weight of norm(w)^2 / 2.
     min_selections : int
         From 2 on, the last iterate is the result, without the coefficients that fewer
         selections can make.
     """
 
-    geometry: Geometry
-    first: FirstReleases
     step: Gaussian | SelectVertex | None = None
-    gradient_clip: float = 0.0
     learning_rate: float | None = None
     smoothing: float = 0.0
     curvature: float = 0.0
     vertices: Vertices | None = None
-    l2_penalty: float = 0.0
     min_selections: int = 1
-
-    @property
-    def data_norm(self) -> float | None:
-        """B, the bound on the l2 norm of a scaled row ("gradient"), or None."""
-        return self.first.norm
-
-    @property
-    def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.units is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
@@ -193,7 +172,9 @@ class FrankWolfe(Solver):
         allowance = budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
         first = FirstReleases(problem, target=target, target_steps=steps)
-        return self._finish(facts, allowance.kind, facts.selection_geometry, first)
+        return self._finish(
+            facts, allowance.kind, facts.selection_geometry, first, gradient_clip=0.0
+        )
 
     def _finish(
         self,

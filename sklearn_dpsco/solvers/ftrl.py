@@ -389,7 +389,7 @@ class FTRL(Solver):
         n_records = int(min(most, wanted if self.doubling else max(wanted, least)))
         if n_records == 0:
             return first
-        change = row_and_target_sum(n_records, budget.record_factor)
+        change = vector_sum(n_records, budget.record_factor)
         width = problem.n_features + problem.n_outputs
         mechanism = Gaussian.calibrate(change, allowance, dimension=width)
         return replace(first, n_records=n_records, noise=mechanism)
@@ -424,7 +424,7 @@ class FTRL(Solver):
             )
         if not (is_free and is_possible):
             return None
-        change = second_moment_sum(n_records, budget.record_factor)
+        change = vector_sum(n_records, math.sqrt(budget.record_factor))
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
@@ -594,17 +594,13 @@ class FTRLRun:
 # ------------------------------------------------------------------------------ sensitivities
 
 
-def row_and_target_sum(n_records: int, record_factor: float) -> float:
-    """l2 change of a sum of vectors of norm at most 1, one for each record (section 6.1)."""
-    return record_factor + 2 * n_records * _stream_error(n_records)
+def vector_sum(n_records: int, per_record: float) -> float:
+    """l2 change of a sum of vectors of norm at most 1, one for each record (section 6.1).
 
-
-def second_moment_sum(n_records: int, record_factor: float) -> float:
-    """Frobenius change of a sum of z z^T, z of norm at most 1 (section 6.1b).
-
-    The vector of z z^T has norm at most 1, and no two of them are at an obtuse angle.
+    `per_record` is that by a record: the record factor, or the root of it where no two vectors are
+    at an obtuse angle, as those of second moments (section 6.1b).
     """
-    return math.sqrt(record_factor) + 2 * n_records * _stream_error(n_records)
+    return per_record + 2 * n_records * _stream_error(n_records)
 
 
 def gradient_sum(

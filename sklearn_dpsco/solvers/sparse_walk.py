@@ -90,9 +90,7 @@ def sparse_schedule(
     is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
     if not is_known or slope_of(objective) is None or not isinstance(vertices, AxisVertices):
         return None
-    if rows.n_columns < _LEAST_FEATURES:
-        return None
-    if float(np.prod(1 - rates)) < _SMALLEST:
+    if rows.n_columns < _LEAST_FEATURES or float(np.prod(1 - rates)) < _SMALLEST:
         return None
     schedule = SparseSchedule.of(rates)
     pays = _EPOCH_COST * (len(schedule.bounds) - 1) + _START_COST <= rates.size

@@ -91,8 +91,8 @@ EVERY = {
         lambda n, budget: magnitudes.octave_score(n, budget.record_factor, 160) / PRIOR_ROOM,
         lambda n: 1 / n,
     ),
-    "row_and_target_sum": (
-        lambda n, budget: ftrl.row_and_target_sum(n, budget.record_factor),
+    "vector_sum": (
+        lambda n, budget: ftrl.vector_sum(n, budget.record_factor),
         lambda n: 1.0,
     ),
     "gradient_sum": (
@@ -148,7 +148,7 @@ def test_the_relation_doubles_the_term_of_the_record_and_nothing_else(name):
 @every_function
 def test_the_term_of_the_record_falls_with_the_number_of_records_or_not_at_all(name):
     (one, two), (many_one, many_two) = values(name, 100), values(name, 10_000)
-    no_means = ("batch_mean", "row_and_target_sum", "gradient_sum", "phase_mean", "median_score")
+    no_means = ("batch_mean", "vector_sum", "gradient_sum", "phase_mean", "median_score")
     is_mean = name not in no_means
     expected = (two - one) / (100 if is_mean else 1)
     assert many_two - many_one == close(expected, 1e-9)
@@ -173,7 +173,7 @@ def test_second_moments_and_their_largest_eigenvalue():
             found = statistics.second_moments(facts(n), PrivacyBudget(1.0, 1e-6, relation))
             assert apart / n < found < apart / n * (1 + 1e-6)
             factor = 2.0 if relation == "replace-one" else 1.0
-            assert apart < ftrl.second_moment_sum(n, factor) < apart * (1 + 1e-6)
+            assert apart < ftrl.vector_sum(n, math.sqrt(factor)) < apart * (1 + 1e-6)
         assert 1 / n < statistics.top_eigenvalue(facts(n)) < 1 / n * (1 + 1e-6)
 
 
@@ -209,7 +209,7 @@ def test_float_errors_are_counted_for_both_tables():
     in_norm = mirror_descent.row_mean_in_norm(facts(n), budget, 1.0, 2.0, math.inf)
     assert_error(in_norm, 0.1 + 4 * 2.0 * error)
     # each term of a stream's sum may meet all others, twice, and sixteen roundings of its own
-    assert_error(ftrl.row_and_target_sum(n, 1.0), 1.0 + 2 * n * gamma(2 * n + 16))
+    assert_error(ftrl.vector_sum(n, 1.0), 1.0 + 2 * n * gamma(2 * n + 16))
 
 
 def test_a_batch_of_all_records_is_the_mean_over_all():

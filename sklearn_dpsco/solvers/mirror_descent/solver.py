@@ -9,8 +9,7 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..._types import Auto, MirrorMapName
@@ -25,7 +24,7 @@ from ...randomness.subsets import RandomBatches
 from .. import defaults, statistics
 from ..base import Plan, Problem, Solver, none_or_count, releases_of
 from ..box_units import Box
-from ..defaults import MIRROR_DESCENT, MirrorDescentDefaults
+from ..defaults import MIRROR_DESCENT
 from ..first_releases import FirstReleases, plan_first
 from ..slices import fast_restarts, slices, smallest
 from ..statistics import row_mean
@@ -81,7 +80,7 @@ class MirrorDescent(Solver):
         self._check_size(problem.n_samples)
         box = Box.of(self, problem, budget, auto=False)
         problem, allowance = box.problem, box.allowance
-        facts = self._facts(problem, budget)
+        facts = Facts(self, problem, budget)
         first = box.first(
             allowance,
             lambda problem, part: plan_first(
@@ -155,60 +154,6 @@ class MirrorDescent(Solver):
         # those that use all records in each step, and the rounds of "proximal", have the fast rate
         # without slices, by their step sizes and weights (section 4.4)
         return fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
-
-    def _facts(self, problem: Problem, budget: PrivacyBudget) -> Facts:
-        rules, loss, size = MIRROR_DESCENT[problem.loss.task], problem.loss, problem.size
-        norm = self.data_norm or defaults.data_norm(problem)
-        geometry = self._geometry(problem, budget, rules)
-        mirror_map, penalty = self._map(geometry), float(self.l2_penalty)
-        power, dual_exponent = mirror_map.exponent(size), mirror_map.dual_exponent(size)
-        l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
-        clip = self.gradient_clip
-        if clip is None:
-            amount = budget.gaussian_allowance.amount
-            noise = defaults.gradient_noise(problem, budget, norm, amount)
-            clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
-        clip = bounded_clip(loss, clip, norm * l2_radius + largest_constant(loss))
-        box = 2.0 if problem.fit_intercept else 1.0
-        row_norm = min(norm, box * problem.dimension ** (1 / dual_exponent))
-        return Facts(
-            problem,
-            budget,
-            rules,
-            geometry,
-            mirror_map,
-            norm,
-            clip,
-            penalty,
-            box=box,
-            dual_exponent=dual_exponent,
-            row_norm=row_norm,
-            lipschitz=clip * row_norm,
-            largest_move=norm * (2 * l2_radius),
-            weak_convexity=loss.weak_convexity * row_norm**2,
-            strong_convexity=penalty if power == 2 else 0.0,
-        )
-
-    def _geometry(
-        self, problem: Problem, budget: PrivacyBudget, rules: MirrorDescentDefaults
-    ) -> Geometry:
-        """The declared set, or one of the default kind and size."""
-        kind = problem.feasible_set
-        if isinstance(kind, Geometry):
-            return kind
-        if kind is Geometry:
-            # the l1 ball for many features and large noise, which suits a sparse model
-            kind = L2Ball
-            if problem.n_features >= rules.wide:
-                norm, amount = defaults.data_norm(problem), budget.gaussian_allowance.amount
-                if defaults.gradient_noise(problem, budget, norm, amount) > rules.drowning:
-                    kind = L1Ball
-        if not kind.contains_origin:
-            return kind(1.0)  # convex combinations
-        radius = rules.radius * (rules.boundary if self.steps_to_boundary else 1.0)
-        if issubclass(kind, LInfBall):
-            radius *= 1.5 / math.sqrt(problem.size)
-        return kind(radius)
 
 
 class NoisyMD(MirrorDescent):
@@ -311,46 +256,71 @@ class NoisyMD(MirrorDescent):
 
         enough = math.sqrt(n_steps / (2 * left.amount))
         noise, composition = calibrate_batches(budget, make, releases, enough)
-        return [facts.stage(None, noise, n_steps, self.learning_rate)], composition
+        return [facts.stage(None, noise, n_steps)], composition
 
     def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         noise = facts.noise(run[1] - run[0], left, n_steps)
         records = None if run == (0, facts.problem.n_samples) else run
-        return [facts.stage(records, noise, n_steps, self.learning_rate)]
+        return [facts.stage(records, noise, n_steps)]
 
 
-@dataclass(frozen=True)
 class Facts:
     """Public facts that the plans of all forms use."""
 
-    problem: Problem
-    budget: PrivacyBudget
-    rules: MirrorDescentDefaults
-    geometry: Geometry
-    mirror_map: MirrorMap
-    norm: float
-    clip: float
-    penalty: float
-    box: float  # bound on the coordinates of a row: centred ones may be 2
-    dual_exponent: float  # q >= 2, of the map's dual norm
-    row_norm: float  # bound on the l_q norm of a row
-    lipschitz: float  # bound on the dual norm of a record's gradient
-    largest_move: float  # bound on abs(<row, v - w>) over two points of the set
-    # of the objective in the map's norm: abs(<row, v>) is at most row_norm norm(v)
-    weak_convexity: float
-    strong_convexity: float  # of the penalty, relative to the map; counted as 0 for p < 2
+    def __init__(self, solver: MirrorDescent, problem: Problem, budget: PrivacyBudget) -> None:
+        self.problem, self.budget, size = problem, budget, problem.size
+        self.rules, loss = MIRROR_DESCENT[problem.loss.task], problem.loss
+        self.norm: float = solver.data_norm or defaults.data_norm(problem)
+        self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
+        self.mirror_map = solver._map(geometry)
+        self.penalty, self.learning_rate = float(solver.l2_penalty), solver.learning_rate
+        l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
+        clip = solver.gradient_clip
+        if clip is None:
+            noise = defaults.gradient_noise(
+                problem, budget, self.norm, budget.gaussian_allowance.amount
+            )
+            clip = defaults.growing_clip(
+                problem, self.rules.smallest_clip, noise, self.rules.accurate
+            )
+        self.clip = bounded_clip(loss, clip, self.norm * l2_radius + largest_constant(loss))
+        # bound on the coordinates of a row: centred ones may be 2
+        self.box = 2.0 if problem.fit_intercept else 1.0
+        self.power = self.mirror_map.exponent(size)
+        self.dual_exponent = self.mirror_map.dual_exponent(size)  # q >= 2, of the map's dual norm
+        # bounds on the l_q norm of a row, on the dual norm of a record's gradient, and on
+        # abs(<row, v - w>) over two points of the set
+        self.row_norm = min(self.norm, self.box * problem.dimension ** (1 / self.dual_exponent))
+        self.lipschitz = self.clip * self.row_norm
+        self.largest_move = self.norm * (2 * l2_radius)
+        # of the objective in the map's norm: abs(<row, v>) is at most row_norm norm(v)
+        self.weak_convexity = loss.weak_convexity * self.row_norm**2
+        # of the penalty, relative to the map; counted as 0 for p < 2
+        self.strong_convexity = self.penalty if self.power == 2 else 0.0
+        # largest distance of the start from the solution, in the map's units
+        self.reach = math.sqrt(2 * self.mirror_map.bregman_diameter(size))
+        # of the set in the map's norm; not 0, as of a set of one point
+        self.diameter = max(2 * self.reach * math.sqrt(self.power - 1), 1e-50)
 
-    @cached_property
-    def reach(self) -> float:
-        """Largest distance of the start from the solution, in the map's units."""
-        return math.sqrt(2 * self.mirror_map.bregman_diameter(self.problem.size))
-
-    @cached_property
-    def diameter(self) -> float:
-        """Of the set in the map's norm; not 0, as of a set of one point."""
-        power = self.mirror_map.exponent(self.problem.size)
-        return max(2 * self.reach * math.sqrt(power - 1), 1e-50)
+    def _chosen_set(self, steps_to_boundary: bool) -> Geometry:
+        """The declared set, or one of the default kind and size."""
+        problem, rules, kind = self.problem, self.rules, self.problem.feasible_set
+        if isinstance(kind, Geometry):
+            return kind
+        if kind is Geometry:
+            # the l1 ball for many features and large noise, which suits a sparse model
+            kind = L2Ball
+            if problem.n_features >= rules.wide:
+                norm, amount = defaults.data_norm(problem), self.budget.gaussian_allowance.amount
+                if defaults.gradient_noise(problem, self.budget, norm, amount) > rules.drowning:
+                    kind = L1Ball
+        if not kind.contains_origin:
+            return kind(1.0)  # convex combinations
+        radius = rules.radius * (rules.boundary if steps_to_boundary else 1.0)
+        if issubclass(kind, LInfBall):
+            radius *= 1.5 / math.sqrt(problem.size)
+        return kind(radius)
 
     def noise(
         self, n: int, allowance: Allowance, count: int, clip: float | None = None
@@ -375,29 +345,19 @@ class Facts:
         """Expected dual norm of the noise."""
         return noise.expected_norm(self.dual_exponent)
 
-    def stage(
-        self, records: Slice | None, noise: VectorNoise, n_steps: int, learning_rate: float | None
-    ) -> Stage:
+    def stage(self, records: Slice | None, noise: VectorNoise, n_steps: int) -> Stage:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
-        if learning_rate is not None:
-            return Stage(
-                (noise,), records, n_steps, learning_rate, strong_convexity=self.strong_convexity
-            )
+        convexity = self.strong_convexity
+        if (rate := self.learning_rate) is not None:
+            return Stage((noise,), records, n_steps, rate, strong_convexity=convexity)
         size = self.noise_size(noise)
         smoothness = min(1.0, self.problem.loss.smoothness)
         if noise.batches is not None:  # plus the variation of the mean over the batch
             size = math.hypot(size, self.lipschitz / math.sqrt(noise.batches.batch_size))
         gradient = self.rules.gradient * self.clip
         largest = (gradient / size) ** 2 / smoothness if smoothness > 0 else math.inf
-        return Stage(
-            (noise,),
-            records,
-            n_steps,
-            largest,
-            self.rules.reach * self.reach,
-            n_steps * size**2,
-            self.strong_convexity,
-        )
+        reach, energy = self.rules.reach * self.reach, n_steps * size**2
+        return Stage((noise,), records, n_steps, largest, reach, energy, convexity)
 
     def anchored_stage(
         self,
@@ -408,10 +368,9 @@ class Facts:
         learning_rate: float = math.inf,
     ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
-        power = self.mirror_map.exponent(self.problem.size)
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
-        within = 2 * self.lipschitz * (power - 1) / anchor
-        reach = self.rules.reach * within / math.sqrt(power - 1)
+        within = 2 * self.lipschitz * (self.power - 1) / anchor
+        reach = self.rules.reach * within / math.sqrt(self.power - 1)
         energy = n_steps * self.noise_size(noise) ** 2
         convexity = anchor + self.strong_convexity
         if self.weak_convexity < convexity:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ..._progress import advance, steps
 from ...data.rows import Terms
-from ...geometry import Geometry, MirrorMap
+from ...geometry import MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
 from ...randomness.stream import RandomStream
-from ..base import Part, Plan, SolverResult
-from ..first_releases import FirstReleases
+from ..base import Part, SolverResult
+from ..first_releases import SetPlan
 from ..records import Records, SolverData
 
 Array = NDArray[np.float64]
@@ -86,8 +86,16 @@ class Stage(Part):
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Iterator[Array]:
         """The point that may be the plan's result, from `coef`; the next stage starts there."""
-        run = self._frank_wolfe if self.batch else self._descend
-        yield run(part, coef, plan, stream)
+        if not self.batch:
+            yield self._descend(part, coef, plan, stream)
+            return
+        (first, later), rate = self.noises, self.learning_rate
+        moves: list[Move] = [(self.first_batch, first, None, 0.0, rate)]
+        moves += [(self.batch, later, self.largest_change, 1.0, rate)] * self.n_steps
+        for t, point in enumerate(_frank_wolfe(part, coef, plan, stream, moves)):
+            coef = point
+            advance(int(t > 0))  # the start is no step of the plan
+        yield coef
 
     def _descend(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
@@ -113,27 +121,6 @@ class Stage(Part):
             total += weight * coef
             weights += weight
         return total / weights
-
-    def _frank_wolfe(
-        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
-    ) -> Array:
-        """Last point of a pass over disjoint batches with a recursive gradient estimate."""
-        first, later = self.noises
-        estimate = np.zeros(coef.size)
-        before, start = coef, 0
-        for t in range(self.n_steps + 1):
-            stop = start + (self.batch if t else self.first_batch)
-            batch = part.part(slice(start, stop))
-            if t == 0:
-                estimate = first.release(batch.mean_gradient(coef), stream)
-            else:
-                change = batch.mean_change(coef, before, self.largest_change)
-                estimate = estimate + later.release(change, stream)
-            target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
-            before, coef = coef, coef + self.learning_rate * (target - coef)
-            start = stop
-            advance(int(t > 0))  # the start is no step of the plan
-        return coef
 
 
 @dataclass(frozen=True)
@@ -168,68 +155,68 @@ class Round(Part):
     def points(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Iterator[Array]:
-        """The points of a pass whose estimate forgets, v_t = (1 - eta_t) v_{t-1} + a batch's term.
+        """The points of a pass whose estimate forgets."""
+        weights = [self.weight(t) for t in range(self.n_steps)]
+        kept = [1 - weight for weight in weights]
+        moves = zip(self.batches, self.noises, self.largest_terms, kept, weights, strict=True)
+        yield from _frank_wolfe(part, coef, plan, stream, steps(list(moves)))
 
-        The term is the batch's mean of the gradients less (1 - eta_t) times those at the last
-        point.
-        """
-        estimate, before, start = np.zeros(coef.size), coef, 0
-        for t in steps(range(self.n_steps)):
-            stop = start + self.batches[t]
-            weight, batch = self.weight(t), part.part(slice(start, stop))
-            term = batch.mean_change(coef, before, self.largest_terms[t], 1 - weight)
-            estimate = (1 - weight) * estimate + self.noises[t].release(term, stream)
-            target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
-            before, coef, start = coef, coef + weight * (target - coef), stop
-            yield coef
+
+Move = tuple[int, VectorNoise, float | None, float, float]
+
+
+def _frank_wolfe(
+    part: Records,
+    coef: Array,
+    plan: MirrorDescentPlan,
+    stream: RandomStream,
+    moves: Iterable[Move],
+) -> Iterator[Array]:
+    """The points of a pass over disjoint batches, v = kept v + a batch's term.
+
+    A move has the batch's size, its noise, a clip, what is kept, and the new point's weight. The
+    term is the batch's mean of the gradients less `kept` times those at the last point, clipped; of
+    the gradients alone where there is no clip.
+    """
+    estimate, before, start = np.zeros(coef.size), coef, 0
+    for size, noise, clip, kept, weight in moves:
+        batch = part.part(slice(start, start + size))
+        start += size
+        if clip is None:
+            term = batch.mean_gradient(coef)
+        else:
+            term = batch.mean_change(coef, before, clip, kept)
+        estimate = kept * estimate + noise.release(term, stream)
+        target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+        before, coef = coef, coef + weight * (target - coef)
+        yield coef
 
 
 Stages = Sequence[Stage | Round]
 
 
 @dataclass(frozen=True)
-class MirrorDescentPlan(Plan):
-    """Plan of `MirrorDescent`; see `Plan` for the common fields.
+class MirrorDescentPlan(SetPlan):
+    """Plan of `MirrorDescent`; see `Plan` and `SetPlan` for the common fields.
 
     Attributes
     ----------
-    geometry : Geometry
-        The feasible set with its radius.
     mirror_map : MirrorMap
-    gradient_clip : float
-        c: bound on abs(dl/dz).
-    l2_penalty : float
-        Weight of norm(w)^2 / 2.
     stages : tuple of Stage, or of Round
         What runs, each stage from the result of the one before.
-    first : FirstReleases
-        What is released before the descent.
     draws_result : bool
         Whether the result is one of those of the stages, drawn uniformly and without looking at
         the data, and not the last one.
     """
 
-    geometry: Geometry
     mirror_map: MirrorMap
-    gradient_clip: float
-    l2_penalty: float
     stages: tuple[Stage | Round, ...]
-    first: FirstReleases
     draws_result: bool = False
 
     def result_number(self, stream: RandomStream) -> int:
         """The number of the result among those of the stages, one after the other."""
         n_results = sum(stage.n_results for stage in self.stages)
         return stream.integer(n_results) if self.draws_result else n_results - 1
-
-    @property
-    def data_norm(self) -> float | None:
-        """B, the bound on the l2 norm of a scaled row."""
-        return self.first.norm
-
-    @property
-    def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.units is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""

@@ -132,7 +132,7 @@ class Proximal(Localized):
         curvature = max(facts.weak_convexity, facts.lipschitz / facts.diameter)
         n_rounds = self.n_phases
         if n_rounds is None:  # R of BGM21, Theorem 16, with this noise in the place of the paper's
-            kappa = 1 / (facts.mirror_map.exponent(facts.problem.size) - 1)
+            kappa = 1 / (facts.power - 1)
             ratio = facts.diameter * curvature / facts.lipschitz
             single = facts.noise_size(facts.noise(n, left, 1)) / facts.lipschitz
             best = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))

@@ -35,7 +35,7 @@ from ..._progress import advance, steps
 from ..._types import Auto
 from ...data.rows import Terms, slope_of
 from ...data.summation import UNIT_ROUNDOFF, summation_error
-from ...geometry import AnySet, AxisVertices, Geometry, Vertices, known_vertices, moved
+from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import Release, SelectSequence, softmax_scale
 from ...privacy.budget import Allowance, PrivacyBudget
@@ -43,9 +43,9 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
-from ..base import Part, Plan, Problem, SolverResult, releases_of
+from ..base import Part, Problem, SolverResult, releases_of
 from ..defaults import SINGLE_PASS
-from ..first_releases import FirstReleases, plan_box, plan_offset
+from ..first_releases import SetPlan, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe, score_error
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
@@ -72,17 +72,23 @@ class BatchStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BatchRun(Part):
-    """Steps on batches of a slice of the records."""
+class _Run(Part):
+    """Steps on a slice of the records."""
 
     noise: SelectSequence
     records: tuple[int, int]  # slice of their secret order, start and stop
     group: str | None  # name of the slice; None if it holds all records
-    steps: tuple[BatchStep, ...]
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return (Release("vertices", self.noise, 1, self.group),)
+
+
+@dataclass(frozen=True)
+class BatchRun(_Run):
+    """Steps on batches of a slice of the records."""
+
+    steps: tuple[BatchStep, ...]
 
     @property
     def n_steps(self) -> int:
@@ -130,21 +136,14 @@ class BatchRun(Part):
 
 
 @dataclass(frozen=True)
-class RecordRun(Part):
+class RecordRun(_Run):
     """A first batch of a slice, and a step for every further record of it."""
 
-    noise: SelectSequence
-    records: tuple[int, int]
-    group: str | None
     first_batch: int
     rate: float  # eta: weight of the vertex in the new point, and of a record in the estimate
     clip: float  # bound on what a record's derivative contributes
     first_scale: float  # of the noise of the first step, in units of that between
     last_scale: float  # and of the last
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("vertices", self.noise, 1, self.group),)
 
     @property
     def n_steps(self) -> int:
@@ -176,19 +175,11 @@ class RecordRun(Part):
 
 
 @dataclass(frozen=True)
-class SinglePassPlan(Plan):
-    """Plan of a single pass; see `Plan` for the common fields."""
+class SinglePassPlan(SetPlan):
+    """Plan of a single pass; see `Plan` and `SetPlan` for the common fields."""
 
-    geometry: Geometry  # the feasible set with its radius
     vertices: Vertices  # what is chosen among, and what the scores are computed from
-    first: FirstReleases  # what is released before the descent
-    gradient_clip: float  # c: bound on abs(dl/dz)
-    l2_penalty: float  # weight of norm(w)^2 / 2
     runs: tuple[BatchRun, ...] | tuple[RecordRun, ...]
-
-    @property
-    def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.units is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
