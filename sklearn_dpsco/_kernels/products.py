@@ -177,3 +177,21 @@ def scaled_rows(X: Any, factors: Any, out: Any) -> None:
             out[i, j] = factors[i] * X[i, j]
         if out.shape[1] > d:
             out[i, d] = factors[i]
+
+
+@njit(cache=True, nogil=True)
+def rows_in_bounds(
+    X: Any, low: Any, high: Any, shift: Any, width: Any, largest: float, out: Any
+) -> None:
+    """(x - shift) / width for x clipped to its column's ends, within [-largest, largest].
+
+    Sizes beyond 1 can be no more than what the division rounds. NaN stays NaN.
+    """
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = np.float64(X[i, j])
+            x = low[j] if x < low[j] else x
+            x = high[j] if x > high[j] else x
+            x = (x - shift[j]) / width[j]
+            x = -largest if x < -largest else x
+            out[i, j] = largest if x > largest else x

@@ -80,15 +80,20 @@ class FeatureScaling:
             return bool(np.all(block >= low[columns]) and np.all(block <= high[columns]))
 
         def fill(part: slice) -> None:
-            block = np.ascontiguousarray(values[part])  # in one order, the rest is far faster
-            if not is_kept(part, block):
-                columns = stored_places(X, part, 1) if is_sparse else slice(None)
-                block = np.clip(block, low[columns], high[columns])
-                if not is_identity:
-                    block = (block - self.shift[columns]) / self.width[columns]
-                if has_bounds:  # the division may round past 1
-                    block = np.clip(block, -1.0, 1.0)
-            out[part] = block
+            columns = stored_places(X, part, 1)
+            block = np.clip(values[part], low[columns], high[columns])
+            if not is_identity:
+                block = (block - self.shift[columns]) / self.width[columns]
+            # the division may round past 1
+            out[part] = np.clip(block, -1.0, 1.0) if has_bounds else block
+
+        def fill_dense(part: slice) -> None:
+            from .._kernels.products import rows_in_bounds
+
+            block = np.ascontiguousarray(values[part]).view()
+            block.flags.writeable = False
+            largest = 1.0 if has_bounds else np.inf
+            rows_in_bounds(block, low, high, self.shift, self.width, largest, out[part])
 
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
             # A copy is in C order and aligned, and products of other arrays may round differently.
@@ -102,7 +107,7 @@ class FeatureScaling:
             # an identity clips to -1, 0 and 1, which all types of floats hold exactly
             dtype = np.float64 if is_sparse and not is_identity else X.dtype
             out = np.empty(values.shape, dtype=dtype)
-            on_threads(fill, parts, uses_blas=False)
+            on_threads(fill if is_sparse else fill_dense, parts, uses_blas=False)
         return with_values(X, out) if is_sparse else out
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
