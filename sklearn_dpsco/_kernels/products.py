@@ -189,7 +189,7 @@ def rows_in_bounds(
     """
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
-            x = np.float64(X[i, j])
+            x: Any = np.float64(X[i, j])
             x = low[j] if x < low[j] else x
             x = high[j] if x > high[j] else x
             x = (x - shift[j]) / width[j]

@@ -20,21 +20,20 @@ Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a per
 
 FORMAT = "sklearn_dpsco.report/2"
 
-_CHANGE = {"replace-one": "replaced by any others", "zero-out": "left out"}
+_CHANGE = {
+    "replace-one": "had the {whom} held other values",
+    "zero-out": "had the {whom}'s values been left out",
+}
 _HARDLY = 1.0  # epsilon up to which a guess can hardly be told from any other
 _CERTAIN = 0.99
 _GUESS = {
     "replace-one": (
         "which values the {whom} had",
-        "who held two possibilities for the {whom}'s values for equally likely may, having seen "
-        "the result, hold one of them for {most} % likely at most",
-        ".",
+        "who thought two possibilities for the {whom}'s values equally likely",
     ),
     "zero-out": (
-        "whether the values of the {whom} were used at all",
-        "who held it for as likely as not that the {whom}'s values were used may, having seen the "
-        "result, hold it for {most} % likely at most",
-        ". How many rows there are is public.",
+        "whether the {whom}'s values were used at all",
+        "who thought it as likely as not that the {whom}'s values were used",
     ),
 }
 _KINDS = {
@@ -49,15 +48,22 @@ _KINDS = {
 }
 _OUTSIDE = (
     "how many rows and columns there are, and the names of the columns",
-    "declared bounds, categories and classes, and all other settings: nobody may choose them by "
-    "looking at the records",
-    "how long the computation took, and how much memory it needed",
-    "errors: a fit may stop at invalid input, such as a missing number, and so tell of it",
-    "anything, from whoever knows the seed (random_state), if one was given: the number from which "
-    "the noise can be computed once more, and taken off",
-    "whatever else was looked at, computed or published of the same records, outside of this {}",
+    "the settings, such as the lowest and the highest value that is allowed in a column, the "
+    "categories and the classes",
+    "errors: a computation may stop at an entry such as a missing number, and so show that there "
+    "is one",
+    "computing time and memory, for who can watch the computer",
+    "anything else that was computed or published from the same data, outside of this {}",
+    "what is true of people in general, and may be applied to anybody, whether in the data or not",
 )
-_DECISION = "Decided by: ______________________________   Date: ______________"
+_SEED = (
+    "anything, against who knows a seed (random_state) that was given: the number from which the "
+    "noise can be computed once more, and taken off"
+)
+_SETTINGS = "- [ ] All settings were chosen without a look at the data."
+_NOTHING_ELSE = "- [ ] Nothing else was computed from the data, also not in earlier work sessions."
+_ONE_ROW = "- [ ] No person has more than one row."
+_DECISION = "Name: ______________________________   Date: ______________"
 _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
     "div {margin: .5em 0}"
@@ -140,19 +146,28 @@ def up(x: float) -> str:
     return f"{near:,.0f}" if 100 <= near < 1e6 else f"{near:.3g}"
 
 
+def _factor(epsilon: float) -> str:
+    return up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
+
+
+def _percent(epsilon: float, before: float = 0.5) -> str:
+    """What a probability can become, at most."""
+    return f"{up(100 * float(expit(epsilon + math.log(before / (1 - before)))))} %"
+
+
 def promise(
     epsilon: float, delta: float, relation: str, rows: int, noise_is_secret: bool | None = True
 ) -> str:
     """The first sentence of reports and prints: who is protected, against whom, at what odds."""
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
-    who = "each row of the table by itself" if rows == 1 else f"each person (up to {rows} rows)"
-    factor = up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
-    slack = f", plus {up(delta)}," if delta > 0 else ""
+    who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
+    slack = f", except with a chance of at most {up(delta)} (delta)" if delta > 0 else ""
     text = (
-        f"Protected is {who}, against whoever sees the result and may know all other rows: the "
-        f"chance of any outcome changes by a factor of at most {factor}{slack} if the "
-        f"{'row' if rows == 1 else 'person'}'s values are {_CHANGE[relation]}."
+        f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
+        "whoever sees all results and may know everything about all others: "
+        f"{_CHANGE[relation].format(whom=whom)}, any result would have been at most "
+        f"{_factor(epsilon)} times as likely, or as unlikely{slack}."
     )
     if noise_is_secret is not False:
         return text
@@ -162,31 +177,36 @@ def promise(
 
 def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
     """The same for someone without mathematics, each word with what it means."""
-    whom, most, runs = "row" if rows == 1 else "person", odds(epsilon), 1000
-    factor = up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
-    often = factor if epsilon < math.log(runs) else f"{runs:,}"
-    hidden, guess, more = (text.format(whom=whom, most=up(100 * most)) for text in _GUESS[relation])
-    guess = f"So one can hardly tell {hidden}: {guess}" if epsilon <= _HARDLY else guess
-    guess += f", odds of {factor} to 1 in place of 1 to 1"
-    guess += ", which is close to certainty" if most >= _CERTAIN else ""
-    one_in = f", at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else ""
+    whom = "row" if rows == 1 else "person"
+    hidden, who = (text.format(whom=whom) for text in _GUESS[relation])
+    hidden = f"So one can hardly tell {hidden}: s" if epsilon <= _HARDLY else "S"
+    certain = ", which is close to certainty" if odds(epsilon) >= _CERTAIN else ""
     lines = [
-        f"The factor says how much likelier: what comes out once in {runs:,} runs with the values "
-        f"comes out at most {often} times in {runs:,} runs if they are {_CHANGE[relation]}, and "
-        "the other way round.",
-        f"{guess[0].upper()}{guess[1:]}{more}",
-        f"Epsilon, the number that states how strong the protection is, is {epsilon:.4g}: the "
-        "smaller it is, the less can be told. At 0 the odds stay 1 to 1; each 0.7 more about "
-        "doubles them.",
-        f"Delta, a {'small ' if delta <= 1e-3 else ''}chance that the promise fails, is {up(delta)}"
-        f"{one_in}. Up to so often, the result may tell anything; else, what is said above holds."
+        f"{hidden}omeone {who} (50 %) can be at most {_percent(epsilon)} sure after seeing all "
+        f"results{certain}; from 1 % it can become at most {_percent(epsilon, 0.01)}."
+    ]
+    if relation == "zero-out":
+        lines.append(
+            f"Which of two possible values the {whom} had is protected less: 50 % can become at "
+            f"most {_percent(2 * epsilon)}."
+        )
+    one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
+    lines += [
+        f"Whether a certain {whom} is in the data is protected alike; how many there are is not.",
+        f"Epsilon is {epsilon:.4g}, the same limit in other words; a larger one protects less. At "
+        f"epsilon 0 the factor is 1, and each 0.7 more about doubles it: here to "
+        f"{_factor(epsilon)}. Known releases had from about 1 (page views of Wikimedia) to 12.2 "
+        "(a test of the US Census 2020): that is what was accepted, not what is safe.",
+        f"Delta is {up(delta)}: with a chance of {one_in}, for all results together, these "
+        f"limits do not hold for a {whom}."
         if delta > 0
-        else "Delta, a chance that the promise fails, is 0: it holds without exception.",
+        else "Delta, a chance that the limits do not hold, is 0: there is no exception.",
     ]
     if rows == 1:
         lines.append(
-            "A row need not be a person: if a person has several rows, this protects one of them, "
-            "and not all of them together."
+            "A person with several rows is protected less: with two rows, the factor can be "
+            f"{_factor(2 * epsilon)} in place of {_factor(epsilon)}"
+            f"{', and delta is larger, too' if delta > 0 else ''}."
         )
     return lines
 
@@ -233,7 +253,7 @@ class Report(Overviewed):
         >>> from tempfile import mkdtemp
         >>> from sklearn_dpsco import BudgetAccountant
         >>> page = BudgetAccountant(epsilon=1.0).report().to_html()
-        >>> page.startswith("<!DOCTYPE html>"), "Protected is each row" in page
+        >>> page.startswith("<!DOCTYPE html>"), "Protected are the values" in page
         (True, True)
         >>> Path(mkdtemp(), "report.html").write_text(page) == len(page)
         True
@@ -285,34 +305,37 @@ class Report(Overviewed):
         }
 
 
-def _secrecy(kinds: set[bool | None]) -> list[str]:
-    """A line on the noise, unless the promise says it; `kinds` is empty before the first result."""
-    if None in kinds:
-        return ["Whether all noise was secret is not recorded."]
-    if kinds != {True}:
-        return []
-    return [
-        "The noise, random numbers that hide what a single row adds, was drawn from a secret key."
-    ]
-
-
 def _report(
     title: str,
     what: str,
     lines: Sequence[str],
+    secrets: set[bool | None],
+    confirmed: Sequence[str],
     table: Any,
     named: dict[str, str | None],
     **facts: Any,
 ) -> Report:
-    """The page: what is `named`, `lines`, the promise first, and a table; and the data."""
+    """The page: what is `named`, `lines`, the promise first, and a table; and the data.
+
+    `secrets` says which kinds of noise there are: empty before the first result.
+    """
+    first, *lines = lines
+    if None in secrets:
+        lines = ["Whether all noise was secret is not recorded.", *lines]
+    elif secrets == {True}:
+        noise = (
+            "Random noise in the results hides what a single row contributes. It was drawn from a "
+            "secret key of the computer, which is not kept."
+        )
+        lines = [noise, *lines]
     for name, text in named.items():
         if text is not None:
             check_string(name, text)
     now, names = datetime.now(UTC), ("sklearn_dpsco", "numpy", "scikit-learn")
     versions = {name: version(name) for name in names}
-    outside = [text.format(what) for text in _OUTSIDE]
+    outside = [*([] if secrets == {True} else [_SEED]), *(text.format(what) for text in _OUTSIDE)]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
-    found |= {"promise": lines[0], "outside": outside, **named, **facts}
+    found |= {"promise": first, "outside": outside, **named, **facts}
     stated = ", ".join(f"{name} {number}" for name, number in versions.items())
     columns, rows = table
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
@@ -320,7 +343,8 @@ def _report(
     told = [f"{name.capitalize()}: {text}" for name, text in named.items() if text is not None]
     made = f"Made on {now:%Y-%m-%d} by {stated}."
     listed = [f"- {text}" for text in outside]
-    head = (title, *told, *lines, "Not protected:", *listed, made, _DECISION)
+    head = (title, *told, first, *lines, "Not protected:", *listed, "To be confirmed:", *confirmed)
+    head = (*head, made, _DECISION)
     return Report(_told(found), Overview(head, columns, layout, rows))
 
 
@@ -330,13 +354,15 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     claim = *size, guarantee.relation, guarantee.rows_per_user
     lines = [promise(*claim, guarantee.noise_is_secret)]
     if not guarantee.is_void:
-        lines += [*_explained(*claim), *_secrecy({guarantee.noise_is_secret})]
+        lines += _explained(*claim)
     lines += guarantee.fits.lines if guarantee.fits else []
     if n := len(guarantee.parts):
         lines.append(
-            f"The records were used in {n} parts, one after the other, as the table lists them. "
-            "What is promised holds for what comes out of all parts together."
+            f"The data were used in {n} parts, one after the other, as the table lists them. The "
+            "limits hold for what comes out of all parts together."
         )
+    confirmed = [_SETTINGS, *([_ONE_ROW] if guarantee.rows_per_user == 1 else []), _NOTHING_ELSE]
+    confirmed.append("- [ ] This result may be published.")
     found = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
     rows = [
         (
@@ -346,9 +372,11 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
         )
         for one in found
     ]
-    table = ("what was computed of the records", "how often", "and left in this form"), rows
+    table = ("what was computed from the data", "how often", "and left in this form"), rows
     facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
-    return _report("Privacy of one result", "result", lines, table, named, **facts, releases=found)
+    title = "What one published result can reveal about one of the rows"
+    about = lines, {guarantee.noise_is_secret and not guarantee.is_void}, confirmed
+    return _report(title, "result", *about, table, named, **facts, releases=found)
 
 
 def of_accountant(
@@ -366,23 +394,33 @@ def of_accountant(
         what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
         found.append(what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
-    lines = [
-        promise(*claim, False not in secrets),
-        *_explained(*claim),
-        "The budget, this epsilon and delta, is the most that all results in the ledger, the list "
-        "of them in the table below, may cost together; what is said above holds if all of it is "
-        f"used. Up to now they cost an epsilon of {spent:.4g}; "
-        + (f"one more of epsilon {left:.4g} is allowed." if left > 0 else "nothing is left of it."),
-        "Results that were made outside of this ledger, also in notebooks that were closed, are "
-        "not counted.",
-    ]
-    lines += _secrecy(secrets)
-    if any(charge.branch for charge in charges):
+    lines = [promise(*claim, False not in secrets), *_explained(*claim)]
+    lines.append(
+        "These limits are those of the whole budget: of all results that are listed below (the "
+        "ledger) and of those to come until it is used up."
+    )
+    if found:
         lines.append(
-            "A branch is a part of the ledger for records (or persons) of its own. Branches of a "
-            "group were declared to have none in common, which nothing checks: of such branches "
-            "the costliest counts."
+            f"The results below have used an epsilon of {spent:.4g}: for them alone, if none was "
+            f"chosen by looking at another, the factor is {_factor(spent)}, and 50 % can become at "
+            f"most {_percent(spent)}."
         )
+        lines.append(
+            f"One more result of an epsilon of {left:.4g} fits into the budget, or several smaller "
+            "ones. Results together can cost less than the sum of their epsilons, so that these "
+            "numbers need not add up."
+            if left > 0
+            else "Nothing is left of the budget."
+        )
+    confirmed = [_SETTINGS, *([_ONE_ROW] if rows_per_user == 1 else []), _NOTHING_ELSE]
+    has_branches = any(charge.branch for charge in charges)
+    if has_branches:
+        lines.append(
+            "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "
+            "a group the costliest counts."
+        )
+        confirmed.append("- [ ] The branches of a group have no row (or person) in common.")
+    confirmed += ["- [ ] The results below may be published.", "- [ ] The rest may be used, too."]
     rows = [
         (
             one["label"] or one["what"] or "a release",
@@ -393,14 +431,16 @@ def of_accountant(
             )
             or "of an unknown table",
             f"epsilon {one['epsilon']:.4g}",
-            one["part"],
+            *([one["part"]] if has_branches else []),
             one["time"][:16].replace("T", " "),
             {True: "secret", False: "SEED GIVEN", None: "not recorded"}[one["noise_is_secret"]],
         )
         for one in found
     ]
-    table = ("result", "table", "its own claim", "records", "time (UTC)", "noise"), rows
+    of_rows = ("of which rows",) if has_branches else ()
+    table = ("result", "made from", "its own limit", *of_rows, "time (UTC)", "noise"), rows
     budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
     budget |= {"rows_per_user": rows_per_user, "spent": spent, "left": left}
-    title = "Privacy of all results of a budget"
-    return _report(title, "ledger", lines, table, named, budget=budget, charges=found)
+    title = "What the published results can reveal about one of the rows"
+    facts = {"budget": budget, "charges": found}
+    return _report(title, "ledger", lines, secrets, confirmed, table, named, **facts)

@@ -69,7 +69,7 @@ def test_html_shows_what_is_claimed_and_declared(name):
     )
     assert "<td>noise</td><td>secret</td>" in secret
     assert "NOT PRIVATE" not in secret
-    assert "<td>Protected is each person (up to 2 rows), against" in secret
+    assert "<td>Protected are the values of any person (up to 2 rows), against" in secret
     assert "epsilon = 0.25, delta = 1e-06, replace-one neighbours" in secret
     assert "for users of up to 2 rows" in secret
 

@@ -64,15 +64,16 @@ def test_a_guarantee_in_words():
     report = plan.guarantee.report()
     text = joined(report)
     for words in (
-        "each row of the table by itself", "which values the row had", "at most 2.72, plus 1e-06,",
-        "73.2 % likely at most, odds of 2.72 to 1 in place of 1 to 1",
-        "fails, is 1e-06, at most one in 1,000,000.", "protection is, is 1:",
-        "random numbers that hide", "secret key", "Decided by: __", "how many rows and columns",
-        "noisy choice among public candidates", "sums with normal noise",
-        "names of the columns", "bounds, categories and classes", "how long the computation took",
-        "errors", "seed (random_state)", "outside of this result",
+        "the values of any single row", "which values the row had", "at most 2.72 times as likely",
+        "at most 73.2 % sure after", "from 1 % it can become at most 2.68 %", "at most 1e-06 (delta)",
+        "is 1e-06: with a chance of at most one in 1,000,000,", "Epsilon is 1, the same limit",
+        "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
+        "noisy choice among public candidates", "sums with normal noise", "- [ ] No person has more",
+        "names of the columns", "categories and the classes", "computing time and memory",
+        "errors", "outside of this result", "[ ] This result may be published",
     ):  # fmt: skip
         assert words in text, words
+    assert "seed" not in text
     assert [row[0] for row in report.overview().rows] == [r.name for r in plan.guarantee.releases]
     facts = facts_of(report)
     assert "budget" not in facts
@@ -85,16 +86,18 @@ def test_a_guarantee_in_words():
 def test_sizes_of_any_kind():
     model = DPLinearRegression(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), **FACTS)
     report = model.plan(5000, 4).guarantee.report()
-    assert "protection is, is 0.5:" in joined(report)
+    assert "Epsilon is 0.5, the" in joined(report)
     assert facts_of(report)["guarantee"]["delta"] == 1e-6
 
 
 def test_users_and_the_other_relation():
     model = DPLinearRegression(epsilon=1.0, relation="zero-out", max_rows_per_user=3, **FACTS)
     text = joined(model.plan(5000, 4).guarantee.report())
-    assert "Protected is each person (up to 3 rows), against" in text
-    assert "at most 2.72, plus 1e-06, if the person's values are left out." in text
-    assert "whether the values of the person were used at all" in text
+    assert "Protected are the values of any person (up to 3 rows), against" in text
+    assert "had the person's values been left out, any result would have been at most 2.72" in text
+    assert "whether the person's values were used at all" in text
+    assert "had is protected less: 50 % can become at most 88.1 %." in text
+    assert "No person has more than one row" not in text
 
 
 def test_one_sentence_begins_all_prints():
@@ -102,7 +105,7 @@ def test_one_sentence_begins_all_prints():
         model = DPLinearRegression(random_state=None, **settings, **FACTS).fit(TABLE, TABLE[:, 0])
         guarantee, plan = model.guarantee_, model.plan_
         first = guarantee.report().facts["promise"]
-        assert first.startswith("Protected is each ")
+        assert first.startswith("Protected are the values of any ")
         assert guarantee.report().overview().lines[1] == first
         for shown in (guarantee, plan):
             assert joined(shown).startswith(f"{first} "), type(shown)
@@ -124,10 +127,10 @@ def test_what_is_at_most_so_much_is_rounded_up(relation):
         np.geomspace(1e-3, 600, 300), np.geomspace(1e-12, 0.5, 300), strict=True
     ):
         sentence = promise(epsilon, delta, relation, 1)
-        factor, slack = re.search(r"at most (\S+), plus (\S+), if", sentence).groups()
+        factor, slack = re.search(r"at most (\S+) times as .* at most (\S+) \(delta", sentence).groups()
         for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
             assert true <= float(shown) <= 1.01 * true, sentence
-    assert "at most e^1000 if" in promise(1000.0, 0.0, relation, 1)
+    assert "at most e^1000 times as likely" in promise(1000.0, 0.0, relation, 1)
 
 
 def test_what_is_not_private_is_told_first():
@@ -135,6 +138,7 @@ def test_what_is_not_private_is_told_first():
     report = model.guarantee_.report()
     assert report.overview().lines[1].startswith("NOT PRIVATE against whoever knows or guesses")
     assert "secret key" not in str(report)
+    assert report.facts["outside"][0].startswith("anything, against who knows a seed")
     void = Guarantee.of(PrivacyBudget(math.inf), [Release("sum", Gaussian(1.0, 0.0))], "none")
     report = void.report()
     assert "nothing is private" in str(report)
@@ -162,7 +166,8 @@ def test_an_accountant_names_its_charges_and_no_hash():
     third = "persons of their own: group 2 of 2, branch 1 of 1"
     assert parts == ["all records", first, second, first, third, "all records"]
     assert "outside of this ledger" in text
-    assert "of such branches the costliest counts" in text
+    assert "Of the branches of a group the costliest counts" in text
+    assert "- [ ] The branches of a group have no row (or person) in common." in text
     assert "costliest" not in str(BudgetAccountant(1.0).report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
@@ -188,7 +193,7 @@ def test_parts_of_a_search():
     assert len(releases) == len(plan.guarantee.releases)
     choice = {one["name"] for one in releases if one["part"] == names[2]}
     assert choice == {release.name for release in plan.choice.releases}
-    assert "The records were used in 4 parts, one after the other" in joined(report)
+    assert "The data were used in 4 parts, one after the other" in joined(report)
     assert joined(plan).startswith(f"{report.facts['promise']} search among 2 settings")
 
 
@@ -224,30 +229,26 @@ def test_no_comfort_where_there_is_none(relation):
         model = DPLinearRegression(epsilon=epsilon, delta=delta, relation=relation, **FACTS)
         return joined(model.plan(5000, 2).guarantee.report())
 
-    for epsilon, often in ((1.0, "2.72"), (3.0, "20.1"), (8.0, "1,000")):
+    for epsilon, sure in ((1.0, "73.2"), (3.0, "95.3"), (8.0, "100")):
         found = text(epsilon)
-        assert f"comes out at most {often} times in 1,000 runs" in found
+        assert f"can be at most {sure} % sure after seeing all results" in found
         assert ("hardly" in found) == (epsilon == 1.0)
-        assert "power" not in found
         assert ("close to certainty" in found) == (epsilon == 8.0)
-    assert "Delta, a small chance that the promise fails, is 1e-06, at most one" in found
+    assert "Delta is 1e-06: with a chance of at most one in 1,000,000, for all results" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
-        assert "Delta, a chance that the promise fails, is 0.01, at most one in 100." in text(
-            1.0, 0.01
-        )
-    assert "if a person has several rows, this protects one of them" in found
+        assert "Delta is 0.01: with a chance of at most one in 100," in text(1.0, 0.01)
+    assert "A person with several rows is protected less: with two rows, the factor can be" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
-    assert "is 0: it holds without exception." in joined(exact.guarantee.report())
+    assert "is 0: there is no exception." in joined(exact.guarantee.report())
 
 
 def test_words_of_a_ledger_are_explained():
     accountant = BudgetAccountant(1.0, max_rows_per_user=2)
     text = joined(accountant.report())
-    for words in ("is the most that all results in the ledger, the list of them in the table",
-                  "notebooks that were closed, are not",
-                  "the number from which the noise can be computed once more"):  # fmt: skip
+    for words in ("limits are those of the whole budget", "(the ledger)", "earlier work sessions"):
         assert words in text
-    assert "A row need not be a person" not in text
+    assert "A person with several rows" not in text
+    assert "have used" not in text
     assert "branch" not in text
     DPLinearRegression(
         epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
@@ -288,9 +289,11 @@ def test_a_page_of_its_own(tmp_path):
     assert page.startswith("<!DOCTYPE html>")
     assert '<meta charset="utf-8">' in page
     found = Page(page).found
-    assert found["title"] == ["Privacy of all results of a budget"]
-    assert len(found["ul"]) == 1
-    assert found["li"] == report.facts["outside"]
+    assert found["title"] == ["What the published results can reveal about one of the rows"]
+    assert len(found["ul"]) == 2
+    n_outside = len(report.facts["outside"])
+    assert found["li"][:n_outside] == report.facts["outside"]
+    assert all(item.startswith("[ ] ") for item in found["li"][n_outside:])
     assert report.facts["promise"] in found["div"]
     assert "<i>Kosten für Ärzte</i>" in found["td"][3]
     assert "i" not in found
@@ -311,7 +314,7 @@ def test_what_a_page_is_about_is_named():
         )  # fmt: skip
         page = report.to_html()
         assert "Dataset: Wages &lt;1985&gt;" in page
-        assert "Decided by: ___" in page
+        assert "Name: ___" in page
         assert not set(named) & set(facts_of(source.report()))
         with pytest.raises(ValueError, match="purpose must be a string"):
             source.report(purpose=3)
