@@ -89,9 +89,9 @@ def test_no_two_releases_share_noise(name, form):
     vectors = [vector[:D] for vector in noise if vector.size >= D]
     if form not in entry(name).by_selection:
         assert len(vectors) > 10
+    before = np.array(vectors)
     for i, vector in enumerate(vectors[1:]):
-        apart = np.abs(np.array(vectors[: i + 1]) - vector).max(axis=1)
-        assert apart.min() > 1e-3
+        assert np.abs(before[: i + 1] - vector).max(axis=1).min() > 1e-3
 
 
 @each_descending_form
@@ -107,16 +107,14 @@ def test_refits_with_one_seed_share_all_their_noise(name, form):
 # ---------------------------------------------------------------------- other processes
 
 
-def fitted(model):
-    name = type(model).__name__
-    return outcome(model.fit(*zeros(name)))
-
-
-def models():
-    """Of each estimator the form whose coefficients hold additive noise."""
+def all_fitted(_=None):
+    """Outcomes of each estimator, in the form whose coefficients hold additive noise."""
     # no grid on which two draws may meet, and too little noise for anything to be clipped
     far_apart = {"precision": "float", "epsilon": 20.0}
-    return [model_of(name, main_form(name), **far_apart) for name in ESTIMATORS]
+    return [
+        outcome(model_of(name, main_form(name), **far_apart).fit(*zeros(name)))
+        for name in ESTIMATORS
+    ]
 
 
 def assert_all_differ(outcomes):
@@ -130,11 +128,11 @@ def assert_all_differ(outcomes):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_forked_workers_draw_their_own_noise():
-    for model in models():
-        before = fitted(model)  # everything is loaded and warm before the fork
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            outcomes = pool.map(fitted, [model] * 4, chunksize=1)
-        assert_all_differ([before, fitted(model), *outcomes])
+    before = all_fitted()  # everything is loaded and warm before the fork
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        outcomes = pool.map(all_fitted, range(4), chunksize=1)
+    for of_one in zip(before, all_fitted(), *outcomes, strict=True):
+        assert_all_differ(of_one)
 
 
 def test_seeds_that_ensembles_draw_for_their_members_are_told():
