@@ -520,9 +520,15 @@ def test_a_part_that_is_given_twice_is_refused():
 def cluster():
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     size = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    settings = {"distributed.scheduler.active-memory-manager.start": False}
+    if hasattr(os, "fork"):  # what all workers import is imported once
+        settings["distributed.worker.multiprocessing-method"] = "forkserver"
     # what both workers have stays with both, as one of them is killed
-    both = dask.config.set({"distributed.scheduler.active-memory-manager.start": False})
-    with both, distributed.LocalCluster(**size) as found, distributed.Client(found) as client:
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(**size) as found,
+        distributed.Client(found) as client,
+    ):
         yield client
 
 

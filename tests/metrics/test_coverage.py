@@ -229,8 +229,8 @@ def test_noise_of_the_number_of_valid_records_is_in_the_interval():
     own = np.where(np.arange(3000) < 2100, np.exp(-0.25), np.nan)  # no sampling
     facts = {"epsilon": 0.1, "delta": 1e-6, "invalid": "exclude", "precision": "float"}
     plan = plan_score(3000, scoring=["neg_log_loss"], **facts)
-    found = coverage(plan, lambda _: Answers(own_probability=own), {"neg_log_loss": -0.25}, 1500)
-    check(found, 1500)
+    found = coverage(plan, lambda _: Answers(own_probability=own), {"neg_log_loss": -0.25}, 500)
+    check(found, 500)
 
 
 @pytest.mark.parametrize("confidence", [0.6, 0.99])
