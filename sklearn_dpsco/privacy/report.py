@@ -29,11 +29,11 @@ _CERTAIN = 0.99
 _GUESS = {
     "replace-one": (
         "which values the {whom} had",
-        "who thought two possibilities for the {whom}'s values equally likely",
+        "thought two possibilities for the {whom}'s values equally likely",
     ),
     "zero-out": (
         "whether the {whom}'s values were used at all",
-        "who thought it as likely as not that the {whom}'s values were used",
+        "thought it as likely as not that the {whom}'s values were used",
     ),
 }
 _KINDS = {
@@ -61,9 +61,12 @@ _SEED = (
     "noise can be computed once more, and taken off"
 )
 _SETTINGS = "- [ ] All settings were chosen without a look at the data."
-_NOTHING_ELSE = "- [ ] Nothing else was computed from the data, also not in earlier work sessions."
+_NOTHING_ELSE = (
+    "- [ ] Nothing else was, or will be, computed from the data, outside of this {}: nobody has a "
+    "new budget for them."
+)
 _ONE_ROW = "- [ ] No person has more than one row."
-_DECISION = "Name: ______________________________   Date: ______________"
+_SIGNED = "Name: ______________________________   Date: ______________"
 _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
     "div {margin: .5em 0}"
@@ -143,7 +146,7 @@ def odds(epsilon: float) -> float:
 def up(x: float) -> str:
     """Rounded up to three digits, as what is said to be at most so much must be."""
     near = rounded(x, 3)
-    return f"{near:,.0f}" if 100 <= near < 1e6 else f"{near:.3g}"
+    return f"{near:,.0f}" if 100 <= near < 1e12 else f"{near:.3g}"
 
 
 def _factor(epsilon: float) -> str:
@@ -152,7 +155,7 @@ def _factor(epsilon: float) -> str:
 
 def _percent(epsilon: float, before: float = 0.5) -> str:
     """What a probability can become, at most."""
-    return f"{up(100 * float(expit(epsilon + math.log(before / (1 - before)))))} %"
+    return f"{up(100 * float(expit(epsilon + math.log(before / (1 - before)))))}%"
 
 
 def promise(
@@ -166,8 +169,8 @@ def promise(
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
         "whoever sees all results and may know everything about all others: "
-        f"{_CHANGE[relation].format(whom=whom)}, any result would have been at most "
-        f"{_factor(epsilon)} times as likely, or as unlikely{slack}."
+        f"{_CHANGE[relation].format(whom=whom)}, the same results, all together, would have been "
+        f"at most {_factor(epsilon)} times more or less likely{slack}."
     )
     if noise_is_secret is not False:
         return text
@@ -182,21 +185,24 @@ def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[s
     hidden = f"So one can hardly tell {hidden}: s" if epsilon <= _HARDLY else "S"
     certain = ", which is close to certainty" if odds(epsilon) >= _CERTAIN else ""
     lines = [
-        f"{hidden}omeone {who} (50 %) can be at most {_percent(epsilon)} sure after seeing all "
-        f"results{certain}; from 1 % it can become at most {_percent(epsilon, 0.01)}."
+        f"{hidden}omeone who knows all others, and {who} (50%), can be at most "
+        f"{_percent(epsilon)} sure after seeing all results{certain}; 1% can become at most "
+        f"{_percent(epsilon, 0.01)}."
     ]
     if relation == "zero-out":
         lines.append(
-            f"Which of two possible values the {whom} had is protected less: 50 % can become at "
+            f"Which of two possible values the {whom} had is protected less: 50% can become at "
             f"most {_percent(2 * epsilon)}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
     lines += [
-        f"Whether a certain {whom} is in the data is protected alike; how many there are is not.",
+        "Whether a certain person is in the data is protected to the same limits; how many rows "
+        "there are is public.",
         f"Epsilon is {epsilon:.4g}, the same limit in other words; a larger one protects less. At "
         f"epsilon 0 the factor is 1, and each 0.7 more about doubles it: here to "
         f"{_factor(epsilon)}. Known releases had from about 1 (page views of Wikimedia) to 12.2 "
-        "(a test of the US Census 2020): that is what was accepted, not what is safe.",
+        "(a test of the US Census 2020), each for a unit of its own: that is what was accepted, "
+        "not what is safe.",
         f"Delta is {up(delta)}: with a chance of {one_in}, for all results together, these "
         f"limits do not hold for a {whom}."
         if delta > 0
@@ -204,8 +210,8 @@ def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[s
     ]
     if rows == 1:
         lines.append(
-            "A person with several rows is protected less: with two rows, the factor can be "
-            f"{_factor(2 * epsilon)} in place of {_factor(epsilon)}"
+            "These limits are for a person with one row of the data. With two, the factor can be "
+            f"{_factor(2 * epsilon)}, with five {_factor(5 * epsilon)}"
             f"{', and delta is larger, too' if delta > 0 else ''}."
         )
     return lines
@@ -311,6 +317,7 @@ def _report(
     lines: Sequence[str],
     secrets: set[bool | None],
     confirmed: Sequence[str],
+    decided: Sequence[str],
     table: Any,
     named: dict[str, str | None],
     **facts: Any,
@@ -342,9 +349,10 @@ def _report(
     layout = "".join(f"  {{:{width}s}}" for width in widths)
     told = [f"{name.capitalize()}: {text}" for name, text in named.items() if text is not None]
     made = f"Made on {now:%Y-%m-%d} by {stated}."
-    listed = [f"- {text}" for text in outside]
-    head = (title, *told, first, *lines, "Not protected:", *listed, "To be confirmed:", *confirmed)
-    head = (*head, made, _DECISION)
+    confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
+    head = (title, *told, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
+    head += ("Confirmed by who worked with the data:", *confirmed, _SIGNED)
+    head += ("Decided by who is responsible for them:", *decided, _SIGNED, made)
     return Report(_told(found), Overview(head, columns, layout, rows))
 
 
@@ -361,8 +369,7 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
             f"The data were used in {n} parts, one after the other, as the table lists them. The "
             "limits hold for what comes out of all parts together."
         )
-    confirmed = [_SETTINGS, *([_ONE_ROW] if guarantee.rows_per_user == 1 else []), _NOTHING_ELSE]
-    confirmed.append("- [ ] This result may be published.")
+    confirmed = [_ONE_ROW] if guarantee.rows_per_user == 1 else []
     found = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
     rows = [
         (
@@ -375,8 +382,9 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
     title = "What one published result can reveal about one of the rows"
-    about = lines, {guarantee.noise_is_secret and not guarantee.is_void}, confirmed
-    return _report(title, "result", *about, table, named, **facts, releases=found)
+    secrets = {guarantee.noise_is_secret and not guarantee.is_void}
+    about = title, "result", lines, secrets, confirmed, ["- [ ] This result may be published."]
+    return _report(*about, table, named, **facts, releases=found)
 
 
 def of_accountant(
@@ -399,20 +407,26 @@ def of_accountant(
         "These limits are those of the whole budget: of all results that are listed below (the "
         "ledger) and of those to come until it is used up."
     )
+    confirmed = [_ONE_ROW] if rows_per_user == 1 else []
+    decided = ["- [ ] The results below may be published."]
     if found:
-        lines.append(
-            f"The results below have used an epsilon of {spent:.4g}: for them alone, if none was "
-            f"chosen by looking at another, the factor is {_factor(spent)}, and 50 % can become at "
-            f"most {_percent(spent)}."
+        lines += [
+            f"For the results below alone, the factor is {_factor(spent)}, and 50% can become at "
+            f"most {_percent(spent)}, if it was settled beforehand what would be computed, and at "
+            "which epsilon. Else only the limits of the whole budget are certain.",
+            "Epsilons are not to be added or subtracted: together, results can cost less. Those "
+            f"below cost {spent:.4g}, and "
+            + (
+                f"one more of {left:.4g}, or several smaller ones, would stay within the budget."
+                if left > 0
+                else "nothing is left of the budget."
+            ),
+        ]
+        confirmed.append("- [ ] What was computed below had been settled beforehand.")
+    if left > 0:
+        decided.append(
+            f"- [ ] More may be computed from the data, until the factor is {_factor(epsilon)}."
         )
-        lines.append(
-            f"One more result of an epsilon of {left:.4g} fits into the budget, or several smaller "
-            "ones. Results together can cost less than the sum of their epsilons, so that these "
-            "numbers need not add up."
-            if left > 0
-            else "Nothing is left of the budget."
-        )
-    confirmed = [_SETTINGS, *([_ONE_ROW] if rows_per_user == 1 else []), _NOTHING_ELSE]
     has_branches = any(charge.branch for charge in charges)
     if has_branches:
         lines.append(
@@ -420,7 +434,6 @@ def of_accountant(
             "a group the costliest counts."
         )
         confirmed.append("- [ ] The branches of a group have no row (or person) in common.")
-    confirmed += ["- [ ] The results below may be published.", "- [ ] The rest may be used, too."]
     rows = [
         (
             one["label"] or one["what"] or "a release",
@@ -443,4 +456,4 @@ def of_accountant(
     budget |= {"rows_per_user": rows_per_user, "spent": spent, "left": left}
     title = "What the published results can reveal about one of the rows"
     facts = {"budget": budget, "charges": found}
-    return _report(title, "ledger", lines, secrets, confirmed, table, named, **facts)
+    return _report(title, "ledger", lines, secrets, confirmed, decided, table, named, **facts)

@@ -21,7 +21,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
-from sklearn_dpsco.privacy.report import Report, odds, promise
+from sklearn_dpsco.privacy.report import Report, odds, promise, up
 
 TABLE = np.random.default_rng(0).uniform(0, 1, (500, 2))
 FACTS = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
@@ -64,8 +64,8 @@ def test_a_guarantee_in_words():
     report = plan.guarantee.report()
     text = joined(report)
     for words in (
-        "the values of any single row", "which values the row had", "at most 2.72 times as likely",
-        "at most 73.2 % sure after", "from 1 % it can become at most 2.68 %", "at most 1e-06 (delta)",
+        "the values of any single row", "which values the row had", "at most 2.72 times more or less",
+        "at most 73.2% sure after", "1% can become at most 2.68%", "at most 1e-06 (delta)",
         "is 1e-06: with a chance of at most one in 1,000,000,", "Epsilon is 1, the same limit",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise", "- [ ] No person has more",
@@ -94,9 +94,9 @@ def test_users_and_the_other_relation():
     model = DPLinearRegression(epsilon=1.0, relation="zero-out", max_rows_per_user=3, **FACTS)
     text = joined(model.plan(5000, 4).guarantee.report())
     assert "Protected are the values of any person (up to 3 rows), against" in text
-    assert "had the person's values been left out, any result would have been at most 2.72" in text
+    assert "had the person's values been left out, the same results, all together," in text
     assert "whether the person's values were used at all" in text
-    assert "had is protected less: 50 % can become at most 88.1 %." in text
+    assert "had is protected less: 50% can become at most 88.1%." in text
     assert "No person has more than one row" not in text
 
 
@@ -127,10 +127,12 @@ def test_what_is_at_most_so_much_is_rounded_up(relation):
         np.geomspace(1e-3, 600, 300), np.geomspace(1e-12, 0.5, 300), strict=True
     ):
         sentence = promise(epsilon, delta, relation, 1)
-        factor, slack = re.search(r"at most (\S+) times as .* at most (\S+) \(delta", sentence).groups()
+        factor, slack = re.search(
+            r"at most (\S+) times more .* at most (\S+) \(delta", sentence
+        ).groups()
         for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
             assert true <= float(shown) <= 1.01 * true, sentence
-    assert "at most e^1000 times as likely" in promise(1000.0, 0.0, relation, 1)
+    assert "at most e^1000 times more or less likely" in promise(1000.0, 0.0, relation, 1)
 
 
 def test_what_is_not_private_is_told_first():
@@ -171,6 +173,10 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert "costliest" not in str(BudgetAccountant(1.0).report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
+    spent = accountant.total_spent()
+    assert f"below alone, the factor is {up(math.exp(spent))}, and 50% can become" in text
+    assert f"Those below cost {spent:.4g}, and one more of" in text
+    assert "More may be computed from the data, until the factor is 7.39." in text
     assert "&lt;b&gt;costs" in report._repr_html_()
     for key in [group._path[0].partition("-")[2], branches[0].path[-1]]:
         assert key not in text
@@ -231,13 +237,13 @@ def test_no_comfort_where_there_is_none(relation):
 
     for epsilon, sure in ((1.0, "73.2"), (3.0, "95.3"), (8.0, "100")):
         found = text(epsilon)
-        assert f"can be at most {sure} % sure after seeing all results" in found
+        assert f"can be at most {sure}% sure after seeing all results" in found
         assert ("hardly" in found) == (epsilon == 1.0)
         assert ("close to certainty" in found) == (epsilon == 8.0)
     assert "Delta is 1e-06: with a chance of at most one in 1,000,000, for all results" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
         assert "Delta is 0.01: with a chance of at most one in 100," in text(1.0, 0.01)
-    assert "A person with several rows is protected less: with two rows, the factor can be" in found
+    assert "for a person with one row of the data. With two, the factor can be" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
     assert "is 0: there is no exception." in joined(exact.guarantee.report())
 
@@ -245,10 +251,14 @@ def test_no_comfort_where_there_is_none(relation):
 def test_words_of_a_ledger_are_explained():
     accountant = BudgetAccountant(1.0, max_rows_per_user=2)
     text = joined(accountant.report())
-    for words in ("limits are those of the whole budget", "(the ledger)", "earlier work sessions"):
+    for words in (
+        "limits are those of the whole budget",
+        "(the ledger)",
+        "of this ledger: nobody has a new",
+    ):
         assert words in text
-    assert "A person with several rows" not in text
-    assert "have used" not in text
+    assert "a person with one row" not in text
+    assert "For the results below" not in text
     assert "branch" not in text
     DPLinearRegression(
         epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
@@ -290,7 +300,7 @@ def test_a_page_of_its_own(tmp_path):
     assert '<meta charset="utf-8">' in page
     found = Page(page).found
     assert found["title"] == ["What the published results can reveal about one of the rows"]
-    assert len(found["ul"]) == 2
+    assert len(found["ul"]) == 3
     n_outside = len(report.facts["outside"])
     assert found["li"][:n_outside] == report.facts["outside"]
     assert all(item.startswith("[ ] ") for item in found["li"][n_outside:])
