@@ -64,11 +64,13 @@ def test_a_guarantee_in_words():
     report = plan.guarantee.report()
     text = joined(report)
     for words in (
-        "the values of any single row", "which values the row had", "at most 2.72 times more or less",
+        "the values of any single row", "which values the row had",
+        "at most 2.72 times more or less",
         "at most 73.2% sure after", "1% can become at most 2.68%", "at most 1e-06 (delta)",
         "is 1e-06: with a chance of at most one in 1,000,000,", "Epsilon is 1, the same limit",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
-        "noisy choice among public candidates", "sums with normal noise", "- [ ] No person has more",
+        "noisy choice among public candidates", "sums with normal noise",
+        "- [ ] No person has more",
         "names of the columns", "categories and the classes", "computing time and memory",
         "errors", "outside of this result", "[ ] This result may be published",
     ):  # fmt: skip
