@@ -68,10 +68,10 @@ class BudgetAccountant(Account):
 
     Notes
     -----
-    Releases are composed, not the epsilons of the fits. A charge is accepted if the total passes
-    one of two tests:
+    Releases are composed, not the epsilons of the fits. A charge is accepted if what each unit
+    bears (a row, or a user, of one branch in each group) passes one of two tests:
 
-    * *pure*: all guarantees on the ledger compose purely, and
+    * *pure*: all its guarantees compose purely, and
       :math:`\sum \varepsilon_i \le \varepsilon`;
     * *zCDP*: :math:`\sum \min(\rho_i, \varepsilon_i / \alpha) \le \rho`, where
       :math:`\rho` is `PrivacyBudget.rho` of the total, at delta less `slack`, and :math:`\alpha`
@@ -219,7 +219,10 @@ class BudgetAccountant(Account):
             file = LedgerFile(path)
             file.lock(turn)
             if file.path.exists():
-                raise FileExistsError(f"{file} exists: a ledger is never overwritten")
+                raise FileExistsError(
+                    f"{file} exists: a ledger is never overwritten. If it is the one you mean, "
+                    "BudgetAccountant.load(path) goes on with it"
+                )
             try:
                 self._file = file  # first: the budget must not be here and in a file
                 file.write(self._snapshot(self._ledger))
@@ -380,9 +383,11 @@ class BudgetAccountant(Account):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
             charge = self._entry(guarantee, plan, path, label, estimator, noise_is_secret)
             ledger = self._ledger.plus(charge)
-            epsilon, _, rho, slack = ledger.total()
-            is_within = epsilon <= budget.epsilon * ROUNDING or rho <= self._whole.rho * ROUNDING
-            if not (is_within and slack <= self._slack):
+            if not all(
+                (epsilon <= budget.epsilon * ROUNDING or rho <= self._whole.rho * ROUNDING)
+                and slack <= self._slack
+                for epsilon, _, rho, slack in ledger.units()
+            ):
                 raise PrivacyBudgetError(self._refusal(charge, ledger))
             if self._file is not None:
                 try:
@@ -398,25 +403,28 @@ class BudgetAccountant(Account):
 
     def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
         """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
-        epsilon, rho, at_order, slack = ledger.total()
-        delta = self._budget.delta - slack
-        bounds = [self._budget.epsilon if most is None else most, epsilon]
-        if delta > 0 and at_order > 0:
-            # one part in 1e12: the other end of the bracket
-            bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
-            bounds.append(renyi_epsilon(self._order, self._order * at_order, delta))
-        return float(min(bounds))
+        found = []
+        for epsilon, rho, at_order, slack in ledger.units():
+            delta = self._budget.delta - slack
+            bounds = [self._budget.epsilon if most is None else most, epsilon]
+            if delta > 0 and at_order > 0:
+                # one part in 1e12: the other end of the bracket
+                bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
+                bounds.append(renyi_epsilon(self._order, self._order * at_order, delta))
+            found.append(float(min(bounds)))
+        return max(found)
 
     def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
         """Of one more fit at this path, at the budget's delta if there is none."""
         delta = self._budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        epsilon, _, rho, _ = self._ledger.total(path)
-        left = max(0.0, self._whole.rho - rho)
-        if delta > 0:
-            return zcdp_epsilon(left, delta)
-        pure = self._budget.epsilon - epsilon
-        return float(max(0.0, pure, math.sqrt(2 * left), self._order * left))
+        found = []
+        for epsilon, _, rho, _ in self._ledger.units(path):
+            left = max(0.0, self._whole.rho - rho)
+            pure = self._budget.epsilon - epsilon
+            of_pure = max(0.0, pure, math.sqrt(2 * left), self._order * left)
+            found.append(zcdp_epsilon(left, delta) if delta > 0 else float(of_pure))
+        return min(found)
 
     def _refusal(self, charge: Charge, ledger: Ledger) -> str:
         budget = self._budget

@@ -26,6 +26,7 @@ Cost = NDArray[np.float64]
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
 COSTS = ("pure_epsilon", "rho", "rho_at_order", "slack")
+_MOST_UNITS = 64  # that are told apart: as a rule few are, since most costs grow together
 PATIENCE = 60.0  # seconds to wait for the lock; a charge holds it for some milliseconds
 
 
@@ -122,18 +123,27 @@ class Ledger(NamedTuple):
     own: Cost = np.zeros(len(COSTS))  # of those on all records
     groups: dict[str, dict[str, Ledger]] = {}  # by group and branch
 
-    def total(self, path: BranchPath = ()) -> Cost:
-        """Of the worst unit; with a path, of one there, which is in no sibling of its branches."""
-        group, branch = path[:2] or (None, None)
+    def total(self) -> Cost:
+        """At least what any unit bears, each cost by itself."""
         largest = [
             np.max([np.zeros(len(COSTS)), *(inner.total() for inner in branches.values())], axis=0)
-            for name, branches in self.groups.items()
-            if name != group
+            for branches in self.groups.values()
         ]
-        total = self.own + sum(largest, np.zeros(len(COSTS)))
-        if group is None or branch is None:
-            return total
-        return total + self.groups.get(group, {}).get(branch, Ledger()).total(path[2:])
+        return self.own + sum(largest, np.zeros(len(COSTS)))
+
+    def units(self, path: BranchPath = ()) -> list[Cost]:
+        """What the units bear of which none bears less than another in all costs.
+
+        With a path, those of units there, which are in no sibling of its branches.
+        """
+        found = [self.own]
+        for group, branches in self.groups.items():
+            inside, further = list(branches.values()), path[:0]
+            if path[:1] == (group,):
+                inside, further = [branches.get(path[1], Ledger())], path[2:]
+            costs = [cost for inner in inside for cost in inner.units(further)]
+            found = _foremost([one + other for one in found for other in _foremost(costs)])
+        return found
 
     def plus(self, *charges: Charge) -> Ledger:
         """The ledger with more entries."""
@@ -150,6 +160,15 @@ class Ledger(NamedTuple):
         branches = self.groups.get(group, {})
         inner = branches.get(branch, Ledger())._with(path[2:], cost)
         return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
+
+
+def _foremost(costs: list[Cost]) -> list[Cost]:
+    """Those that no other exceeds in all; or, if these are many, one that exceeds them."""
+    kept: list[Cost] = []
+    for cost in sorted(costs, key=lambda cost: tuple(cost), reverse=True):
+        if not any(np.all(other >= cost) for other in kept):
+            kept.append(cost)
+    return kept if len(kept) <= _MOST_UNITS else [np.max(kept, axis=0)]
 
 
 class Snapshot(NamedTuple):

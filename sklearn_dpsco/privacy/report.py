@@ -200,9 +200,9 @@ def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[s
         "there are is public.",
         f"Epsilon is {epsilon:.4g}, the same limit in other words; a larger one protects less. At "
         f"epsilon 0 the factor is 1, and each 0.7 more about doubles it: here to "
-        f"{_factor(epsilon)}. Known releases had from about 1 (page views of Wikimedia) to 12.2 "
-        "(a test of the US Census 2020), each for a unit of its own: that is what was accepted, "
-        "not what is safe.",
+        f"{_factor(epsilon)}. Known releases had from about 1 (page views of Wikimedia) to 34.9 a "
+        "month (queries of advertisers at LinkedIn), each for a unit of its own: that is what was "
+        "accepted, not what is safe.",
         f"Delta is {up(delta)}: with a chance of {one_in}, for all results together, these "
         f"limits do not hold for a {whom}."
         if delta > 0
@@ -407,6 +407,7 @@ def of_accountant(
         "These limits are those of the whole budget: of all results that are listed below (the "
         "ledger) and of those to come until it is used up."
     )
+    hardly = epsilon / 1000  # what roundings leave of a budget of which all was asked for
     confirmed = [_ONE_ROW] if rows_per_user == 1 else []
     decided = ["- [ ] The results below may be published."]
     if found:
@@ -418,12 +419,12 @@ def of_accountant(
             f"below cost {spent:.4g}, and "
             + (
                 f"one more of {left:.4g}, or several smaller ones, would stay within the budget."
-                if left > 0
+                if left > hardly
                 else "nothing is left of the budget."
             ),
         ]
         confirmed.append("- [ ] What was computed below had been settled beforehand.")
-    if left > 0:
+    if left > hardly:
         decided.append(
             f"- [ ] More may be computed from the data, until the factor is {_factor(epsilon)}."
         )
@@ -436,7 +437,7 @@ def of_accountant(
         confirmed.append("- [ ] The branches of a group have no row (or person) in common.")
     rows = [
         (
-            one["label"] or one["what"] or "a release",
+            ": ".join(filter(None, (one["label"], one["what"]))) or "a release",
             ", ".join(
                 f"{one[size]} {what}"
                 for size, what in (("n_samples", "rows"), ("n_features", "columns"))

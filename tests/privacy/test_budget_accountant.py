@@ -14,6 +14,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
 from joblib import parallel_backend
@@ -32,6 +33,7 @@ from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy.budget import zcdp_epsilon
+from sklearn_dpsco.privacy.ledger import Ledger
 from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
@@ -323,6 +325,67 @@ def test_what_remains_in_a_branch():
             else:
                 with pytest.raises(PrivacyBudgetError):
                     second.spend(make(left * factor))
+
+
+def test_each_unit_passes_a_test_of_its_own():
+    accountant = BudgetAccountant(1.0, DELTA)
+    fits, scores = (group.branch() for group in [accountant.parallel()] for _ in range(2))
+    fits.spend(zcdp(1.0))
+    # no record of a score is in the fit, whose releases have no pure epsilon
+    assert scores.remaining(0.0) == 1.0
+    for epsilon in (0.7, 0.3):
+        scores.spend(pure(epsilon))
+    assert accountant.total_spent() == pytest.approx(1.0, rel=1e-8)
+    for account in (accountant, fits, scores):
+        assert account.remaining(0.0) < 1e-4
+        for more in (pure(1e-3), zcdp(1e-3)):
+            with pytest.raises(PrivacyBudgetError):
+                account.spend(more)
+    # before its branches, a fit on all records is one of each of them
+    accountant = BudgetAccountant(1.0, DELTA)
+    accountant.spend(zcdp(0.5))
+    assert accountant.parallel().branch().remaining(0.0) == accountant.remaining(0.0) < 0.5
+
+
+def test_what_units_bear_is_that_of_the_largest_of_them():
+    rng = np.random.default_rng(0)
+
+    def borne(node, path):
+        """What each unit bears, one for each choice of branches; of one there, with a path."""
+        found = [node.own]
+        for group, branches in node.groups.items():
+            is_there = path[:1] == (group,)
+            inner = [branches.get(name, Ledger()) for name in ([path[1]] if is_there else branches)]
+            costs = [c for one in inner for c in borne(one, path[2:] if is_there else ())]
+            found = [a + b for a in found for b in costs]
+        return found
+
+    n_many = 0
+    for _ in range(200):
+        ledger, paths = Ledger(), [()]
+        for _ in range(rng.integers(1, 12)):
+            path = paths[rng.integers(len(paths))]
+            if rng.random() < 0.7 and len(path) < 4:
+                path = (*path, f"g{rng.integers(2)}", f"b{rng.integers(3)}")
+                paths.append(path)
+            cost = rng.integers(0, 5, 4).astype(float)
+            cost[0] = math.inf if rng.random() < 0.2 else cost[0]
+            ledger = ledger._with(path, cost)
+        for path in paths:
+            all_of_them, largest = borne(ledger, path), ledger.units(path)
+            assert {tuple(cost) for cost in largest} <= {tuple(cost) for cost in all_of_them}
+            for cost in all_of_them:
+                assert any(np.all(other >= cost) for other in largest)
+            for one, other in itertools.permutations(largest, 2):
+                assert not np.all(one >= other)
+            n_many += len(largest) > 1
+        np.testing.assert_array_equal(ledger.total(), np.max(ledger.units(), axis=0))
+    assert n_many > 50
+    # of very many, their maximum
+    ledger = Ledger()
+    for k in range(100):
+        ledger = ledger._with(("g", f"b{k}"), np.array([k, 100 - k, 0.0, 0.0]))
+    np.testing.assert_array_equal(ledger.units(), [[99, 100, 0, 0]])
 
 
 def test_a_user_with_records_in_two_branches_bears_both():
