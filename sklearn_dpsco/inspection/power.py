@@ -61,7 +61,7 @@ def _infers(
 
     def is_enough(n: int, **settings: Any) -> bool:
         plan = _planned(model.set_params(**settings), n, n_features)
-        if plan is None:
+        if plan is None or n < plan.inference.n_enough:  # or intervals may be the whole line
             return False
         if std is not None:
             return bool(plan.expected_std(**facts) <= std)

@@ -246,17 +246,18 @@ def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimat
 
 
 def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:
-    """Precision, recall and F1 of each class with their intervals, from a confusion matrix."""
-    right, others = np.diagonal(table), len(table) - 1
-    by_truth, by_prediction = table.sum(axis=1) - right, table.sum(axis=0) - right
-    wrong = {
-        "precision": (by_prediction, others),
-        "recall": (by_truth, others),
-        "f1": (by_truth + by_prediction, 2 * others),
+    """Precision, recall, F1 and share of each class with intervals, from a confusion matrix."""
+    right, k, size = np.diagonal(table), len(table), table.sum(axis=1)
+    by_truth, by_prediction = size - right, table.sum(axis=0) - right
+    parts = {
+        "precision": (right, by_prediction, (1, k - 1)),
+        "recall": (right, by_truth, (1, k - 1)),
+        "f1": (right, by_truth + by_prediction, (1, 2 * (k - 1))),
+        "share": (size, table.sum() - size, (k, k * (k - 1))),
     }
     found = {}
-    for name, (misses, terms) in wrong.items():
-        value, ends, _ = _shares(right, misses, (1, terms), law)
+    for name, (hits, misses, terms) in parts.items():
+        value, ends, _ = _shares(hits, misses, terms, law)
         shares = value, *ends
         # F1 is a function of the right ones' share among all that are or are taken for the class
         found[name] = tuple(2 * r / (1 + r) if name == "f1" else r for r in shares)

@@ -71,8 +71,12 @@ _NARROWER = 2.0  # by which ranges can be at least, or none is selected
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
 _HIDDEN = (
     "* noise hides the value, which is at the end of its range: take more records or a larger "
-    "epsilon; of targets also narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
+    "epsilon"
 )
+_HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
+# What an invalid record counts as, where it is not left out.
+_COUNTED = dict.fromkeys((*_OF_NUMBERS, "neg_log_loss"), "as half of the largest loss")
+_COUNTED |= {"accuracy": "as wrong", "mean_bias": "as 0", "calibration_in_the_large": "as 0"}
 
 
 @dataclass(frozen=True)
@@ -249,6 +253,11 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
         raise ValueError(
             "a deviance, and D2, have no private score here: take one of "
             f"{', '.join(map(repr, _OF_NUMBERS))}, or draw a CalibrationDisplay"
+        )
+    if of_classes := {"precision", "recall", "f1"} & set(map(str, names)):
+        raise ValueError(
+            f"scoring={min(of_classes)!r} is of single classes: take 'confusion_matrix', whose "
+            "class_frame() has it with intervals, at no further cost"
         )
     return tuple(check_choice("scoring", name, SCORINGS) for name in names)
 
@@ -445,8 +454,9 @@ class DPScore(Overviewed):
     prob_true, prob_pred : ndarray or None
         Of "calibration_curve": share of the second class in each bin, and the bin's middle.
     by_class : dict or None
-        Of "confusion_matrix": "precision", "recall" and "f1", each three arrays over the classes,
-        the values and the ends of their intervals. They cost nothing more.
+        Of "confusion_matrix": "precision", "recall", "f1", and "share", the part of the records
+        that are of the class, the largest of which is the accuracy of the best constant; each three
+        arrays over the classes, the values and the ends of their intervals. They cost nothing more.
     by_group : dict of DPScore or None
         Of ``by=``, the score of each group by its label; `value` and the rest are then of the
         records of all groups together.
@@ -562,14 +572,14 @@ class DPScore(Overviewed):
         return pandas.DataFrame([*rows.values()], index, ["value", "low", "high"])
 
     def class_frame(self) -> Any:
-        """Precision, recall and F1 of each class, with intervals, as a pandas data frame.
+        """Precision, recall, F1 and share of each class, with intervals, as a pandas data frame.
 
         They are made of the released confusion matrix, and cost nothing more.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each of "precision", "recall" and "f1" and each class, as in
+            A row for each of "precision", "recall", "f1" and "share" and each class, as in
             ``class_frame().loc["f1"]``; columns "value", "low" and "high".
 
         Raises
@@ -592,6 +602,8 @@ class DPScore(Overviewed):
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
         claim, about = self.guarantee, f"n = {self.n_samples}, "
+        if self.n_valid is None and self.scoring in _COUNTED:
+            about += f"one with a missing target counts {_COUNTED[self.scoring]}, "
         if self.n_valid is not None:
             valid = f"about {self.n_valid:.0f} valid"
             of_groups = " in the groups" if self.by_group else ""
@@ -611,7 +623,8 @@ class DPScore(Overviewed):
             low, high = (f"{x:.4g}" for x in self.interval)
             value = "hidden*" if marks[0] else f"{self.value:.4g}"
             lines = [f"{self.scoring} = {value} in [{low}, {high}] ({end})"]
-            lines += [_HIDDEN] * any(marks)
+            hint = _HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS)
+            lines += [hint] * any(marks)
             if self.by_group is None:
                 return Overview(tuple(lines))
             rows = [

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,6 +152,7 @@ class NewtonSteps(Part):
     last: Gaussian
     rows_per_user: int  # if above 1, a record is a user
     present: Gaussian | None = None  # users with a row that is not empty, over the slots
+    n_enough: float = 0.0  # rows from which few intervals are the whole line
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -437,11 +438,13 @@ def plan_steps(
         left -= rules.present_share
     needed = rules.least * k**1.5 / accuracy(problem, budget, allowance.share(left))
     needed *= problem.n_samples
+    enough = _ENOUGH[problem.loss.task] * needed
     if problem.inference:
-        _check_rows(problem, budget, k, needed)
+        _check_rows(problem, budget, k, needed, enough)
     elif problem.n_samples < needed:
         return None, before
-    return _newton_steps(problem, budget, allowance, change, left, present)
+    steps, left = _newton_steps(problem, budget, allowance, change, left, present)
+    return replace(steps, n_enough=enough), left
 
 
 def _newton_steps(
@@ -515,13 +518,15 @@ def _check_problem(problem: Problem) -> None:
         raise ValueError("inference=True takes at most 1000 features")
 
 
-def _check_rows(problem: Problem, budget: PrivacyBudget, k: int, needed: float) -> None:
+def _check_rows(
+    problem: Problem, budget: PrivacyBudget, k: int, needed: float, enough: float
+) -> None:
     """Refuse fewer rows than needed for k coefficients, and warn where they hardly suffice."""
-    n, task = problem.n_samples, problem.loss.task
+    n = problem.n_samples
     advice = ["fewer features", "a larger epsilon"]
     if budget.record_factor > 1:
         advice.append("relation='zero-out' (half as many rows, a weaker promise)")
-    if task == "regression":
+    if problem.loss.task == "regression":
         advice.append("PrivateMoments (half as many)")
     take = f"Take {', '.join(advice)} or inference=False"
     if n < needed:
@@ -529,11 +534,11 @@ def _check_rows(problem: Problem, budget: PrivacyBudget, k: int, needed: float) 
             f"inference=True needs about {math.ceil(needed)} rows for {k} coefficients at this "
             f"epsilon, for standard errors that are not noise; n_samples={n}. {take}"
         )
-    if n < _ENOUGH[task] * needed:
+    if n < enough:
         warn_user(
             f"n_samples={n} is too small to learn from how sure {k} coefficients are at this "
             "epsilon: most intervals may be the whole line; they are not from about "
-            f"{float(f'{_ENOUGH[task] * needed:.2g}'):.0f} rows on. {take}",
+            f"{float(f'{enough:.2g}'):.0f} rows on. {take}",
             PrivacyParameterWarning,
         )
 

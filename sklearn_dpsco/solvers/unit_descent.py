@@ -262,6 +262,9 @@ class UnitDescentPlan(Plan):
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
         """How probable it is that the interval of a coefficient of this size leaves out 0.
 
+        If it has ends: a plan warns where many may be the whole line, and so may be those of
+        columns that hardly vary, are skewed, or nearly sums of others.
+
         Parameters
         ----------
         effect : float

@@ -1,6 +1,7 @@
 """How many rows and which epsilon, before any data is read."""
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn_dpsco import (
     DPLogisticRegression,
     DPScaler,
     PowerDisplay,
+    PrivacyParameterWarning,
     PublicEncoder,
     epsilon_needed,
     rows_needed,
@@ -40,6 +42,13 @@ def test_rows_needed_is_the_least_that_is_enough():
     plan = DPLogisticRegression(**LOGISTIC.get_params()).set_params(inference=True)
     assert 0.9 <= plan.plan(by_power, 5).power(0.1, prevalence=0.2, safe=True) < 0.91
     assert LINEAR.inference is False
+    # a large effect takes few rows, of which most intervals would be the whole line
+    few = rows_needed(LOGISTIC, 11, effect=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan.plan(few, 11)
+    with pytest.warns(PrivacyParameterWarning, match="most intervals may be the whole line"):
+        plan.plan(int(0.99 * few), 11)
 
 
 def test_epsilon_needed_is_the_least_that_is_enough():

@@ -187,6 +187,7 @@ def test_intervals_of_classes_cover(name):
     right, plan = np.diagonal(table), plan_score(n, scoring="confusion_matrix", n_classes=k)
     truths = {"precision": right / table.sum(axis=0), "recall": right / table.sum(axis=1)}
     truths["f1"] = 2 * right / (table.sum(axis=0) + table.sum(axis=1))
+    truths["share"] = table.sum(axis=1) / table.sum()
     hits = dict.fromkeys(truths, 0.0)
     for _ in range(runs):
         found = plan.estimates(plan.release(plan.statistics(draw(rng)), noise))

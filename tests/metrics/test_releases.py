@@ -317,8 +317,9 @@ def test_precision_recall_and_f1_of_classes_come_from_the_matrix():
     predicted = np.where(rng.random(2000) < 0.7, truth, rng.integers(0, 3, 2000))
     given = Answers(truth=truth, predicted=predicted)
     found = without_noise(["confusion_matrix"], given, 2000, n_classes=3)["confusion_matrix"]
-    expected = precision_recall_fscore_support(truth, predicted)
-    for name, values in zip(("precision", "recall", "f1"), expected, strict=False):
+    *expected, size = precision_recall_fscore_support(truth, predicted)
+    expected.append(size / 2000)
+    for name, values in zip(("precision", "recall", "f1", "share"), expected, strict=True):
         value, low, high = found.more["by_class"][name]
         np.testing.assert_allclose(value, values, atol=1e-6)
         assert np.all((low < value) & (value < high))

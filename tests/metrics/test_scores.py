@@ -267,6 +267,11 @@ def test_tables_of_scores_have_labels(data):
     assert len(found["calibration_curve"].to_frame()) == 5
     assert found["roc_curve"].to_frame()["threshold"].iloc[0] == np.inf
     assert "tpr" in str(found["roc_curve"])
+    assert by_class.loc["share", "value"].sum() == pytest.approx(1.0)
+    assert "one with a missing target counts as wrong" in joined(found["accuracy"])
+    assert "missing" not in joined(matrix)
+    with pytest.raises(ValueError, match="'confusion_matrix', whose class_frame"):
+        dp_score(model, X, y, scoring="f1")
     with pytest.raises(ValueError, match="class_frame is for"):
         found["accuracy"].class_frame()
 
