@@ -282,10 +282,11 @@ class LearnedUnitsDefaults:
     clear_count: float = 4.0
     white_bound: float = 1.2  # of whitened rows, in units of their root mean square
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
-    # shrunk, from this m / d^1.5 on, and as far as usual moments are clearly above theirs.
+    # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
+    # spectral norm of the noise.
     doubts_from: float = 60.0
     clear_moment: float = 2.0
-    clear_usual: float = 2.0
+    clear_usual: float = 0.63
     scalar_share: float = 0.01  # for the top eigenvalue
     scalars: float = 30.0  # the m from which it is released
     least_for_center: float = 0.0  # the m below which the centre is not released

@@ -378,7 +378,8 @@ class LearnedUnits(Part):
         """
         assert self.moments is not None
         rules, scale = unit_rules(self.problem), math.sqrt(self.moments.variance)
-        noise = rules.clear_usual * scale
+        # with many columns, the least eigenvalues are small by noise, where all moments are alike
+        noise = rules.clear_usual * ridge
         if self.accuracy <= rules.doubts_from * len(transform) ** 1.5 or usual <= noise:
             return None
         clear = 1 - (noise / usual) ** 2
