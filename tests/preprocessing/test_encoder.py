@@ -489,6 +489,65 @@ def test_a_rule_for_missing_cells_of_each_column():
             PublicEncoder(schema, missing=wrong).fit()
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_public_number_stands_for_what_is_missing(is_sparse):
+    fills = {"age": np.int64(30), "income": 0, "debt": np.float32(-12.5), "member": 0.25}
+    encoder = PublicEncoder(SCHEMA, missing=fills, sparse_output=is_sparse)
+    plain = PublicEncoder(SCHEMA, sparse_output=is_sparse)
+    table = pd.DataFrame(clean_table())
+    filled = table.astype(object)
+    for name in ("age", "income", "debt"):
+        filled.loc[2, name] = fills[name]
+    found, expected = encoder.fit().transform(table), plain.transform(filled)
+    if is_sparse:
+        found, expected = found.toarray(), expected.toarray()
+    names = plain.get_feature_names_out().tolist()
+    assert found[2, names.index("member")] == 0.25
+    expected[2, names.index("member")] = 0.25  # no cell is a quarter
+    np.testing.assert_array_equal(found, expected)
+    cells = encoder.inverse_transform(found)[2].tolist()
+    assert cells[:3] == pytest.approx([30, 0, -12.5])
+    assert cells[3:] == [None, None, False, False]
+    # what is declared stays
+    assert encoder.row_norm == plain.row_norm
+    np.testing.assert_array_equal(encoder.bounds_X, plain.bounds_X)
+    assert encoder.get_feature_names_out().tolist() == names
+    again = PublicEncoder.from_json(encoder.to_json())
+    assert again.missing == clone(encoder).missing == fills
+    np.testing.assert_array_equal(again.bounds_X, plain.bounds_X)
+
+
+@pytest.mark.parametrize("end", [18, 98])
+def test_a_missing_number_may_be_an_end_of_its_bounds(end):
+    encoder = PublicEncoder({"age": (18, 98)}, missing={"age": end}, outside="missing")
+    out = encoder.transform(pd.DataFrame({"age": [None, 17.9, np.inf, 58]}))
+    assert out[:, 0].tolist() == [(end - 58) / 40] * 3 + [0]
+    assert encoder.row_norm == 1
+    assert encoder.inverse_transform(out)[:, 0].tolist() == [end] * 3 + [58]
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ({"age": 17.9}, r"missing\['age'\] must be a finite number in \[18, 98\], got 17.9"),
+        ({"age": 10**400}, r"missing\['age'\] must be a finite number in \[18, 98\]"),
+        ({"age": np.nan}, r"missing\['age'\] must be a finite number in .*, got nan"),
+        ({"age": True}, r"missing\['age'\] must be a finite number in .*, got True"),
+        ({"age": np.bool_(True)}, "missing must be one of"),
+        ({"age": "30"}, "missing must be one of"),
+        ({"member": 2}, r"missing\['member'\] must be a finite number in \[0, 1\], got 2"),
+        ({"edu": 1.0}, r"missing\['edu'\] must be a name.*list of categories; got the number 1.0"),
+        ({"rooms": 1}, r"missing\['rooms'\] must be a name.*list of categories; got the number 1"),
+        (30.0, r"missing must be a dict \{column: number\} .*, got 30.0"),
+        (np.nan, r"missing must be a dict \{column: number\} .*, got nan"),
+        (True, "missing must be one of .*, got True"),
+    ],
+)
+def test_wrong_numbers_for_what_is_missing(missing, message):
+    with pytest.raises(ValueError, match=message):
+        PublicEncoder(SCHEMA, missing=missing).fit()
+
+
 @pytest.mark.parametrize("missing", ["middle", "indicator", "zero"])
 def test_numbers_out_of_their_bounds_are_missing_if_that_is_the_rule(missing):
     schema = {"age": (18, 98), "income": (0, 10), "edu": ["hs"], "ok": bool}
