@@ -71,8 +71,9 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
         With "middle", coefficients and means are biased where gaps are many and the middle is far
         from usual values, and no interval shows it: of bounds (18, 100) the middle is 59, also if
-        the mean is 29. For columns that may have gaps say "indicator" or a usual number, or leave
-        whole records out (``nonfinite="zero"`` of an estimator without encoder).
+        the mean is 29. For columns that may have gaps say "indicator" or a usual number; where
+        coefficients are to be read, leave such records out, by a missing target and
+        ``nonfinite="zero"``. The guide compares them ("Missing values").
     outside : {"clip", "missing"} or dict, default="clip"
         What a number out of its bounds is: "clip", the bound that is next to it, or "missing", for
         tables in which codes such as -1 or 999 stand for what is not known: then nothing outside

@@ -18,7 +18,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from support import rest_is_slow
 
-from sklearn_dpsco import PrivacyParameterWarning, PublicEncoder, preprocessing
+from sklearn_dpsco import (
+    DPLinearRegression,
+    PrivacyParameterWarning,
+    PublicEncoder,
+    preprocessing,
+)
 from sklearn_dpsco.preprocessing.schema import nice_bounds
 
 SCHEMA = {
@@ -546,6 +551,29 @@ def test_a_missing_number_may_be_an_end_of_its_bounds(end):
 def test_wrong_numbers_for_what_is_missing(missing, message):
     with pytest.raises(ValueError, match=message):
         PublicEncoder(SCHEMA, missing=missing).fit()
+
+
+def test_what_the_page_says_of_missing_values():
+    fair = pytest.importorskip("statsmodels.datasets").fair
+    table = fair.load_pandas().data[["age", "children", "educ", "yrs_married"]]
+    years = table.pop("yrs_married")
+    table["age"] = table["age"].mask(np.random.default_rng(0).random(len(table)) < 0.05)
+    schema, truth = {"age": (18, 100), "children": (0, 10), "educ": (8, 22)}, 0.748
+    model = DPLinearRegression(epsilon=2.0, bounds_y=(0, 60), inference=True, random_state=0)
+
+    def ends(missing, target=years, **settings):
+        encoder = PublicEncoder(schema, missing=missing)
+        fit = clone(model).set_params(bounds_X=encoder, **settings)
+        fit.fit(encoder.transform(table), target)
+        return fit.conf_int(encoder=encoder).loc["age", ["lower", "upper"]].tolist()
+
+    assert ends("middle")[1] < 0.4
+    for missing in ({"age": 30.0}, {"age": "indicator"}):
+        low, high = ends(missing)
+        assert (low + high) / 2 == pytest.approx(truth, abs=0.05)
+    complete = years.mask(table["age"].isna())
+    low, high = ends({"age": 30.0}, complete, nonfinite="zero")
+    assert low < truth < high < low + 0.08
 
 
 @pytest.mark.parametrize("missing", ["middle", "indicator", "zero"])
