@@ -69,6 +69,7 @@ reveal_type(HeavyTailDPClassifier(delta=0.0).fit(X, y))
 reveal_type(DPScaler(relation="zero-out").fit(X))
 reveal_type(PrivateMoments(bounds_X=(0, 1)).fit(X))
 reveal_type(PublicEncoder({"a": (0, 1)}, missing="indicator").fit(X))
+reveal_type(PublicEncoder({"a": (0, 1), "b": bool}, missing={"a": 0.2, "b": "zero"}).fit(X))
 reveal_type(DPGridSearchCV(DPLassoFW(), {"feasible_set": [L2Ball(1.0)]}, scoring="auto").fit(X, y))
 reveal_type(DPRandomizedSearchCV(DPLassoFW(), {"feasible_set": [L2Ball(1.0)]}).fit(X, y))
 dp_score(DPLassoFW().fit(X, y), X, y, scoring=["r2", "neg_mean_squared_error"], random_state=0)
@@ -88,6 +89,8 @@ HeavyTailDPRegressor(solver=SCOF(oracle="median"))
 DPLassoFW(solver=L1Ball(1.0))
 DPMirrorRegressor(feasible_set=L1Ball)
 PublicEncoder({}, missing="drop")
+PublicEncoder({}, missing=0.5)
+PublicEncoder({}, missing={"a": "drop"})
 """
 
 

@@ -66,7 +66,14 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
         columns. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
-        others.
+        others; of a number (or a boolean) also the number within its bounds (of 0 to 1) that stands
+        for what is missing, ``{"age": 30.0}``: a usual one, known without the private table.
+
+        With "middle", coefficients and means are biased where gaps are many and the middle is far
+        from usual values, and no interval shows it: of bounds (18, 100) the middle is 59, also if
+        the mean is 29. For columns that may have gaps say "indicator" or a usual number; where
+        coefficients are to be read, leave such records out, by a missing target and
+        ``nonfinite="zero"``. The guide compares them ("Missing values").
     outside : {"clip", "missing"} or dict, default="clip"
         What a number out of its bounds is: "clip", the bound that is next to it, or "missing", for
         tables in which codes such as -1 or 999 stand for what is not known: then nothing outside
@@ -128,7 +135,7 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
 
     schema: Any
     _: KW_ONLY
-    missing: Missing | dict[str, Missing] = "middle"
+    missing: Missing | Mapping[str, Missing | float] = "middle"
     outside: Outside | dict[str, Outside] = "clip"
     unknown: Unknown = "none"
     drop: Literal["first"] | dict[str, Any] | None = None
@@ -340,10 +347,13 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
                     schema[field.name] = {"type": "number", "low": low, "high": high}
                 case _:
                     schema[field.name] = {"type": "bool"}
+        missing: Any = self.missing
+        if isinstance(missing, Mapping):
+            missing = {f.name: f.missing for f in fields if f.name in missing}
         drop = self.drop
         if isinstance(drop, Mapping):
             drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
-        settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": self.missing}
+        settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": missing}
         settings |= {"outside": self.outside}
         settings |= {"unknown": self.unknown, "drop": drop, "extra": self.extra}
         settings["sparse_output"] = bool(self.sparse_output)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import check_choice, shown
+from .._checks import check_choice, check_real, shown
 from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import as_numbers
 
@@ -139,7 +140,7 @@ class Field:
 
     name: str
     declared: Any  # (low, high), the type bool, or a list of categories
-    missing: str  # one of `MISSING`
+    missing: str | float  # one of `MISSING`, or of a number or a boolean what stands for it
     unknown: str  # one of `UNKNOWN`
     columns: list[OutputColumn]
     low: list[float]  # bounds of these columns
@@ -151,10 +152,12 @@ class Field:
 
     @classmethod
     def of_number(
-        cls, name: str, declared: Any, missing: str, unknown: str, outside: str = "clip"
+        cls, name: str, declared: Any, missing: Any, unknown: str, outside: str = "clip"
     ) -> Self:
         """A number, clipped and scaled as estimators do; or a boolean, of 0 and 1, else missing."""
         first, last = bounds = (0, 1) if declared is bool else declared
+        if not isinstance(missing, str):
+            missing = check_real(f"missing[{name!r}]", missing, low=first, high=last)
         scaling = feature_scaling(bounds, 1)
         low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
         columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
@@ -206,11 +209,12 @@ class Field:
         values = cells.numbers()
         if self.declared is bool:
             values = np.where((values == 0) | (values == 1), values, np.nan)
-        else:
-            if self.outside == "missing":
-                low, high = map(float, self.declared)
-                values = np.where((values >= low) & (values <= high), values, np.nan)
-            values = self.scaling.transform(values[:, None])[:, 0]
+        elif self.outside == "missing":
+            low, high = map(float, self.declared)
+            values = np.where((values >= low) & (values <= high), values, np.nan)
+        if not isinstance(self.missing, str):
+            values = np.where(np.isnan(values), self.missing, values)
+        values = self.scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
         values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
         yield 0, np.arange(values.size), values
@@ -244,7 +248,8 @@ def fields_of(
     """The columns that a schema declares; errors name the column.
 
     `missing` is what is done with a missing cell, and `outside` with a number out of its bounds, of
-    all columns or in a dict by their names; `drop` says which category has no column.
+    all columns or in a dict by their names, which may have the number that a missing one is;
+    `drop` says which category has no column.
     """
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
@@ -257,6 +262,13 @@ def fields_of(
         if others:
             kind = "not in the schema" if known is schema else "no numbers with bounds"
             raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
+    if isinstance(missing, Real) and not isinstance(missing, bool):
+        raise ValueError(
+            "missing must be a dict {column: number} if a number stands for what is missing, got "
+            f"{shown(missing)}"
+        )
+    if not isinstance(missing, Mapping):
+        missing = dict.fromkeys(schema, check_choice("missing", missing, MISSING))
     lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
     if isinstance(drop, Mapping):
         if others := [name for name in drop if name not in lists]:
@@ -267,11 +279,18 @@ def fields_of(
     for name, given in schema.items():
         if not isinstance(name, str):
             raise ValueError(f"schema must have text for column names, got {shown(name)}")
-        rule = missing.get(name, "middle") if isinstance(missing, Mapping) else missing
-        facts = check_choice("missing", rule, MISSING), unknown
+        found = missing.get(name, "middle")
+        if not isinstance(found, Real):
+            check_choice("missing", found, MISSING)
+        elif name in lists:
+            raise ValueError(
+                f"missing[{name!r}] must be a name, as schema[{name!r}] is a list of categories; "
+                f"got the number {shown(found)}"
+            )
+        facts = found, unknown
         rule = outside.get(name, "clip") if isinstance(outside, Mapping) else outside
         check_choice("outside", rule, OUTSIDE)
-        if isinstance(given, list | np.ndarray):
+        if name in lists:
             declared = _categories(name, given)
             reference = _reference(name, declared, drop)
             fields.append(Field.of_categories(name, declared, *facts, reference))

@@ -150,6 +150,8 @@ def test_stand_ins_of_a_schema():
     encoded, y_again, _ = stand_in(model, encoder, 0.5, {}).table(50_000, 0)
     np.testing.assert_array_equal(encoded, encoder.transform(X))
     np.testing.assert_array_equal(y, y_again)
+    filled = PublicEncoder(SCHEMA, missing={"age": 30})  # which has no gaps here
+    np.testing.assert_array_equal(stand_in(model, filled, 0.5, {}).table(50_000, 0)[0], encoded)
     assert LinearRegression().fit(encoded, y).score(encoded, y) == pytest.approx(0.5, abs=0.01)
     with pytest.raises(ValueError, match=r"schema\['note'\] must be a tuple .* list of categories"):
         rows_needed(model, {**SCHEMA, "note": str}, **HALF)

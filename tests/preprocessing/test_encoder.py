@@ -18,7 +18,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from support import rest_is_slow
 
-from sklearn_dpsco import PrivacyParameterWarning, PublicEncoder, preprocessing
+from sklearn_dpsco import (
+    DPLinearRegression,
+    PrivacyParameterWarning,
+    PublicEncoder,
+    preprocessing,
+)
 from sklearn_dpsco.preprocessing.schema import nice_bounds
 
 SCHEMA = {
@@ -487,6 +492,88 @@ def test_a_rule_for_missing_cells_of_each_column():
     for wrong in ({"agee": "zero"}, {"age": "mean"}):
         with pytest.raises(ValueError, match="missing"):
             PublicEncoder(schema, missing=wrong).fit()
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_public_number_stands_for_what_is_missing(is_sparse):
+    fills = {"age": np.int64(30), "income": 0, "debt": np.float32(-12.5), "member": 0.25}
+    encoder = PublicEncoder(SCHEMA, missing=fills, sparse_output=is_sparse)
+    plain = PublicEncoder(SCHEMA, sparse_output=is_sparse)
+    table = pd.DataFrame(clean_table())
+    filled = table.astype(object)
+    for name in ("age", "income", "debt"):
+        filled.loc[2, name] = fills[name]
+    found, expected = encoder.fit().transform(table), plain.transform(filled)
+    if is_sparse:
+        found, expected = found.toarray(), expected.toarray()
+    names = plain.get_feature_names_out().tolist()
+    assert found[2, names.index("member")] == 0.25
+    expected[2, names.index("member")] = 0.25  # no cell is a quarter
+    np.testing.assert_array_equal(found, expected)
+    cells = encoder.inverse_transform(found)[2].tolist()
+    assert cells[:3] == pytest.approx([30, 0, -12.5])
+    assert cells[3:] == [None, None, False, False]
+    # what is declared stays
+    assert encoder.row_norm == plain.row_norm
+    np.testing.assert_array_equal(encoder.bounds_X, plain.bounds_X)
+    assert encoder.get_feature_names_out().tolist() == names
+    again = PublicEncoder.from_json(encoder.to_json())
+    assert again.missing == clone(encoder).missing == fills
+    np.testing.assert_array_equal(again.bounds_X, plain.bounds_X)
+
+
+@pytest.mark.parametrize("end", [18, 98])
+def test_a_missing_number_may_be_an_end_of_its_bounds(end):
+    encoder = PublicEncoder({"age": (18, 98)}, missing={"age": end}, outside="missing")
+    out = encoder.transform(pd.DataFrame({"age": [None, 17.9, np.inf, 58]}))
+    assert out[:, 0].tolist() == [(end - 58) / 40] * 3 + [0]
+    assert encoder.row_norm == 1
+    assert encoder.inverse_transform(out)[:, 0].tolist() == [end] * 3 + [58]
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ({"age": 17.9}, r"missing\['age'\] must be a finite number in \[18, 98\], got 17.9"),
+        ({"age": 10**400}, r"missing\['age'\] must be a finite number in \[18, 98\]"),
+        ({"age": np.nan}, r"missing\['age'\] must be a finite number in .*, got nan"),
+        ({"age": True}, r"missing\['age'\] must be a finite number in .*, got True"),
+        ({"age": np.bool_(True)}, "missing must be one of"),
+        ({"age": "30"}, "missing must be one of"),
+        ({"member": 2}, r"missing\['member'\] must be a finite number in \[0, 1\], got 2"),
+        ({"edu": 1.0}, r"missing\['edu'\] must be a name.*list of categories; got the number 1.0"),
+        ({"rooms": 1}, r"missing\['rooms'\] must be a name.*list of categories; got the number 1"),
+        (30.0, r"missing must be a dict \{column: number\} .*, got 30.0"),
+        (np.nan, r"missing must be a dict \{column: number\} .*, got nan"),
+        (True, "missing must be one of .*, got True"),
+    ],
+)
+def test_wrong_numbers_for_what_is_missing(missing, message):
+    with pytest.raises(ValueError, match=message):
+        PublicEncoder(SCHEMA, missing=missing).fit()
+
+
+def test_what_the_page_says_of_missing_values():
+    fair = pytest.importorskip("statsmodels.datasets").fair
+    table = fair.load_pandas().data[["age", "children", "educ", "yrs_married"]]
+    years = table.pop("yrs_married")
+    table["age"] = table["age"].mask(np.random.default_rng(0).random(len(table)) < 0.05)
+    schema, truth = {"age": (18, 100), "children": (0, 10), "educ": (8, 22)}, 0.748
+    model = DPLinearRegression(epsilon=2.0, bounds_y=(0, 60), inference=True, random_state=0)
+
+    def ends(missing, target=years, **settings):
+        encoder = PublicEncoder(schema, missing=missing)
+        fit = clone(model).set_params(bounds_X=encoder, **settings)
+        fit.fit(encoder.transform(table), target)
+        return fit.conf_int(encoder=encoder).loc["age", ["lower", "upper"]].tolist()
+
+    assert ends("middle")[1] < 0.4
+    for missing in ({"age": 30.0}, {"age": "indicator"}):
+        low, high = ends(missing)
+        assert (low + high) / 2 == pytest.approx(truth, abs=0.05)
+    complete = years.mask(table["age"].isna())
+    low, high = ends({"age": 30.0}, complete, nonfinite="zero")
+    assert low < truth < high < low + 0.08
 
 
 @pytest.mark.parametrize("missing", ["middle", "indicator", "zero"])
