@@ -48,7 +48,7 @@ PhasedClassificationLoss = Literal["logistic", "smoothed_hinge", "hinge", "squar
 ClassificationLoss = PhasedClassificationLoss | Literal["sigmoid"]
 HeavyTailClassificationLoss = Literal["logistic", "smoothed_hinge", "squared_hinge", "sigmoid"]
 
-Missing = Literal["middle", "indicator", "zero"]
+Missing = Literal["middle", "indicator", "zero", "keep"]
 Unknown = Literal["none", "other"]
 Outside = Literal["clip", "missing"]
 Extra = Literal["raise", "drop"]

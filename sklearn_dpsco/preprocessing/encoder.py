@@ -59,21 +59,22 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         (a tuple; ends within [-1e50, 1e50]), a list of categories (all text, all integers within
         2^53 or all booleans), or the type ``bool``. Categories that are numbers are compared as
         numbers (1.0 and True are 1), text as it stands.
-    missing : {"middle", "indicator", "zero"} or dict, default="middle"
+    missing : {"middle", "indicator", "zero", "keep"} or dict, default="middle"
         What stands for a cell that is missing or cannot be read: NaN, None, `pandas.NA`,
         infinities, text where a number should be, and what `outside` adds. "middle": of a number
         the middle of its bounds, of a boolean 1/2, and a category is unknown. "indicator": the
         same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
-        columns. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
+        columns. "keep": NaN in all columns, of which a model makes an error, or with
+        ``nonfinite="zero"`` leaves the record out. A dict has a rule for some columns,
+        ``{"age": "indicator"}``, and "middle" for the
         others; of a number (or a boolean) also the number within its bounds (of 0 to 1) that stands
         for what is missing, ``{"age": 30.0}``: a usual one, known without the private table.
 
         With "middle", coefficients and means are biased where gaps are many and the middle is far
         from usual values, and no interval shows it: of bounds (18, 100) the middle is 59, also if
-        the mean is 29. For columns that may have gaps say "indicator" or a usual number; where
-        coefficients are to be read, leave such records out, by a missing target and
-        ``nonfinite="zero"``. The guide compares them ("Missing values").
+        the mean is 29. For columns that may have gaps say "indicator" or a usual number; or "keep"
+        where coefficients are to be read. The guide compares them ("Missing values").
     outside : {"clip", "missing"} or dict, default="clip"
         What a number out of its bounds is: "clip", the bound that is next to it, or "missing", for
         tables in which codes such as -1 or 999 stand for what is not known: then nothing outside
@@ -277,11 +278,13 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         ndarray of objects, shape (n_samples, n_columns)
             In the order of the schema. Numbers are floats within their bounds: what was outside
             does not come back. None stands for an unknown category, and with
-            ``missing="indicator"`` for what was missing; else a missing number is what stands for
-            it. A row of zeros is the category that `drop` names.
+            ``missing="indicator"`` or "keep" for what was missing; else a missing number is what
+            stands for it. A row of zeros is the category that `drop` names.
         """
         fields = self._fields()
-        table = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=0)
+        facts = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 0}
+        has_gaps = any(field.missing == "keep" for field in fields)
+        table = check_array(X, ensure_all_finite="allow-nan" if has_gaps else True, **facts)
         table = table.toarray() if sparse.issparse(table) else table
         first, size = 0, len(self.get_feature_names_out())
         if table.shape[1] != size:

@@ -21,7 +21,7 @@ from ..data.cells import as_numbers
 
 Array = NDArray[np.float64]
 
-MISSING = ("middle", "indicator", "zero")
+MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
 UNKNOWN = ("none", "other")
 
@@ -205,6 +205,8 @@ class Field:
                 codes[codes == -2] = size
             for position, code in enumerate(self._codes):
                 yield position, np.flatnonzero(codes == code), 1.0
+                if self.missing == "keep":
+                    yield position, np.flatnonzero(codes == -2), np.nan
             return
         values = cells.numbers()
         if self.declared is bool:
@@ -216,7 +218,8 @@ class Field:
             values = np.where(np.isnan(values), self.missing, values)
         values = self.scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
-        values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
+        if self.missing != "keep":
+            values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
         yield 0, np.arange(values.size), values
         if self.missing == "indicator":
             yield 1, np.flatnonzero(is_missing), 1.0
@@ -230,6 +233,7 @@ class Field:
                 cells[:] = self.declared[self.reference]
             for position, code in enumerate(self._codes):
                 cells[block[:, position] > 0.5] = labels[code]
+            cells[np.isnan(block).any(axis=1)] = None
             return cells
         if self.declared is bool:
             cells = (block[:, 0] > 0.5).astype(object)
@@ -239,6 +243,7 @@ class Field:
             cells = np.clip(values, low, high).astype(object)
         if self.missing == "indicator":
             cells[block[:, 1] > 0.5] = None
+        cells[np.isnan(block[:, 0])] = None
         return cells
 
 

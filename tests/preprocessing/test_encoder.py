@@ -572,8 +572,31 @@ def test_what_the_page_says_of_missing_values():
         low, high = ends(missing)
         assert (low + high) / 2 == pytest.approx(truth, abs=0.05)
     complete = years.mask(table["age"].isna())
-    low, high = ends({"age": 30.0}, complete, nonfinite="zero")
-    assert low < truth < high < low + 0.08
+    for kept in (ends("keep", nonfinite="zero"), ends({"age": 30.0}, complete, nonfinite="zero")):
+        low, high = kept
+        assert low < truth < high < low + 0.08
+    with pytest.raises(ValueError, match="nonfinite='zero'"):
+        ends("keep")
+
+
+def test_what_is_missing_may_be_kept():
+    table, filled = pd.DataFrame(clean_table()), PublicEncoder(SCHEMA, missing="indicator")
+    encoder = PublicEncoder(SCHEMA, missing="keep")
+    out, names = encoder.transform(table), filled.get_feature_names_out().tolist()
+    marked = dict(zip(names, filled.transform(table).T, strict=True))
+    for name, column in zip(encoder.get_feature_names_out(), out.T, strict=True):
+        is_missing = marked[f"{name.partition('_')[0]}_missing"] == 1
+        np.testing.assert_array_equal(np.isnan(column), is_missing)
+        np.testing.assert_array_equal(column[~is_missing], marked[name][~is_missing])
+    assert 0 < np.isnan(out).sum() < out.size
+    compact = PublicEncoder(SCHEMA, missing="keep", sparse_output=True).transform(table)
+    np.testing.assert_array_equal(compact.toarray(), out)
+    cells = encoder.inverse_transform(out)
+    assert cells.tolist() == filled.inverse_transform(filled.transform(table)).tolist()
+    assert PublicEncoder.from_json(encoder.to_json()).missing == "keep"
+    assert encoder.row_norm == PublicEncoder(SCHEMA).row_norm
+    with pytest.raises(ValueError, match="NaN"):
+        PublicEncoder(SCHEMA).inverse_transform(out)
 
 
 @pytest.mark.parametrize("missing", ["middle", "indicator", "zero"])
