@@ -18,7 +18,6 @@ from ..estimates import Estimates, WaldTest, check_level
 from ..losses import Multinomial, check_ratios
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
-from ._models import feature_index
 from ._records import BlocksTable, Labels, LocalTable, Numbers
 
 Array = NDArray[np.float64]
@@ -143,13 +142,14 @@ class Inference(DPLinearModel):
         ----------
         level : float in (0, 1), default=.95
         encoder : PublicEncoder, other transformer or None, default=None
-            As in `summary`: its columns name the rows, in the units of its table.
+            As in `summary`: its columns name the rows, in the units of its table. None takes the
+            encoder of `bounds_X`, if it is one.
 
         Returns
         -------
         pandas.DataFrame, or ndarray of shape (n_params, 2) or (n_outputs, n_params, 2)
             A frame with the columns "lower" and "upper", and rows as in ``summary().to_frame()``,
-            where X had names or an encoder is given. Else an array; the last dimension is lower
+            where X had names or there is an encoder. Else an array; the last dimension is lower
             and upper end. The intercept is last. Of several classes they are those of the
             deviations from the mean over the classes.
 
@@ -159,7 +159,7 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, or `encoder` has another number of outputs.
         """
         found = self._found("conf_int")
-        if encoder is None and self._feature_names() is None:
+        if encoder is None and self._encoder is None and self._feature_names() is None:
             return found.conf_int(level)
         found = self.summary(encoder, level=level)
         index, ends = found.to_frame().index, found.conf_int().reshape(-1, 2)
@@ -178,6 +178,9 @@ class Inference(DPLinearModel):
         Parameters
         ----------
         encoder : PublicEncoder, other transformer or None, default=None
+            As in `coef_frame`: rows have the names and units of its table. None takes the encoder
+            of `bounds_X`, if it is one; those of its columns, as X has them, ``units="scaled"``
+            then shows.
         units : {"data", "scaled"}, default="data"
             As in `coef_frame`.
         level : float in (0, 1), default=.95
@@ -199,24 +202,28 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, `encoder` has another number of outputs, or
             `exponentiate` is True of a linear model or of several classes.
         """
-        found = self._found("summary")
+        found = self._in_units(self._found("summary"), encoder, units)
         if check_bool("exponentiate", exponentiate):
             check_ratios(self.plan_.problem.loss)
-        found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
+        return dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
+
+    def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
+        """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
         check_choice("units", units, ("data", "scaled"))
-        names, shift, width = found.names, np.zeros(1), np.ones(1)
-        if encoder is not None:
-            _, columns = feature_index(None, self.n_features_in_, encoder)
-            names = tuple(encoder.get_feature_names_out())
-            if columns is not None:
-                shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        names, columns = self._described(encoder)
+        shift, width = np.zeros(1), np.ones(1)
         if units == "scaled":
             shift, width = -self._origin / self._width, 1 / self._width
+        elif columns is not None:
+            shift, width = np.transpose([(column.shift, column.width) for column in columns])
         ones = np.ones(self.n_features_in_)
-        return found.in_units(names, shift * ones, width * ones)
+        return found.in_units(tuple(names), shift * ones, width * ones)
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.
+
+        They are those of ``summary()``, with its names and units: of the table, where `bounds_X` is
+        an encoder. For others see ``summary(encoder).wald_test``, and ``summary(units="scaled")``.
 
         Parameters
         ----------
@@ -228,7 +235,8 @@ class Inference(DPLinearModel):
         -------
         WaldTest
         """
-        return self._found("wald_test").wald_test(hypotheses, value)
+        found = self._in_units(self._found("wald_test"), None, "data")
+        return found.wald_test(hypotheses, value)
 
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
@@ -295,7 +303,8 @@ class Inference(DPLinearModel):
     def linear_functions(self, X: Any) -> tuple[Array, Array]:
         """Rows of X as functions of the coefficients that `summary` shows, and their values.
 
-        For errors of what is made of raw predictions, by `Estimates.half_widths` of sums of rows.
+        For errors of what is made of raw predictions, by `Estimates.half_widths` of sums of rows:
+        where `bounds_X` is a `PublicEncoder`, of ``summary(units="scaled")``, the columns of X.
 
         Parameters
         ----------

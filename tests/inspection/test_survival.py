@@ -96,7 +96,7 @@ def test_rates_times_the_lengths_of_periods():
     model.fit(rows, rows["event"], **facts)
     curve = survival_curve(model, NEW, by=None)
     last, X = model[-1], ENCODER.transform(NEW[list(SCHEMA)])
-    raw = np.column_stack((X, np.ones(len(X)))) @ last.summary().coef[0]
+    raw = np.column_stack((X, np.ones(len(X)))) @ last.summary(units="scaled").coef[0]
     total = (np.exp(raw) * (NEW["stop"] - NEW["start"]).to_numpy()).reshape(-1, 3).cumsum(axis=1)
     np.testing.assert_allclose(curve.survival[0, 1:], np.exp(-total).mean(axis=0))
     new = people(8)
