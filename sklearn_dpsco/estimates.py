@@ -73,8 +73,9 @@ class Estimates(Overviewed):
         W W^T for coefficients W w of the columns' own units w, in which `unknown` was found.
     residual_std : float or ndarray of shape (n_outputs,), default=nan
         Of a regression: standard deviation of the targets about their means.
-    shrunk : ndarray of the shape of coef or None, default=None
-        The coefficients of the model that predicts best, shown beside.
+    predicting : ndarray of the shape of coef or None, default=None
+        The coefficients of the model that predicts best, shown beside. They have noise of their
+        own, and need not be smaller.
     title : str
     notes : tuple of str
         What the table should say besides.
@@ -112,7 +113,7 @@ class Estimates(Overviewed):
     unknown: Array | None = None
     gram: Array | None = None
     residual_std: Any = math.nan
-    shrunk: Array | None = None
+    predicting: Array | None = None
     title: str = ""
     notes: tuple[str, ...] = field(default=())
     level: float = 0.95
@@ -282,10 +283,10 @@ class Estimates(Overviewed):
         gram = np.eye(self.coef.size) if self.gram is None else self.gram
         parts = (whole @ part @ whole.T for part in (self.sampling, self.noise, gram))
         sampling, noise, gram = parts
-        shrunk = None if self.shrunk is None else self.shrunk @ matrix.T
+        predicting = None if self.predicting is None else self.predicting @ matrix.T
         return dataclasses.replace(
             self, names=names, coef=self.coef @ matrix.T, sampling=sampling, noise=noise,
-            unknown=unknown, gram=gram, shrunk=shrunk,
+            unknown=unknown, gram=gram, predicting=predicting,
         )  # fmt: skip
 
     def to_frame(self) -> Any:
@@ -305,7 +306,7 @@ class Estimates(Overviewed):
         values = self.coef, self.std, self.std_sampling, self.std_noise, self.zvalues, self.pvalues
         columns = list(zip(_COLUMNS, values, strict=True))
         columns += [(f"[{tail:.4g}", ends[:, 0]), (f"{1 - tail:.4g}]", ends[:, 1])]
-        columns += [] if self.shrunk is None else [("shrunk", self.shrunk)]
+        columns += [] if self.predicting is None else [("predicting", self.predicting)]
         if not self.exponentiate:
             return columns
         of_errors = _COLUMNS[1:]
@@ -325,7 +326,8 @@ class Estimates(Overviewed):
         longest = max(map(len, labels))
         layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
         log = (
-            "exp(coef), interval and shrunk are ratios; std err, sampling, noise and z are of coef"
+            "exp(coef), interval and predicting are ratios; std err, sampling, noise and z are of "
+            "coef"
         )
         notes = (*self.notes, *[log] * self.exponentiate)
         return Overview((self.title, *notes), heads, layout, rows)

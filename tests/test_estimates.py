@@ -109,21 +109,23 @@ def test_wrong_levels(level):
 def test_other_units_of_the_features():
     rng = np.random.default_rng(1)
     shift, width = rng.normal(size=2), rng.uniform(1, 3, 2)
-    found = estimates(unknown=np.array([[0.0], [0.0], [0.1]]), shrunk=np.array([[1.0, 2.0, 0.0]]))
+    found = estimates(
+        unknown=np.array([[0.0], [0.0], [0.1]]), predicting=np.array([[1.0, 2.0, 0.0]])
+    )
     moved = found.in_units(["u", "v"], shift, width)
     assert moved.params == ["u", "v", INTERCEPT]
     Z = rng.normal(size=(5, 2))
     rows = np.column_stack(((Z - shift) / width, np.ones(5)))
     others = np.column_stack((Z, np.ones(5)))
     np.testing.assert_allclose(rows @ found.coef[0], others @ moved.coef[0])
-    np.testing.assert_allclose(rows @ found.shrunk[0], others @ moved.shrunk[0])
+    np.testing.assert_allclose(rows @ found.predicting[0], others @ moved.predicting[0])
     for one, other in zip(found.errors(rows), moved.errors(others), strict=True):
         np.testing.assert_allclose(one, other)
 
 
 def test_shown():
     pandas = pytest.importorskip("pandas")
-    found = estimates(title="of this", notes=("and that",), shrunk=np.ones((1, 3)))
+    found = estimates(title="of this", notes=("and that",), predicting=np.ones((1, 3)))
     lines = str(found).splitlines()
     assert lines[:2] == ["of this", "and that"]
     assert lines[2].split()[:2] == ["coef", "std"]
@@ -142,11 +144,11 @@ def test_shown():
 
 
 def test_ratios():
-    found = estimates(shrunk=np.ones((1, 3)), level=0.9)
+    found = estimates(predicting=np.ones((1, 3)), level=0.9)
     log, ratios = found.to_frame(), dataclasses.replace(found, exponentiate=True).to_frame()
     assert list(ratios.columns) == ["exp(coef)", *log.columns[1:]]
     np.testing.assert_allclose(np.log(ratios["exp(coef)"]), log["coef"])
-    for name in ("[0.05", "0.95]", "shrunk"):
+    for name in ("[0.05", "0.95]", "predicting"):
         np.testing.assert_allclose(np.log(ratios[name]), log[name], atol=1e-12)
     for name in ("std err", "sampling", "noise", "z", "P>|z|"):
         np.testing.assert_array_equal(ratios[name], log[name])

@@ -97,9 +97,9 @@ class Inference(DPLinearModel):
         coef = joined(model["coef_"], model["intercept_"])
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
         problem, guarantee = self.plan_.problem, self.guarantee_
-        shrunk = joined(self.coef_, self.intercept_)
+        predicting = joined(self.coef_, self.intercept_)
         if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
-            shrunk = shrunk - shrunk.mean(axis=0)
+            predicting = predicting - predicting.mean(axis=0)
         residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
         by_user = guarantee.rows_per_user > 1
         size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
@@ -114,7 +114,7 @@ class Inference(DPLinearModel):
             unknown=found.unknown,
             gram=found.gram,
             residual_std=residual,
-            shrunk=shrunk,
+            predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
             notes=_notes(found, "users" if by_user else "rows", problem.loss.task == "regression"),
         )
@@ -194,7 +194,7 @@ class Inference(DPLinearModel):
         -------
         Estimates
             ``print`` shows it, ``to_frame()`` gives the numbers. Its column "coef" is the estimate
-            that the intervals are about, "shrunk" is `coef_`, which predicts best.
+            that the intervals are about, "predicting" is `coef_`, the model that predicts best.
 
         Raises
         ------
@@ -342,7 +342,8 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
 def _notes(found: Any, records: str, is_regression: bool) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
-        "coef: not shrunk, what std err and intervals are about; shrunk: coef_, predicts best",
+        "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
+        "best; it has noise of its own and need not be smaller",
         f"about {found.n_beyond:.3g} of {found.n_records} scores are shortened, {found.n_cut} "
         f"{records} count less",
         f"what no more than {found.n_large} {records} tell is not seen, nor in the intervals",

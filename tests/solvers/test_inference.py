@@ -618,10 +618,10 @@ def test_summaries_name_what_encoders_made():
     assert (named.columns.tolist(), named.index.tolist()[:2]) == (["lower", "upper"], ["a", "f"])
     np.testing.assert_allclose(named, unnamed)
     frame = model.coef_frame(encoder)
-    np.testing.assert_allclose(found.shrunk[0], frame["coef"].to_numpy(), rtol=1e-9)
+    np.testing.assert_allclose(found.predicting[0], frame["coef"].to_numpy(), rtol=1e-9)
     scaled = model.summary(units="scaled")
     np.testing.assert_allclose(
-        scaled.shrunk[0], model.coef_frame(units="scaled")["coef"].to_numpy(), rtol=1e-9
+        scaled.predicting[0], model.coef_frame(units="scaled")["coef"].to_numpy(), rtol=1e-9
     )
     np.testing.assert_allclose(scaled.zvalues[0, :-1], model.summary().zvalues[0, :-1])
 
@@ -646,6 +646,11 @@ def test_a_model_takes_the_encoder_of_its_bounds():
     summary, frame = model.summary().to_frame(), model.coef_frame()
     intervals, test = model.conf_int(), model.wald_test(["age", "sex_m"])
     assert summary.index.tolist() == ["age", "sex_m", "(intercept)"]
+    assert summary.columns[-1] == "predicting"
+    assert (
+        "predicting: coef_, the model that predicts best; it has noise" in model.summary().notes[0]
+    )
+    assert "shrunk" not in str(model.summary())
     assert frame.index.tolist() == [("age", ""), ("sex", "m"), ("(intercept)", "")]
     assert summary["coef"]["age"] == pytest.approx(0.1, abs=0.01)  # of a year
     np.testing.assert_array_equal(summary, model.summary(encoder).to_frame())
