@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.preprocessing import OneHotEncoder
 
-from sklearn_dpsco.estimates import INTERCEPT, Estimates
+from sklearn_dpsco import PublicEncoder
+from sklearn_dpsco.estimates import INTERCEPT, Estimates, has_references
 
 ROOT = np.random.default_rng(0).normal(size=(3, 3))
 S, N = ROOT @ ROOT.T, np.diag([1.0, 2.0, 3.0])
@@ -58,6 +60,45 @@ def test_what_is_unknown_has_the_whole_line():
     # in units in which all that is known of b is its unknown part
     gram = np.diag([1.0, 1.0, 0.01])
     assert np.isinf(estimates(unknown=unknown, gram=gram).std).tolist() == [[False, True, True]]
+
+
+def test_a_note_names_what_is_unknown():
+    assert estimates().telling_unknown(False).notes == ()
+    found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
+    first, note = found.telling_unknown(False, ", or another").notes
+    assert first == "first"
+    assert "of 1 direction of the columns the released numbers say nothing" in note
+    assert "interval (b). Such" in note
+    assert "as all categories of a list are together" in note
+    assert "drop='first'" in note
+    assert note.endswith("larger epsilon, or another")
+    (_, note) = found.telling_unknown(True).notes
+    assert "categor" not in note
+    assert note.endswith("fewer columns or a larger epsilon")
+    # of many the first five
+    many = Estimates(
+        names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
+        noise=np.eye(8), unknown=np.eye(8)[:, :7],
+    )  # fmt: skip
+    assert "(u: a, u: b, u: c, u: d, v: a and 2 more)" in many.telling_unknown(True).notes[0]
+    assert "of 7 directions" in many.telling_unknown(True).notes[0]
+    # of none all that is said is true
+    spread = Estimates(
+        names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
+        noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
+    )  # fmt: skip
+    assert "interval (no row by itself)" in spread.telling_unknown(True).notes[0]
+
+
+def test_references_of_encoders():
+    schema = {"age": (0, 9), "edu": ["hs", "ba"], "sex": ["f", "m"]}
+    encoders = [
+        PublicEncoder(schema), PublicEncoder(schema, drop={"edu": "ba"}),
+        PublicEncoder(schema, drop={"edu": "ba", "sex": "f"}), PublicEncoder(schema, drop="first"),
+        PublicEncoder({"age": (0, 9)}), (-1, 1), None, OneHotEncoder(drop="first"),
+    ]  # fmt: skip
+    expected = [False, False, True, True, True, False, False, False]
+    assert [has_references(encoder) for encoder in encoders] == expected
 
 
 def test_wald_tests():

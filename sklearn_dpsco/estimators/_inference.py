@@ -14,7 +14,7 @@ from .._checks import check_bool, check_choice, import_pandas
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
-from ..estimates import Estimates, WaldTest, check_level
+from ..estimates import Estimates, WaldTest, check_level, has_references
 from ..losses import Multinomial, check_ratios
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
@@ -116,7 +116,7 @@ class Inference(DPLinearModel):
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(found, "users" if by_user else "rows", problem.loss.task == "regression"),
+            notes=_notes(found, "users" if by_user else "rows"),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -205,7 +205,10 @@ class Inference(DPLinearModel):
         found = self._in_units(self._found("summary"), encoder, units)
         if check_bool("exponentiate", exponentiate):
             check_ratios(self.plan_.problem.loss)
-        return dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
+        found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
+        others = ", or PrivateMoments" * (self.plan_.problem.loss.task == "regression")
+        encoder = self._encoder if encoder is None else encoder
+        return found.telling_unknown(has_references(encoder), others)
 
     def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
         """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
@@ -339,7 +342,7 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     return functions.reshape(len(rows), -1)
 
 
-def _notes(found: Any, records: str, is_regression: bool) -> tuple[str, ...]:
+def _notes(found: Any, records: str) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
@@ -350,13 +353,4 @@ def _notes(found: Any, records: str, is_regression: bool) -> tuple[str, ...]:
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
-    if n_unknown := found.unknown.shape[1]:
-        notes.append(
-            f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
-            "say nothing: what depends on them has the whole line for an interval. Such are "
-            "columns that are sums of others, as all categories of a list are together with the "
-            "intercept, and columns that hardly occur or whose bounds are far too wide. Leave out "
-            "a reference category (PublicEncoder(drop='first')), take fewer columns or a larger "
-            "epsilon" + (", or PrivateMoments" if is_regression else "")
-        )
     return tuple(notes)

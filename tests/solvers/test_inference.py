@@ -511,6 +511,7 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         for words in ("say nothing", "hardly occur", "sums of others", "drop='first'", "epsilon"):
             assert words in note
         assert ("PrivateMoments" in note) == (n_classes == 0)
+        assert "whole line for an interval (x3)" in note
 
 
 def test_several_targets_have_their_own_errors():
@@ -685,6 +686,21 @@ def test_a_model_takes_the_encoder_of_its_bounds():
     assert isinstance(model.conf_int(), np.ndarray)
     with pytest.raises(ValueError, match="no coefficient is called 'age'"):
         model.wald_test("age")
+
+
+def test_a_note_names_rows_and_leaves_out_what_is_done():
+    model = encoded()[0]
+    note = model.summary().notes[-1]
+    assert "(sex_f, sex_m, (intercept))" in note
+    assert "drop='first'" in note
+    encoder = PublicEncoder({"age": (10, 90), "sex": ["f", "m", "x"]}, drop="first")
+    X = encoder.transform(encoded()[1])  # there is no x
+    note = model.set_params(bounds_X=encoder).fit(X, X[:, 0]).summary().notes[-1]
+    assert "(sex_x)" in note
+    assert "drop" not in note
+    note = model.set_params(bounds_X=(-1, 1)).fit(X, X[:, 0]).summary(encoder).notes[-1]
+    assert "(sex_x)" in note
+    assert "drop" not in note
 
 
 def test_names_and_units_without_pandas(monkeypatch):
