@@ -41,6 +41,13 @@ class WaldTest(NamedTuple):
     df_num: int
     df_denom: float
 
+    def __repr__(self) -> str:
+        """In short, as statsmodels has it."""
+        return (
+            f"<F test: F={self.statistic:.6g}, p={self.pvalue:.4g}, df_denom={self.df_denom:.4g}, "
+            f"df_num={self.df_num}>"
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Overviewed):

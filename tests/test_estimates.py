@@ -112,6 +112,10 @@ def test_wald_tests():
     assert joint.statistic == pytest.approx(statistic / 2)
     assert joint.pvalue == pytest.approx(stats.chi2(2).sf(statistic))
     assert (joint.df_num, joint.df_denom) == (2, np.inf)
+    assert (
+        str(joint)
+        == f"<F test: F={statistic / 2:.6g}, p={joint.pvalue:.4g}, df_denom=inf, df_num=2>"
+    )
     # the same hypothesis twice is one
     assert found.wald_test(np.vstack((R, R[:1])), np.append(value, 0.5)).df_num == 2
     # whatever the units of the features are

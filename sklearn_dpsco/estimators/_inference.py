@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
 from ..estimates import Estimates, WaldTest, check_level, has_references
 from ..losses import Multinomial, check_ratios
+from ..preprocessing.encoder import PublicEncoder
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import BlocksTable, Labels, LocalTable, Numbers
@@ -116,7 +118,7 @@ class Inference(DPLinearModel):
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(found, "users" if by_user else "rows"),
+            notes=(*_notes(found, "users" if by_user else "rows"), *_middles(self._encoder)),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -354,3 +356,22 @@ def _notes(found: Any, records: str) -> tuple[str, ...]:
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
     return tuple(notes)
+
+
+def _middles(encoder: Any) -> list[str]:
+    """A note on missing numbers that count as the middle of their bounds as nobody said a value."""
+    if not isinstance(encoder, PublicEncoder):
+        return []
+    rules, numbers = encoder.missing, []
+    for name, ends in encoder.schema.items():
+        is_said = name in rules if isinstance(rules, Mapping) else rules != "middle"
+        if isinstance(ends, tuple) and not is_said:
+            numbers.append(f"{name}: {sum(ends) / 2:g}")
+    if not numbers:
+        return []
+    named = ", ".join(numbers[:3]) + f" and {len(numbers) - 3} more" * (len(numbers) > 3)
+    return [
+        f"missing numbers count as the middle of their bounds ({named}), which biases coefficients "
+        "if many are missing and it is far from the usual value: missing='indicator', or a typical "
+        "value, is the remedy"
+    ]

@@ -703,6 +703,24 @@ def test_a_note_names_rows_and_leaves_out_what_is_done():
     assert "drop" not in note
 
 
+def test_a_note_says_what_missing_numbers_count_as():
+    def note(schema, **settings):
+        encoder = PublicEncoder(schema, **settings)
+        model.set_params(bounds_X=encoder).fit(X[:, : len(schema)], X[:, 0])
+        found = [line for line in model.summary().notes if "middle of their bounds" in line]
+        return found[0] if found else ""
+
+    model = clone(encoded()[0])
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 5))
+    two = {"age": (18, 100), "hours": (0, 80)}
+    assert "(age: 59, hours: 40)" in note(two)
+    assert "(hours: 40)" in note(two, missing={"age": "zero"})
+    for missing in ("zero", {"age": "zero", "hours": "middle"}):
+        assert note(two, missing=missing) == ""  # said by the user
+    assert note({"a": bool, "b": ["u", "v"]}, drop="first") == ""
+    assert "(v0: 0.5, v1: 0.5, v2: 0.5 and 2 more)" in note({f"v{k}": (0, 1) for k in range(5)})
+
+
 def test_names_and_units_without_pandas(monkeypatch):
     model = encoded()[0]
     monkeypatch.setitem(sys.modules, "pandas", None)
