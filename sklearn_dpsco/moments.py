@@ -485,7 +485,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
         estimates = Estimates(
             names=tuple(names[k] for k in chosen),
-            outputs=("coef",),
             coef=coef[None],
             sampling=variance / self._n * turn @ bread @ gram @ bread @ turn.T,
             noise=turn @ bread @ noise @ bread @ turn.T + unsure @ unsure.T,
