@@ -97,7 +97,7 @@ print(model[-1].guarantee_)
 # Of rows of persons and periods, odds ratios are nearly hazard ratios where hazards are small. They
 # are a little farther from 1: by a tenth of their logarithm where a fifth leaves in a period.
 
-model[-1].summary(encoder, exponentiate=True)
+model[-1].summary(exponentiate=True)
 
 # %%
 # Beside the truth, and the fits without privacy: Cox's regression of the durations, and ``Logit``
@@ -108,7 +108,7 @@ X = pd.DataFrame(encoder.transform(rows[at_risk]), columns=encoder.get_feature_n
 logit = sm.Logit(rows.loc[at_risk, "left"].to_numpy(), sm.add_constant(X)).fit(disp=0)
 cox = sm.PHReg(table["months"], encoder.transform(rows[::3])[:, :5], status=table["left"]).fit()
 units = [column.width for column in encoder.output_columns()]
-frame = model[-1].summary(encoder, exponentiate=True).to_frame()
+frame = model[-1].summary(exponentiate=True).to_frame()
 compared = frame[["exp(coef)", "[0.025", "0.975]"]][:5].rename(columns={"exp(coef)": "private"})
 compared["Logit"] = np.exp(logit.params.to_numpy()[1:] / units)[:5]
 compared["Cox"] = np.exp(cox.params / units[:5])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,6 +40,13 @@ class WaldTest(NamedTuple):
     pvalue: float
     df_num: int
     df_denom: float
+
+    def __repr__(self) -> str:
+        """In short, as statsmodels has it."""
+        return (
+            f"<F test: F={self.statistic:.6g}, p={self.pvalue:.4g}, df_denom={self.df_denom:.4g}, "
+            f"df_num={self.df_num}>"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -73,8 +80,9 @@ class Estimates(Overviewed):
         W W^T for coefficients W w of the columns' own units w, in which `unknown` was found.
     residual_std : float or ndarray of shape (n_outputs,), default=nan
         Of a regression: standard deviation of the targets about their means.
-    shrunk : ndarray of the shape of coef or None, default=None
-        The coefficients of the model that predicts best, shown beside.
+    predicting : ndarray of the shape of coef or None, default=None
+        The coefficients of the model that predicts best, shown beside. They have noise of their
+        own, and need not be smaller.
     title : str
     notes : tuple of str
         What the table should say besides.
@@ -112,7 +120,7 @@ class Estimates(Overviewed):
     unknown: Array | None = None
     gram: Array | None = None
     residual_std: Any = math.nan
-    shrunk: Array | None = None
+    predicting: Array | None = None
     title: str = ""
     notes: tuple[str, ...] = field(default=())
     level: float = 0.95
@@ -282,11 +290,38 @@ class Estimates(Overviewed):
         gram = np.eye(self.coef.size) if self.gram is None else self.gram
         parts = (whole @ part @ whole.T for part in (self.sampling, self.noise, gram))
         sampling, noise, gram = parts
-        shrunk = None if self.shrunk is None else self.shrunk @ matrix.T
+        predicting = None if self.predicting is None else self.predicting @ matrix.T
         return dataclasses.replace(
             self, names=names, coef=self.coef @ matrix.T, sampling=sampling, noise=noise,
-            unknown=unknown, gram=gram, shrunk=shrunk,
+            unknown=unknown, gram=gram, predicting=predicting,
         )  # fmt: skip
+
+    def telling_unknown(self, has_references: bool, more: str = "") -> Estimates:
+        """The same with a note that names the rows of which nothing is known, and what helps."""
+        n_unknown = 0 if self.unknown is None else self.unknown.shape[1]
+        if n_unknown == 0:
+            return self
+        rows = [row for row, std in zip(self._rows, self.std.flat, strict=True) if np.isinf(std)]
+        named = ", ".join(rows[:5]) + f" and {len(rows) - 5} more" * (len(rows) > 5)
+        lists, leave_out = "", ""
+        if not has_references:
+            lists = ", as all categories of a list are together with the intercept,"
+            leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
+        note = (
+            f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
+            "say nothing: what depends on them has the whole line for an interval "
+            f"({named or 'no row by itself'}). Such are columns that are sums of others{lists} and "
+            f"columns that hardly occur or whose bounds are far too wide. What helps: {leave_out}"
+            f"fewer columns or a larger epsilon{more}"
+        )
+        return dataclasses.replace(self, notes=(*self.notes, note))
+
+    @property
+    def _rows(self) -> list[str]:
+        """What the rows are called in text."""
+        if len(self.outputs) == 1:
+            return self.params
+        return [f"{output}: {name}" for output in self.outputs for name in self.params]
 
     def to_frame(self) -> Any:
         """The table as a pandas data frame, a row for each coefficient (of each output)."""
@@ -305,7 +340,7 @@ class Estimates(Overviewed):
         values = self.coef, self.std, self.std_sampling, self.std_noise, self.zvalues, self.pvalues
         columns = list(zip(_COLUMNS, values, strict=True))
         columns += [(f"[{tail:.4g}", ends[:, 0]), (f"{1 - tail:.4g}]", ends[:, 1])]
-        columns += [] if self.shrunk is None else [("shrunk", self.shrunk)]
+        columns += [] if self.predicting is None else [("predicting", self.predicting)]
         if not self.exponentiate:
             return columns
         of_errors = _COLUMNS[1:]
@@ -315,20 +350,27 @@ class Estimates(Overviewed):
 
     def overview(self) -> Overview:
         """The table as text."""
-        columns = self._columns()
-        labels = self.params
-        if len(self.outputs) > 1:
-            labels = [f"{output}: {name}" for output in self.outputs for name in self.params]
+        columns, labels = self._columns(), self._rows
         numbers = np.column_stack([column.ravel() for _, column in columns])
         rows = [(label, *map(_short, row)) for label, row in zip(labels, numbers, strict=True)]
         heads = ("", *(name for name, _ in columns))
         longest = max(map(len, labels))
         layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
         log = (
-            "exp(coef), interval and shrunk are ratios; std err, sampling, noise and z are of coef"
+            "exp(coef), interval and predicting are ratios; std err, sampling, noise and z are of "
+            "coef"
         )
         notes = (*self.notes, *[log] * self.exponentiate)
         return Overview((self.title, *notes), heads, layout, rows)
+
+
+def has_references(encoder: Any) -> bool:
+    """Whether a `PublicEncoder` has left out a category of each list; False of anything else."""
+    schema, drop = getattr(encoder, "schema", None), getattr(encoder, "drop", None)
+    if not isinstance(schema, Mapping):
+        return False
+    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
+    return drop == "first" or all(name in (drop or ()) for name in lists)
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:

@@ -39,7 +39,7 @@ from .data.bounds import check_feature_bounds, feature_scaling
 from .data.cells import clear_rows, nonfinite_rows
 from .data.rows import make_rows
 from .data.summation import chunk_rows, slices, sum_on_threads
-from .estimates import Estimates, beside_unknown
+from .estimates import Estimates, beside_unknown, has_references
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
@@ -384,6 +384,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         self._total = max(float(whole[d, d]), TINY)
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
+        self._has_references = has_references(self.bounds_X)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_moments")
@@ -437,7 +438,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         -------
         Estimates
             Its intervals cover sampling, if all rows have the same variance about their mean, and
-            the noise of the release. A column that hardly varies has the whole line.
+            the noise of the release. A column that hardly varies has the whole line, which a note
+            says.
 
         Raises
         ------
@@ -481,9 +483,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         notes.append("sampling: under one variance of all rows about their means")
         if ridge:
             notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
-        return Estimates(
+        estimates = Estimates(
             names=tuple(names[k] for k in chosen),
-            outputs=("coef",),
             coef=coef[None],
             sampling=variance / self._n * turn @ bread @ gram @ bread @ turn.T,
             noise=turn @ bread @ noise @ bread @ turn.T + unsure @ unsure.T,
@@ -494,6 +495,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             title=f"{names[at]} by least squares from private moments",  # type: ignore[index]
             notes=tuple(notes),
         )
+        return estimates.telling_unknown(self._has_references)
 
     def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
         """R2, adjusted R2, AIC and BIC of a regression, up to the noise of the release.

@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.preprocessing import OneHotEncoder
 
-from sklearn_dpsco.estimates import INTERCEPT, Estimates
+from sklearn_dpsco import PublicEncoder
+from sklearn_dpsco.estimates import INTERCEPT, Estimates, has_references
 
 ROOT = np.random.default_rng(0).normal(size=(3, 3))
 S, N = ROOT @ ROOT.T, np.diag([1.0, 2.0, 3.0])
@@ -60,6 +62,45 @@ def test_what_is_unknown_has_the_whole_line():
     assert np.isinf(estimates(unknown=unknown, gram=gram).std).tolist() == [[False, True, True]]
 
 
+def test_a_note_names_what_is_unknown():
+    assert estimates().telling_unknown(False).notes == ()
+    found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
+    first, note = found.telling_unknown(False, ", or another").notes
+    assert first == "first"
+    assert "of 1 direction of the columns the released numbers say nothing" in note
+    assert "interval (b). Such" in note
+    assert "as all categories of a list are together" in note
+    assert "drop='first'" in note
+    assert note.endswith("larger epsilon, or another")
+    (_, note) = found.telling_unknown(True).notes
+    assert "categor" not in note
+    assert note.endswith("fewer columns or a larger epsilon")
+    # of many the first five
+    many = Estimates(
+        names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
+        noise=np.eye(8), unknown=np.eye(8)[:, :7],
+    )  # fmt: skip
+    assert "(u: a, u: b, u: c, u: d, v: a and 2 more)" in many.telling_unknown(True).notes[0]
+    assert "of 7 directions" in many.telling_unknown(True).notes[0]
+    # of none all that is said is true
+    spread = Estimates(
+        names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
+        noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
+    )  # fmt: skip
+    assert "interval (no row by itself)" in spread.telling_unknown(True).notes[0]
+
+
+def test_references_of_encoders():
+    schema = {"age": (0, 9), "edu": ["hs", "ba"], "sex": ["f", "m"]}
+    encoders = [
+        PublicEncoder(schema), PublicEncoder(schema, drop={"edu": "ba"}),
+        PublicEncoder(schema, drop={"edu": "ba", "sex": "f"}), PublicEncoder(schema, drop="first"),
+        PublicEncoder({"age": (0, 9)}), (-1, 1), None, OneHotEncoder(drop="first"),
+    ]  # fmt: skip
+    expected = [False, False, True, True, True, False, False, False]
+    assert [has_references(encoder) for encoder in encoders] == expected
+
+
 def test_wald_tests():
     found = estimates()
     one = found.wald_test("b")
@@ -71,6 +112,10 @@ def test_wald_tests():
     assert joint.statistic == pytest.approx(statistic / 2)
     assert joint.pvalue == pytest.approx(stats.chi2(2).sf(statistic))
     assert (joint.df_num, joint.df_denom) == (2, np.inf)
+    assert (
+        str(joint)
+        == f"<F test: F={statistic / 2:.6g}, p={joint.pvalue:.4g}, df_denom=inf, df_num=2>"
+    )
     # the same hypothesis twice is one
     assert found.wald_test(np.vstack((R, R[:1])), np.append(value, 0.5)).df_num == 2
     # whatever the units of the features are
@@ -109,21 +154,23 @@ def test_wrong_levels(level):
 def test_other_units_of_the_features():
     rng = np.random.default_rng(1)
     shift, width = rng.normal(size=2), rng.uniform(1, 3, 2)
-    found = estimates(unknown=np.array([[0.0], [0.0], [0.1]]), shrunk=np.array([[1.0, 2.0, 0.0]]))
+    found = estimates(
+        unknown=np.array([[0.0], [0.0], [0.1]]), predicting=np.array([[1.0, 2.0, 0.0]])
+    )
     moved = found.in_units(["u", "v"], shift, width)
     assert moved.params == ["u", "v", INTERCEPT]
     Z = rng.normal(size=(5, 2))
     rows = np.column_stack(((Z - shift) / width, np.ones(5)))
     others = np.column_stack((Z, np.ones(5)))
     np.testing.assert_allclose(rows @ found.coef[0], others @ moved.coef[0])
-    np.testing.assert_allclose(rows @ found.shrunk[0], others @ moved.shrunk[0])
+    np.testing.assert_allclose(rows @ found.predicting[0], others @ moved.predicting[0])
     for one, other in zip(found.errors(rows), moved.errors(others), strict=True):
         np.testing.assert_allclose(one, other)
 
 
 def test_shown():
     pandas = pytest.importorskip("pandas")
-    found = estimates(title="of this", notes=("and that",), shrunk=np.ones((1, 3)))
+    found = estimates(title="of this", notes=("and that",), predicting=np.ones((1, 3)))
     lines = str(found).splitlines()
     assert lines[:2] == ["of this", "and that"]
     assert lines[2].split()[:2] == ["coef", "std"]
@@ -142,11 +189,11 @@ def test_shown():
 
 
 def test_ratios():
-    found = estimates(shrunk=np.ones((1, 3)), level=0.9)
+    found = estimates(predicting=np.ones((1, 3)), level=0.9)
     log, ratios = found.to_frame(), dataclasses.replace(found, exponentiate=True).to_frame()
     assert list(ratios.columns) == ["exp(coef)", *log.columns[1:]]
     np.testing.assert_allclose(np.log(ratios["exp(coef)"]), log["coef"])
-    for name in ("[0.05", "0.95]", "shrunk"):
+    for name in ("[0.05", "0.95]", "predicting"):
         np.testing.assert_allclose(np.log(ratios[name]), log[name], atol=1e-12)
     for name in ("std err", "sampling", "noise", "z", "P>|z|"):
         np.testing.assert_array_equal(ratios[name], log[name])

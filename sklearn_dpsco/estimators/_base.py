@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from abc import ABCMeta, abstractmethod
@@ -58,6 +59,7 @@ from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
 from ._models import (
     LinearModel,
+    described,
     feature_index,
     likeliest,
     log_probabilities,
@@ -406,8 +408,13 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         self._keep_estimate(result.estimate, scaling, table.targets)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
-        """Attributes that tell of the features' units: where scaled features are 0, and their 1."""
-        return {"_origin": scaling.shift, "_width": scaling.width}
+        """Attributes that tell of the features' units: where scaled features are 0, and their 1.
+
+        And by what they were encoded; a copy, as parameters may change after the fit.
+        """
+        tells = hasattr(self.bounds_X, "output_columns")
+        encoder = copy.deepcopy(self.bounds_X) if tells else None
+        return {"_origin": scaling.shift, "_width": scaling.width, "_encoder": encoder}
 
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
@@ -508,6 +515,17 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         read = functools.partial(read_and_predict, self._reader, model, self.n_features_in_, names)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
+    def _described(self, encoder: Any) -> tuple[list[str], Any]:
+        """Names of the features, and what they stand for in an encoder's table, if it tells."""
+        if encoder is not None:
+            return described(encoder, self.n_features_in_)
+        own, found = self._feature_names(), None
+        if self._encoder is not None:
+            found = described(self._encoder, self.n_features_in_)
+        if found is not None and own in (None, found[0]):  # else X was renamed, or made otherwise
+            return found
+        return own or [f"x{k}" for k in range(self.n_features_in_)], None
+
     def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:
         """The coefficients and the intercept as a pandas data frame, a row for each feature.
 
@@ -521,14 +539,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
             output columns the rows are named. A `PublicEncoder` gives an index of two levels, the
             table's column and the category ("" for a number or a boolean, "other", "missing"),
-            and coefficients in the units of its table, for numbers within their bounds. None:
-            `feature_names_in_`, or x0, x1, ...
+            and coefficients in the units of its table, for numbers within their bounds. None
+            takes the encoder of `bounds_X`, as the fit found it, if it is a `PublicEncoder` and X
+            had its names or none; else names are `feature_names_in_`, or x0, x1, ...
         units : {"data", "scaled"}, default="data"
             "data": what the raw prediction changes by as a feature grows by 1; in the last row its
             value where all features are 0. "scaled": the same for scaled features (see
             `bounds_X`), so that coefficients compare: by half the width of the feature's bounds,
             or by all of it if they have an end at 0; in `HeavyTail...` by its scale, about its
-            centre.
+            centre. With a `PublicEncoder` as `bounds_X` these are the encoded columns themselves.
 
         Returns
         -------
@@ -546,7 +565,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """
         check_is_fitted(self)
         check_choice("units", units, ("data", "scaled"))
-        index, columns = feature_index(self._feature_names(), self.n_features_in_, encoder)
+        names, columns = self._described(encoder)
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         if units == "scaled":
             coef, intercept = coef * self._width, intercept + coef @ self._origin
@@ -556,6 +575,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
         pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
+        index = feature_index(names, columns)
         return pandas.DataFrame(rows, index, pandas.Index(labels, name=name))
 
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from .._checks import check_bool, check_choice, import_pandas
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
-from ..estimates import Estimates, WaldTest, check_level
+from ..estimates import Estimates, WaldTest, check_level, has_references
 from ..losses import Multinomial, check_ratios
+from ..preprocessing.encoder import PublicEncoder
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
-from ._models import feature_index
 from ._records import BlocksTable, Labels, LocalTable, Numbers
 
 Array = NDArray[np.float64]
@@ -98,9 +99,9 @@ class Inference(DPLinearModel):
         coef = joined(model["coef_"], model["intercept_"])
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
         problem, guarantee = self.plan_.problem, self.guarantee_
-        shrunk = joined(self.coef_, self.intercept_)
+        predicting = joined(self.coef_, self.intercept_)
         if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
-            shrunk = shrunk - shrunk.mean(axis=0)
+            predicting = predicting - predicting.mean(axis=0)
         residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
         by_user = guarantee.rows_per_user > 1
         size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
@@ -115,9 +116,9 @@ class Inference(DPLinearModel):
             unknown=found.unknown,
             gram=found.gram,
             residual_std=residual,
-            shrunk=shrunk,
+            predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(found, "users" if by_user else "rows", problem.loss.task == "regression"),
+            notes=(*_notes(found, "users" if by_user else "rows"), *_middles(self._encoder)),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -143,13 +144,14 @@ class Inference(DPLinearModel):
         ----------
         level : float in (0, 1), default=.95
         encoder : PublicEncoder, other transformer or None, default=None
-            As in `summary`: its columns name the rows, in the units of its table.
+            As in `summary`: its columns name the rows, in the units of its table. None takes the
+            encoder of `bounds_X`, if it is one.
 
         Returns
         -------
         pandas.DataFrame, or ndarray of shape (n_params, 2) or (n_outputs, n_params, 2)
             A frame with the columns "lower" and "upper", and rows as in ``summary().to_frame()``,
-            where X had names or an encoder is given. Else an array; the last dimension is lower
+            where X had names or there is an encoder. Else an array; the last dimension is lower
             and upper end. The intercept is last. Of several classes they are those of the
             deviations from the mean over the classes.
 
@@ -159,7 +161,7 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, or `encoder` has another number of outputs.
         """
         found = self._found("conf_int")
-        if encoder is None and self._feature_names() is None:
+        if encoder is None and self._encoder is None and self._feature_names() is None:
             return found.conf_int(level)
         found = self.summary(encoder, level=level)
         index, ends = found.to_frame().index, found.conf_int().reshape(-1, 2)
@@ -178,6 +180,9 @@ class Inference(DPLinearModel):
         Parameters
         ----------
         encoder : PublicEncoder, other transformer or None, default=None
+            As in `coef_frame`: rows have the names and units of its table. None takes the encoder
+            of `bounds_X`, if it is one; those of its columns, as X has them, ``units="scaled"``
+            then shows.
         units : {"data", "scaled"}, default="data"
             As in `coef_frame`.
         level : float in (0, 1), default=.95
@@ -191,7 +196,7 @@ class Inference(DPLinearModel):
         -------
         Estimates
             ``print`` shows it, ``to_frame()`` gives the numbers. Its column "coef" is the estimate
-            that the intervals are about, "shrunk" is `coef_`, which predicts best.
+            that the intervals are about, "predicting" is `coef_`, the model that predicts best.
 
         Raises
         ------
@@ -199,24 +204,31 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, `encoder` has another number of outputs, or
             `exponentiate` is True of a linear model or of several classes.
         """
-        found = self._found("summary")
+        found = self._in_units(self._found("summary"), encoder, units)
         if check_bool("exponentiate", exponentiate):
             check_ratios(self.plan_.problem.loss)
         found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
+        others = ", or PrivateMoments" * (self.plan_.problem.loss.task == "regression")
+        encoder = self._encoder if encoder is None else encoder
+        return found.telling_unknown(has_references(encoder), others)
+
+    def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
+        """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
         check_choice("units", units, ("data", "scaled"))
-        names, shift, width = found.names, np.zeros(1), np.ones(1)
-        if encoder is not None:
-            _, columns = feature_index(None, self.n_features_in_, encoder)
-            names = tuple(encoder.get_feature_names_out())
-            if columns is not None:
-                shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        names, columns = self._described(encoder)
+        shift, width = np.zeros(1), np.ones(1)
         if units == "scaled":
             shift, width = -self._origin / self._width, 1 / self._width
+        elif columns is not None:
+            shift, width = np.transpose([(column.shift, column.width) for column in columns])
         ones = np.ones(self.n_features_in_)
-        return found.in_units(names, shift * ones, width * ones)
+        return found.in_units(tuple(names), shift * ones, width * ones)
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.
+
+        They are those of ``summary()``, with its names and units: of the table, where `bounds_X` is
+        an encoder. For others see ``summary(encoder).wald_test``, and ``summary(units="scaled")``.
 
         Parameters
         ----------
@@ -228,7 +240,8 @@ class Inference(DPLinearModel):
         -------
         WaldTest
         """
-        return self._found("wald_test").wald_test(hypotheses, value)
+        found = self._in_units(self._found("wald_test"), None, "data")
+        return found.wald_test(hypotheses, value)
 
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
@@ -295,7 +308,8 @@ class Inference(DPLinearModel):
     def linear_functions(self, X: Any) -> tuple[Array, Array]:
         """Rows of X as functions of the coefficients that `summary` shows, and their values.
 
-        For errors of what is made of raw predictions, by `Estimates.half_widths` of sums of rows.
+        For errors of what is made of raw predictions, by `Estimates.half_widths` of sums of rows:
+        where `bounds_X` is a `PublicEncoder`, of ``summary(units="scaled")``, the columns of X.
 
         Parameters
         ----------
@@ -330,23 +344,34 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     return functions.reshape(len(rows), -1)
 
 
-def _notes(found: Any, records: str, is_regression: bool) -> tuple[str, ...]:
+def _notes(found: Any, records: str) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
-        "coef: not shrunk, what std err and intervals are about; shrunk: coef_, predicts best",
+        "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
+        "best; it has noise of its own and need not be smaller",
         f"about {found.n_beyond:.3g} of {found.n_records} scores are shortened, {found.n_cut} "
         f"{records} count less",
         f"what no more than {found.n_large} {records} tell is not seen, nor in the intervals",
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
-    if n_unknown := found.unknown.shape[1]:
-        notes.append(
-            f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
-            "say nothing: what depends on them has the whole line for an interval. Such are "
-            "columns that are sums of others, as all categories of a list are together with the "
-            "intercept, and columns that hardly occur or whose bounds are far too wide. Leave out "
-            "a reference category (PublicEncoder(drop='first')), take fewer columns or a larger "
-            "epsilon" + (", or PrivateMoments" if is_regression else "")
-        )
     return tuple(notes)
+
+
+def _middles(encoder: Any) -> list[str]:
+    """A note on missing numbers that count as the middle of their bounds as nobody said a value."""
+    if not isinstance(encoder, PublicEncoder):
+        return []
+    rules, numbers = encoder.missing, []
+    for name, ends in encoder.schema.items():
+        is_said = name in rules if isinstance(rules, Mapping) else rules != "middle"
+        if isinstance(ends, tuple) and not is_said:
+            numbers.append(f"{name}: {sum(ends) / 2:g}")
+    if not numbers:
+        return []
+    named = ", ".join(numbers[:3]) + f" and {len(numbers) - 3} more" * (len(numbers) > 3)
+    return [
+        f"missing numbers count as the middle of their bounds ({named}), which biases coefficients "
+        "if many are missing and it is far from the usual value: missing='indicator', or a typical "
+        "value, is the remedy"
+    ]

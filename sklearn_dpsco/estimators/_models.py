@@ -105,21 +105,22 @@ def log_probabilities(loss: Any, raw: Array) -> Array:
 _INTERCEPT = "(intercept)"
 
 
-def feature_index(names: Any, n_features: int, encoder: Any) -> tuple[Any, Any]:
-    """An index of the features and the intercept, and the encoder's output columns, if it tells."""
-    pandas = import_pandas("coef_frame")
-    if encoder is None:
-        names = [f"x{k}" for k in range(n_features)] if names is None else names
-        return pandas.Index([*names, _INTERCEPT], name="feature"), None
-    names = encoder.get_feature_names_out()
+def described(encoder: Any, n_features: int) -> tuple[list[str], Any]:
+    """Names of an encoder's output columns, and what they stand for, if it tells."""
+    names = list(encoder.get_feature_names_out())
     if len(names) != n_features:
         raise ValueError(
             f"encoder has {len(names)} output columns, but the model has {n_features} features: "
             "give the step right before it"
         )
-    if not hasattr(encoder, "output_columns"):
-        return pandas.Index([*names, _INTERCEPT], name="feature"), None
-    columns = encoder.output_columns()
+    return names, encoder.output_columns() if hasattr(encoder, "output_columns") else None
+
+
+def feature_index(names: list[str], columns: Any) -> Any:
+    """An index of the features and the intercept, by an encoder's output columns if it told."""
+    pandas = import_pandas("coef_frame")
+    if columns is None:
+        return pandas.Index([*names, _INTERCEPT], name="feature")
     pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
     levels = ["column", "category"]
-    return pandas.MultiIndex.from_tuples([*pairs, (_INTERCEPT, "")], names=levels), columns
+    return pandas.MultiIndex.from_tuples([*pairs, (_INTERCEPT, "")], names=levels)

@@ -96,7 +96,7 @@ class CoefficientDisplay:
         ----------
         estimator : fitted estimator of this package, or a Pipeline or a search that ends with one
         encoder : PublicEncoder, other transformer or None, default=None
-            What names the features, as in `coef_frame`. None: in a pipeline, the step before.
+            What names the features, as in `coef_frame`, also if None.
         units : {"scaled", "data"}, default="scaled"
             As in `coef_frame`: "scaled" makes columns comparable.
         exponentiate : bool, default=False
@@ -234,7 +234,8 @@ def coef_frame(estimator: Any, encoder: Any = None, *, units: str = "data") -> A
     estimator : fitted estimator
         A model of this package, or a pipeline or a search that ends with one.
     encoder : PublicEncoder, other transformer or None, default=None
-        By whose output columns rows are named; None stands for the step before the model.
+        By whose output columns rows are named; None stands for the step before the model, and
+        without a pipeline for the encoder of `bounds_X`, if it is one.
     units : {"data", "scaled"}, default="data"
         As in the method `coef_frame` of a model, which says what the frame holds.
 

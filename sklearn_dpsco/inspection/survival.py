@@ -173,7 +173,8 @@ def survival_curve(
             if gradients is not None:
                 sums = gradients.reshape(len(hazards), n_periods, -1)[codes == k].cumsum(axis=1)
                 mean = np.einsum("ij,ijp->jp", softmax(-own, axis=0), sums)
-                halves[k] = last.summary().half_widths(mean / curves[k][:, None], level)
+                estimates = last._estimates  # in the units of X, as the gradients
+                halves[k] = estimates.half_widths(mean / curves[k][:, None], level)
         found = {"survival": np.exp(-curves)}
         for name, sign in {} if gradients is None else {"low": 1, "high": -1}.items():
             found[name] = np.exp(-curves * np.exp(sign * halves))

@@ -96,7 +96,7 @@ def test_rates_times_the_lengths_of_periods():
     model.fit(rows, rows["event"], **facts)
     curve = survival_curve(model, NEW, by=None)
     last, X = model[-1], ENCODER.transform(NEW[list(SCHEMA)])
-    raw = np.column_stack((X, np.ones(len(X)))) @ last.summary().coef[0]
+    raw = np.column_stack((X, np.ones(len(X)))) @ last.summary(units="scaled").coef[0]
     total = (np.exp(raw) * (NEW["stop"] - NEW["start"]).to_numpy()).reshape(-1, 3).cumsum(axis=1)
     np.testing.assert_allclose(curve.survival[0, 1:], np.exp(-total).mean(axis=0))
     new = people(8)
@@ -111,7 +111,8 @@ def test_rates_times_the_lengths_of_periods():
 def test_intervals_by_differences(sure, intercept):
     models, X = sure
     model, origin = models[intercept], [0, 0, 0, 0 if intercept == "with" else -0.5]
-    found = model.summary()
+    # of the columns of X
+    found = model.summary(units="scaled" if intercept == "with" else "data")
     rows = np.column_stack((X - origin, np.ones(len(X))))[:, : found.coef.size]
 
     def log_minus_log(coef, persons):

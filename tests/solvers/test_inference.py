@@ -4,13 +4,16 @@ import dataclasses
 import functools
 import itertools
 import math
+import pickle
 import re
+import sys
 import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import expit
+from sklearn.base import clone
 from support import problem, recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
@@ -508,6 +511,7 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         for words in ("say nothing", "hardly occur", "sums of others", "drop='first'", "epsilon"):
             assert words in note
         assert ("PrivateMoments" in note) == (n_classes == 0)
+        assert "whole line for an interval (x3)" in note
 
 
 def test_several_targets_have_their_own_errors():
@@ -607,19 +611,123 @@ def test_summaries_name_what_encoders_made():
     lower, upper = model.conf_int(0.9, encoder).loc["age"]
     assert (lower + upper) / 2 == pytest.approx(age["coef"])
     assert upper - lower < age["0.975]"] - age["[0.025"]
-    unnamed = model.conf_int()
+    plain = clone(model).set_params(bounds_X=encoder.bounds_X)
+    unnamed = plain.fit(encoder.transform(frame), y).conf_int()
     assert isinstance(unnamed, np.ndarray)
     columns = pandas.DataFrame(encoder.transform(frame), columns=["a", "f", "m"])
     named = model.fit(columns, y).conf_int()
     assert (named.columns.tolist(), named.index.tolist()[:2]) == (["lower", "upper"], ["a", "f"])
     np.testing.assert_allclose(named, unnamed)
     frame = model.coef_frame(encoder)
-    np.testing.assert_allclose(found.shrunk[0], frame["coef"].to_numpy(), rtol=1e-9)
+    np.testing.assert_allclose(found.predicting[0], frame["coef"].to_numpy(), rtol=1e-9)
     scaled = model.summary(units="scaled")
     np.testing.assert_allclose(
-        scaled.shrunk[0], model.coef_frame(units="scaled")["coef"].to_numpy(), rtol=1e-9
+        scaled.predicting[0], model.coef_frame(units="scaled")["coef"].to_numpy(), rtol=1e-9
     )
     np.testing.assert_allclose(scaled.zvalues[0, :-1], model.summary().zvalues[0, :-1])
+
+
+def encoded(inference=True, **settings):
+    """A model with an encoder as bounds, fitted, and its table."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"age": rng.uniform(20, 80, 5000), "sex": rng.choice(["f", "m"], 5000)}
+    )
+    y = frame["age"] / 10 + (frame["sex"] == "m") + rng.normal(size=len(frame))
+    encoder = PublicEncoder({"age": (10, 90), "sex": ["f", "m"]}, **settings)
+    model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 20), epsilon=3.0, random_state=0)
+    model.set_params(**{**COMMON, "inference": inference})
+    return model.fit(encoder.transform(frame), y), frame
+
+
+def test_a_model_takes_the_encoder_of_its_bounds():
+    model, frame = encoded(drop="first")
+    encoder, X = model.bounds_X, model.bounds_X.transform(frame)
+    summary, frame = model.summary().to_frame(), model.coef_frame()
+    intervals, test = model.conf_int(), model.wald_test(["age", "sex_m"])
+    assert summary.index.tolist() == ["age", "sex_m", "(intercept)"]
+    assert summary.columns[-1] == "predicting"
+    assert (
+        "predicting: coef_, the model that predicts best; it has noise" in model.summary().notes[0]
+    )
+    assert "shrunk" not in str(model.summary())
+    assert frame.index.tolist() == [("age", ""), ("sex", "m"), ("(intercept)", "")]
+    assert summary["coef"]["age"] == pytest.approx(0.1, abs=0.01)  # of a year
+    np.testing.assert_array_equal(summary, model.summary(encoder).to_frame())
+    np.testing.assert_array_equal(frame, model.coef_frame(encoder))
+    np.testing.assert_array_equal(intervals, summary[["[0.025", "0.975]"]])
+    assert test == model.summary(encoder).wald_test(["age", "sex_m"])
+    z = (summary["coef"]["age"] - 0.1) / summary["std err"]["age"]
+    year = model.wald_test([[1, 0, 0]], value=0.1)  # a matrix is of the same units
+    assert year.statistic == pytest.approx(z**2)
+    # those of the columns of X
+    np.testing.assert_allclose(model.coef_frame(units="scaled")["coef"].iloc[:-1], model.coef_)
+    scaled = model.summary(units="scaled")
+    np.testing.assert_allclose(scaled.std[0, :-1], model.coef_std_)
+    functions, raw = model.linear_functions(X[:9])
+    np.testing.assert_allclose(functions @ scaled.coef[0], raw[:, 0])
+    np.testing.assert_allclose(
+        np.diff(model.predict_interval(X[:9]))[:, 0] / 2, scaled.half_widths(functions)
+    )
+
+    # whatever becomes of the parameter, or of the encoder, after the fit
+    def same(found):
+        np.testing.assert_array_equal(found.summary().to_frame(), summary)
+        np.testing.assert_array_equal(found.coef_frame(), frame)
+
+    same(pickle.loads(pickle.dumps(model)))
+    assert not hasattr(clone(model), "_encoder")
+    encoder.set_params(schema={"age": (0, 1), "sex": ["f", "m"]})
+    same(model)
+    same(model.set_params(bounds_X=(-1, 1)))
+    assert model.get_params()["bounds_X"] == (-1, 1)
+    model.fit(X, X[:, 0])
+    assert isinstance(model.conf_int(), np.ndarray)
+    with pytest.raises(ValueError, match="no coefficient is called 'age'"):
+        model.wald_test("age")
+
+
+def test_a_note_names_rows_and_leaves_out_what_is_done():
+    model = encoded()[0]
+    note = model.summary().notes[-1]
+    assert "(sex_f, sex_m, (intercept))" in note
+    assert "drop='first'" in note
+    encoder = PublicEncoder({"age": (10, 90), "sex": ["f", "m", "x"]}, drop="first")
+    X = encoder.transform(encoded()[1])  # there is no x
+    note = model.set_params(bounds_X=encoder).fit(X, X[:, 0]).summary().notes[-1]
+    assert "(sex_x)" in note
+    assert "drop" not in note
+    note = model.set_params(bounds_X=(-1, 1)).fit(X, X[:, 0]).summary(encoder).notes[-1]
+    assert "(sex_x)" in note
+    assert "drop" not in note
+
+
+def test_a_note_says_what_missing_numbers_count_as():
+    def note(schema, **settings):
+        encoder = PublicEncoder(schema, **settings)
+        model.set_params(bounds_X=encoder).fit(X[:, : len(schema)], X[:, 0])
+        found = [line for line in model.summary().notes if "middle of their bounds" in line]
+        return found[0] if found else ""
+
+    model = clone(encoded()[0])
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 5))
+    two = {"age": (18, 100), "hours": (0, 80)}
+    assert "(age: 59, hours: 40)" in note(two)
+    assert "(hours: 40)" in note(two, missing={"age": "zero"})
+    for missing in ("zero", {"age": "zero", "hours": "middle"}):
+        assert note(two, missing=missing) == ""  # said by the user
+    assert note({"a": bool, "b": ["u", "v"]}, drop="first") == ""
+    assert "(v0: 0.5, v1: 0.5, v2: 0.5 and 2 more)" in note({f"v{k}": (0, 1) for k in range(5)})
+
+
+def test_names_and_units_without_pandas(monkeypatch):
+    model = encoded()[0]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert str(model.summary()).splitlines()[-4].split()[0] == "age"
+    assert model.wald_test("age").pvalue < 1e-9
+    with pytest.raises(ImportError, match="needs pandas"):
+        model.conf_int()
 
 
 def test_mirror_models_have_the_same():
