@@ -107,14 +107,20 @@ def test_refits_with_one_seed_share_all_their_noise(name, form):
 # ---------------------------------------------------------------------- other processes
 
 
-def all_fitted(_=None):
-    """Outcomes of each estimator, in the form whose coefficients hold additive noise."""
+def fitted(model):
+    name = type(model).__name__
+    return outcome(model.fit(*zeros(name)))
+
+
+def models():
+    """Of each estimator the form whose coefficients hold additive noise."""
     # no grid on which two draws may meet, and too little noise for anything to be clipped
     far_apart = {"precision": "float", "epsilon": 20.0}
-    return [
-        outcome(model_of(name, main_form(name), **far_apart).fit(*zeros(name)))
-        for name in ESTIMATORS
-    ]
+    return [model_of(name, main_form(name), **far_apart) for name in ESTIMATORS]
+
+
+def all_fitted(some):
+    return [fitted(model) for model in some]
 
 
 def assert_all_differ(outcomes):
@@ -128,10 +134,10 @@ def assert_all_differ(outcomes):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_forked_workers_draw_their_own_noise():
-    before = all_fitted()  # everything is loaded and warm before the fork
+    before = all_fitted(some := models())  # everything is loaded and warm before the fork
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        outcomes = pool.map(all_fitted, range(4), chunksize=1)
-    for of_one in zip(before, all_fitted(), *outcomes, strict=True):
+        outcomes = pool.map(all_fitted, [some] * 4, chunksize=1)
+    for of_one in zip(before, all_fitted(some), *outcomes, strict=True):
         assert_all_differ(of_one)
 
 
