@@ -24,6 +24,7 @@ Ends = tuple[Any, Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
+_TOGETHER = 0.8  # of the covariance of squared errors and targets
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -222,8 +223,9 @@ def r2_interval(
 
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose variance
-    by sampling is n (s_e^2 + rho^2 s_t^2) if both are uncorrelated, and less as a rule, since
-    errors are part of targets. s_e is as in `_spread` at the mean of the records, or for larger
+    by sampling is n (s_e^2 + rho^2 s_t^2 - 2 rho c). Errors are part of targets: their covariance c
+    is s_e^2 where errors do not depend on predictions, and rho s_e s_t if all are normal. Four
+    fifths of the smaller are taken, since errors may be smaller where targets are far out. s_e is as in `_spread` at the mean of the records, or for larger
     rho at the upper end of its interval if it is larger there, and s_t the standard deviation of
     (t - mean)^2: at most that of t^2 plus 2 abs(mean) s, and s_t^2 <= s^2 ((1 + abs(mean))^2 -
     s^2), s^2 the variance of t. `scales` are those of the noise on the sums of u and t, 1 - t^2,
@@ -253,7 +255,9 @@ def r2_interval(
             (rho * of_t) ** 2 * (4 * mean**2 + 1 / n),
             (of_n * (largest / 2 - rho * (1 + mean**2))) ** 2,
         )
-        return law.reach(n * (s_e + rho**2 * s_t), *((1, noise) for noise in noises))
+        both = _TOGETHER * np.minimum(s_e, rho * np.sqrt(s_e * s_t))
+        variance = n * (s_e + rho**2 * s_t - 2 * rho * both)
+        return law.reach(variance, *((1, noise) for noise in noises))
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
     low, high = _ends(
