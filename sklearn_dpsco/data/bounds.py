@@ -81,9 +81,7 @@ class FeatureScaling:
 
         def fill(part: slice) -> None:
             columns = stored_places(X, part, 1)
-            block = np.clip(values[part], low[columns], high[columns])
-            if not is_identity:
-                block = (block - self.shift[columns]) / self.width[columns]
+            block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
             # the division may round past 1
             out[part] = np.clip(block, -1.0, 1.0) if has_bounds else block
 

@@ -225,11 +225,13 @@ def r2_interval(
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose variance
     by sampling is n (s_e^2 + rho^2 s_t^2 - 2 rho c). Errors are part of targets: their covariance c
     is s_e^2 where errors do not depend on predictions, and rho s_e s_t if all are normal. Four
-    fifths of the smaller are taken, since errors may be smaller where targets are far out. s_e is as in `_spread` at the mean of the records, or for larger
-    rho at the upper end of its interval if it is larger there, and s_t the standard deviation of
-    (t - mean)^2: at most that of t^2 plus 2 abs(mean) s, and s_t^2 <= s^2 ((1 + abs(mean))^2 -
-    s^2), s^2 the variance of t. `scales` are those of the noise on the sums of u and t, 1 - t^2,
-    (1 - t^2)^2 and n, in units of that on a number, the one before being the noise on 1 - u^2.
+    fifths of the smaller are taken, since errors may be smaller where targets are far out.
+
+    s_e is as in `_spread` at the mean of the records, or for larger rho at the upper end of its
+    interval if it is larger there, and s_t the standard deviation of (t - mean)^2: at most that of
+    t^2 plus 2 abs(mean) s, and s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t.
+    `scales` are those of the noise on the sums of u and t, 1 - t^2, (1 - t^2)^2 and n, in units of
+    that on a number, the one before being the noise on 1 - u^2.
     """
     of_u, of_u_gap, of_t, of_gap, of_square, of_n = scales
     own = Law(law.variance * of_u**2, law.confidence, law.laplace)

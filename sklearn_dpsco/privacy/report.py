@@ -387,6 +387,38 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     return _report(*about, table, named, **facts, releases=found)
 
 
+def _of_budget(
+    epsilon: float, spent: float, left: float, has_results: bool
+) -> tuple[list[str], list[str], list[str]]:
+    """What is said of a budget, what is to be confirmed, and what to be decided."""
+    lines = [
+        "These limits are those of the whole budget: of all results that are listed below (the "
+        "ledger) and of those to come until it is used up."
+    ]
+    # roundings leave a little of a budget of which all was asked for
+    is_left, confirmed, decided = left > epsilon / 1000, [], []
+    if has_results:
+        lines += [
+            f"For the results below alone, the factor is {_factor(spent)}, and 50% can become at "
+            f"most {_percent(spent)}, if it was settled beforehand what would be computed, and at "
+            "which epsilon. Else only the limits of the whole budget are certain.",
+            "Epsilons are not to be added or subtracted: together, results can cost less. Those "
+            f"below cost {spent:.4g}, and "
+            + (
+                f"one more of {left:.4g}, or several smaller ones, would stay within the budget."
+                if is_left
+                else "nothing is left of the budget."
+            ),
+        ]
+        confirmed.append("- [ ] What was computed below had been settled beforehand.")
+        decided.append("- [ ] The results below may be published.")
+    if is_left:
+        decided.append(
+            f"- [ ] More may be computed from the data, until the factor is {_factor(epsilon)}."
+        )
+    return lines, confirmed, decided
+
+
 def of_accountant(
     claim: Claim, spent: float, left: float, charges: Any, names: Any, **named: Any
 ) -> Report:
@@ -402,32 +434,9 @@ def of_accountant(
         what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
         found.append(what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
-    lines = [promise(*claim, False not in secrets), *_explained(*claim)]
-    lines.append(
-        "These limits are those of the whole budget: of all results that are listed below (the "
-        "ledger) and of those to come until it is used up."
-    )
-    hardly = epsilon / 1000  # what roundings leave of a budget of which all was asked for
-    confirmed = [_ONE_ROW] if rows_per_user == 1 else []
-    decided = ["- [ ] The results below may be published."]
-    if found:
-        lines += [
-            f"For the results below alone, the factor is {_factor(spent)}, and 50% can become at "
-            f"most {_percent(spent)}, if it was settled beforehand what would be computed, and at "
-            "which epsilon. Else only the limits of the whole budget are certain.",
-            "Epsilons are not to be added or subtracted: together, results can cost less. Those "
-            f"below cost {spent:.4g}, and "
-            + (
-                f"one more of {left:.4g}, or several smaller ones, would stay within the budget."
-                if left > hardly
-                else "nothing is left of the budget."
-            ),
-        ]
-        confirmed.append("- [ ] What was computed below had been settled beforehand.")
-    if left > hardly:
-        decided.append(
-            f"- [ ] More may be computed from the data, until the factor is {_factor(epsilon)}."
-        )
+    further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found))
+    lines = [promise(*claim, False not in secrets), *_explained(*claim), *further]
+    confirmed = [_ONE_ROW, *confirmed] if rows_per_user == 1 else confirmed
     has_branches = any(charge.branch for charge in charges)
     if has_branches:
         lines.append(

@@ -270,7 +270,7 @@ MISTAKES = {
     # scores, and the rest
     "no model": (lambda: dp_score("model", X, y), "estimator must be a fitted estimator"),
     "a class to score": (lambda: dp_score(DPLassoFW, X, y), "estimator must be a fitted estimator"),
-    "a score of no name": (lambda: dp_score(models.fitted, F + 0, y, scoring="gini"), "scoring must"),
+    "a score of no name": (lambda: dp_score(models.fitted, F + 0, y, scoring="f2"), "scoring must"),
     "a score without bounds": (lambda: dp_score(Ridge().fit(X, y), X, y), "needs bounds_y"),
     "a class to check": (lambda: check_pipeline(StandardScaler), "pipe must be an estimator"),
     "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "PublicEncoder"),
