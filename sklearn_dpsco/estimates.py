@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -296,29 +296,9 @@ class Estimates(Overviewed):
             unknown=unknown, gram=gram, predicting=predicting,
         )  # fmt: skip
 
-    def telling_unknown(self, has_references: bool, more: str = "") -> Estimates:
-        """The same with a note that names the rows of which nothing is known, and what helps."""
-        n_unknown = 0 if self.unknown is None else self.unknown.shape[1]
-        if n_unknown == 0:
-            return self
-        rows = [row for row, std in zip(self._rows, self.std.flat, strict=True) if np.isinf(std)]
-        named = ", ".join(rows[:5]) + f" and {len(rows) - 5} more" * (len(rows) > 5)
-        lists, leave_out = "", ""
-        if not has_references:
-            lists = ", as all categories of a list are together with the intercept,"
-            leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
-        note = (
-            f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
-            "say nothing: what depends on them has the whole line for an interval "
-            f"({named or 'no row by itself'}). Such are columns that are sums of others{lists} and "
-            f"columns that hardly occur or whose bounds are far too wide. What helps: {leave_out}"
-            f"fewer columns or a larger epsilon{more}"
-        )
-        return dataclasses.replace(self, notes=(*self.notes, note))
-
     @property
-    def _rows(self) -> list[str]:
-        """What the rows are called in text."""
+    def rows(self) -> list[str]:
+        """What the rows of the table are called: with the output, if there are several."""
         if len(self.outputs) == 1:
             return self.params
         return [f"{output}: {name}" for output in self.outputs for name in self.params]
@@ -350,7 +330,7 @@ class Estimates(Overviewed):
 
     def overview(self) -> Overview:
         """The table as text."""
-        columns, labels = self._columns(), self._rows
+        columns, labels = self._columns(), self.rows
         numbers = np.column_stack([column.ravel() for _, column in columns])
         rows = [(label, *map(_short, row)) for label, row in zip(labels, numbers, strict=True)]
         heads = ("", *(name for name, _ in columns))
@@ -364,20 +344,35 @@ class Estimates(Overviewed):
         return Overview((self.title, *notes), heads, layout, rows)
 
 
-def has_references(encoder: Any) -> bool:
-    """Whether a `PublicEncoder` has left out a category of each list; False of anything else."""
-    schema, drop = getattr(encoder, "schema", None), getattr(encoder, "drop", None)
-    if not isinstance(schema, Mapping):
-        return False
-    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
-    return drop == "first" or all(name in (drop or ()) for name in lists)
+def telling_unknown(found: Estimates, has_references: bool, more: str = "") -> Estimates:
+    """The same with a note that names the rows of which nothing is known, and what helps.
+
+    `has_references` says that no category has to be left out; `more` is further advice.
+    """
+    n_unknown = 0 if found.unknown is None else found.unknown.shape[1]
+    if n_unknown == 0:
+        return found
+    rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
+    named = ", ".join(rows[:5]) + f" and {len(rows) - 5} more" * (len(rows) > 5)
+    lists, leave_out = "", ""
+    if not has_references:
+        lists = ", as all categories of a list are together with the intercept,"
+        leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
+    note = (
+        f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
+        "say nothing: what depends on them has the whole line for an interval "
+        f"({named or 'no row by itself'}). Such are columns that are sums of others{lists} and "
+        f"columns that hardly occur or whose bounds are far too wide. What helps: {leave_out}"
+        f"fewer columns or a larger epsilon{more}"
+    )
+    return dataclasses.replace(found, notes=(*found.notes, note))
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:
     """Columns, whose products are the variance of what has a small part in unknown directions.
 
-    There, an effect over the widths of the features is taken for three times the largest that is known.
-    Widths are 0 for intercepts.
+    There, an effect over the widths of the features is taken for three times the largest that is
+    known. Widths are 0 for intercepts.
     """
     is_known = (widths > 0) & ((unknown**2).sum(axis=1) < UNKNOWN * gram.diagonal())
     largest = np.max(np.abs(coef * widths)[is_known], initial=0.0)

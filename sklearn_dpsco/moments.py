@@ -39,12 +39,13 @@ from .data.bounds import check_feature_bounds, feature_scaling
 from .data.cells import clear_rows, nonfinite_rows
 from .data.rows import make_rows
 from .data.summation import chunk_rows, slices, sum_on_threads
-from .estimates import Estimates, beside_unknown, has_references
+from .estimates import Estimates, beside_unknown, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
 from .mechanisms import Gaussian, SelectVertex
 from .preprocessing.declared import declared_bounds
+from .preprocessing.encoder import has_references
 from .privacy.branches import Account
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -495,7 +496,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             title=f"{names[at]} by least squares from private moments",  # type: ignore[index]
             notes=tuple(notes),
         )
-        return estimates.telling_unknown(self._has_references)
+        return telling_unknown(estimates, self._has_references)
 
     def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
         """R2, adjusted R2, AIC and BIC of a regression, up to the noise of the release.

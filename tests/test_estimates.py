@@ -8,7 +8,8 @@ from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_dpsco import PublicEncoder
-from sklearn_dpsco.estimates import INTERCEPT, Estimates, has_references
+from sklearn_dpsco.estimates import INTERCEPT, Estimates, telling_unknown
+from sklearn_dpsco.preprocessing.encoder import has_references
 
 ROOT = np.random.default_rng(0).normal(size=(3, 3))
 S, N = ROOT @ ROOT.T, np.diag([1.0, 2.0, 3.0])
@@ -63,16 +64,16 @@ def test_what_is_unknown_has_the_whole_line():
 
 
 def test_a_note_names_what_is_unknown():
-    assert estimates().telling_unknown(False).notes == ()
+    assert telling_unknown(estimates(), False).notes == ()
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
-    first, note = found.telling_unknown(False, ", or another").notes
+    first, note = telling_unknown(found, False, ", or another").notes
     assert first == "first"
     assert "of 1 direction of the columns the released numbers say nothing" in note
     assert "interval (b). Such" in note
     assert "as all categories of a list are together" in note
     assert "drop='first'" in note
     assert note.endswith("larger epsilon, or another")
-    (_, note) = found.telling_unknown(True).notes
+    (_, note) = telling_unknown(found, True).notes
     assert "categor" not in note
     assert note.endswith("fewer columns or a larger epsilon")
     # of many the first five
@@ -80,14 +81,14 @@ def test_a_note_names_what_is_unknown():
         names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
         noise=np.eye(8), unknown=np.eye(8)[:, :7],
     )  # fmt: skip
-    assert "(u: a, u: b, u: c, u: d, v: a and 2 more)" in many.telling_unknown(True).notes[0]
-    assert "of 7 directions" in many.telling_unknown(True).notes[0]
+    assert "(u: a, u: b, u: c, u: d, v: a and 2 more)" in telling_unknown(many, True).notes[0]
+    assert "of 7 directions" in telling_unknown(many, True).notes[0]
     # of none all that is said is true
     spread = Estimates(
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
         noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
     )  # fmt: skip
-    assert "interval (no row by itself)" in spread.telling_unknown(True).notes[0]
+    assert "interval (no row by itself)" in telling_unknown(spread, True).notes[0]
 
 
 def test_references_of_encoders():

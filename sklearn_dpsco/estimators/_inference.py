@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from .._checks import check_bool, check_choice, import_pandas
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
-from ..estimates import Estimates, WaldTest, check_level, has_references
+from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import PublicEncoder
+from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import BlocksTable, Labels, LocalTable, Numbers
@@ -47,8 +46,9 @@ class Inference(DPLinearModel):
     ----------
     coef_std_ : ndarray of the shape of `coef_`
         With ``inference=True``: standard errors, of sampling and of noise together, of the
-        coefficients before they were shrunk to those that predict best, which `summary` shows;
-        infinite where the released numbers say nothing of a column.
+        coefficients before they were shrunk to those that predict best, in the units of `coef_`
+        (of ``summary(units="scaled")``, where `bounds_X` is an encoder); infinite where the
+        released numbers say nothing of a column.
     coef_cov_ : ndarray of shape (n_outputs * n_params, n_outputs * n_params)
         With ``inference=True``: the covariance of all coefficients of one output after the other,
         the intercept the last of each.
@@ -118,7 +118,7 @@ class Inference(DPLinearModel):
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=(*_notes(found, "users" if by_user else "rows"), *_middles(self._encoder)),
+            notes=_notes(found, "users" if by_user else "rows", filled_middles(self._encoder)),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -210,7 +210,7 @@ class Inference(DPLinearModel):
         found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
         others = ", or PrivateMoments" * (self.plan_.problem.loss.task == "regression")
         encoder = self._encoder if encoder is None else encoder
-        return found.telling_unknown(has_references(encoder), others)
+        return telling_unknown(found, has_references(encoder) or not self.fit_intercept, others)
 
     def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
         """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
@@ -344,7 +344,7 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     return functions.reshape(len(rows), -1)
 
 
-def _notes(found: Any, records: str) -> tuple[str, ...]:
+def _notes(found: Any, records: str, middles: list[str]) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
@@ -355,23 +355,11 @@ def _notes(found: Any, records: str) -> tuple[str, ...]:
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
+    if middles:
+        named = ", ".join(middles[:3]) + f" and {len(middles) - 3} more" * (len(middles) > 3)
+        notes.append(
+            f"missing numbers count as the middle of their bounds ({named}), which biases "
+            "coefficients if many are missing and it is far from the usual value: "
+            "PublicEncoder(missing='keep') and nonfinite='zero' leave such records out"
+        )
     return tuple(notes)
-
-
-def _middles(encoder: Any) -> list[str]:
-    """A note on missing numbers that count as the middle of their bounds as nobody said a value."""
-    if not isinstance(encoder, PublicEncoder):
-        return []
-    rules, numbers = encoder.missing, []
-    for name, ends in encoder.schema.items():
-        is_said = name in rules if isinstance(rules, Mapping) else rules != "middle"
-        if isinstance(ends, tuple) and not is_said:
-            numbers.append(f"{name}: {sum(ends) / 2:g}")
-    if not numbers:
-        return []
-    named = ", ".join(numbers[:3]) + f" and {len(numbers) - 3} more" * (len(numbers) > 3)
-    return [
-        f"missing numbers count as the middle of their bounds ({named}), which biases coefficients "
-        "if many are missing and it is far from the usual value: missing='indicator', or a typical "
-        "value, is the remedy"
-    ]

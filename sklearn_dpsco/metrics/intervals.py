@@ -225,7 +225,8 @@ def r2_interval(
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose variance
     by sampling is n (s_e^2 + rho^2 s_t^2 - 2 rho c). Errors are part of targets: their covariance c
     is s_e^2 where errors do not depend on predictions, and rho s_e s_t if all are normal. Four
-    fifths of the smaller are taken, since errors may be smaller where targets are far out.
+    fifths of the smaller are taken: if it is less, since errors are smaller where targets are far
+    out, intervals can be too short.
 
     s_e is as in `_spread` at the mean of the records, or for larger rho at the upper end of its
     interval if it is larger there, and s_t the standard deviation of (t - mean)^2: at most that of

@@ -455,8 +455,9 @@ class DPScore(Overviewed):
         Of "calibration_curve": share of the second class in each bin, and the bin's middle.
     by_class : dict or None
         Of "confusion_matrix": "precision", "recall", "f1", and "share", the part of the records
-        that are of the class, the largest of which is the accuracy of the best constant; each three
-        arrays over the classes, the values and the ends of their intervals. They cost nothing more.
+        in the matrix that are of the class: where none is invalid, or these are left out, the
+        largest is the accuracy of the best constant. Each is three arrays over the classes, the
+        values and the ends of their intervals. They cost nothing more.
     by_group : dict of DPScore or None
         Of ``by=``, the score of each group by its label; `value` and the rest are then of the
         records of all groups together.

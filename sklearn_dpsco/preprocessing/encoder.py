@@ -66,8 +66,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
         columns. "keep": NaN in all columns, of which a model makes an error, or with
-        ``nonfinite="zero"`` leaves the record out. A dict has a rule for some columns,
-        ``{"age": "indicator"}``, and "middle" for the
+        ``nonfinite="zero"`` leaves the record out of the fit, and predicts one number for all such
+        rows. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
         others; of a number (or a boolean) also the number within its bounds (of 0 to 1) that stands
         for what is missing, ``{"age": 30.0}``: a usual one, known without the private table.
 
@@ -443,3 +443,22 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         tags.requires_fit = False
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
+
+
+def has_references(encoder: Any) -> bool:
+    """Whether a `PublicEncoder` has left out a category of each list; False of anything else."""
+    if not isinstance(encoder, PublicEncoder):
+        return False
+    return all(f.reference is not None for f in encoder._fields() if f.scaling is None)
+
+
+def filled_middles(encoder: Any) -> list[str]:
+    """Numbers whose gaps count as the middle of their bounds, with it, unless a dict says so."""
+    if not isinstance(encoder, PublicEncoder):
+        return []
+    said = encoder.missing if isinstance(encoder.missing, Mapping) else {}
+    return [
+        f"{field.name}: {sum(field.declared) / 2:g}"
+        for field in encoder._fields()
+        if field.fills_middle and said.get(field.name) != "middle"
+    ]

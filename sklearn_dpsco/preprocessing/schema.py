@@ -187,6 +187,12 @@ class Field:
         return cls(*facts, columns, *ends, 1.0, reference=reference)
 
     @property
+    def fills_middle(self) -> bool:
+        """Whether a missing number counts as the middle of its bounds, and nothing tells it."""
+        is_middle = self.missing == "middle" or self.low[0] == -self.high[0]
+        return isinstance(self.declared, tuple) and self.missing in ("middle", "zero") and is_middle
+
+    @property
     def _codes(self) -> list[int]:
         """What each column of categories stands for, as a position in `declared` or beyond it."""
         return [k for k in range(len(self.columns) + 1) if k != self.reference][: len(self.columns)]
@@ -286,7 +292,7 @@ def fields_of(
             raise ValueError(f"schema must have text for column names, got {shown(name)}")
         found = missing.get(name, "middle")
         if not isinstance(found, Real):
-            check_choice("missing", found, MISSING)
+            check_choice(f"missing[{name!r}]", found, MISSING)
         elif name in lists:
             raise ValueError(
                 f"missing[{name!r}] must be a name, as schema[{name!r}] is a list of categories; "

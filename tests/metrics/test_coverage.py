@@ -226,6 +226,25 @@ def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta
             check(coverage(plan, losing(draw), truths, runs), runs)
 
 
+def test_intervals_of_r2_allow_for_what_errors_and_targets_have_in_common():
+    n, runs, truth = 20_000, 200, 0.2
+    plan = plan_score(
+        n, scoring="r2", epsilon=100.0, bounds_y=(-5, 5), max_error=5, precision="float"
+    )
+
+    def draw(rng):
+        prediction, error = rng.standard_normal((2, n)) * np.sqrt([[truth], [1 - truth]])
+        return Answers(y=prediction + error, prediction=prediction)
+
+    noise, rng = stream(0), np.random.default_rng(0)
+    found = [plan.estimates(plan.release(plan.statistics(draw(rng)), noise)) for _ in range(runs)]
+    low, high = np.transpose([one["r2"].interval for one in found])
+    # not far above what runs differ by; as if both had nothing in common, it is 2.2 times that
+    deviation = np.std([one["r2"].value for one in found])
+    assert np.median(high - low) < 1.6 * 2 * 1.96 * deviation
+    check({"r2": np.mean((low <= truth) & (truth <= high))}, runs)
+
+
 def test_noise_of_the_number_of_valid_records_is_in_the_interval():
     own = np.where(np.arange(3000) < 2100, np.exp(-0.25), np.nan)  # no sampling
     facts = {"epsilon": 0.1, "delta": 1e-6, "invalid": "exclude", "precision": "float"}

@@ -701,6 +701,10 @@ def test_a_note_names_rows_and_leaves_out_what_is_done():
     note = model.set_params(bounds_X=(-1, 1)).fit(X, X[:, 0]).summary(encoder).notes[-1]
     assert "(sex_x)" in note
     assert "drop" not in note
+    # without an intercept, categories of a list are no sums of others
+    model.set_params(fit_intercept=False).fit(X, X[:, 0])
+    assert "(x2)" in model.summary().notes[-1]
+    assert "drop" not in model.summary().notes[-1]
 
 
 def test_a_note_says_what_missing_numbers_count_as():
@@ -714,9 +718,11 @@ def test_a_note_says_what_missing_numbers_count_as():
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 5))
     two = {"age": (18, 100), "hours": (0, 80)}
     assert "(age: 59, hours: 40)" in note(two)
-    assert "(hours: 40)" in note(two, missing={"age": "zero"})
-    for missing in ("zero", {"age": "zero", "hours": "middle"}):
-        assert note(two, missing=missing) == ""  # said by the user
+    # 0 is the middle of bounds on both sides of it
+    assert "(age: 59, hours: 40)" in note(two, missing={"age": "zero"})
+    assert "(age: 59)" in note(two, missing="zero")
+    for missing in ("keep", {"age": 30.0, "hours": "middle"}):  # said by the user
+        assert note(two, missing=missing) == ""
     assert note({"a": bool, "b": ["u", "v"]}, drop="first") == ""
     assert "(v0: 0.5, v1: 0.5, v2: 0.5 and 2 more)" in note({f"v{k}": (0, 1) for k in range(5)})
 

@@ -463,6 +463,36 @@ def test_slopes_that_are_no_more_than_their_noise_are_left_out():
     assert part(np.zeros((3, 1)), 0.0) == 1
 
 
+def test_directions_are_in_doubt_where_noise_alone_does_not_explain_them():
+    d = 60
+    units = (
+        DPLinearRegression(
+            epsilon=3.0, relation="zero-out", delta=1e-6, bounds_X=(-1, 1), bounds_y=(0, 1)
+        )
+        .plan(60_000, d)
+        .units
+    )
+    scale = math.sqrt(units.moments.variance)
+    ridge = scale * math.sqrt(2 * d)
+
+    def kept(moments):
+        """By what the coefficients of directions with these moments are multiplied, at least."""
+        root = np.diag(1 / np.sqrt(moments + ridge))
+        found = units._doubts(np.eye(d), root, 1.0, ridge, float(moments.mean()))
+        of_column = np.abs(found.turn).argmax(axis=1)
+        return found.kept[np.argsort(of_column)]
+
+    # moments that are alike, of which noise makes some small
+    alike = scale * np.linspace(2, 12, d)
+    assert kept(alike).min() > 0.9
+    # one that is small beside others that are far above what noise does
+    clear = np.full(d, 60 * scale)
+    clear[7] = 1e-3 * scale
+    found = kept(clear)
+    assert found[7] < 0.1
+    assert np.delete(found, 7).min() > 0.9
+
+
 def test_centres_of_targets_stay_within_their_bounds():
     """Where the noise is as large as the targets, and these lie at an end of their bounds."""
     plan = planned(150, 3, epsilon=0.6, relation="zero-out")
