@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import ROUND_DOWN
 from html import escape
 from importlib.metadata import version
 from typing import Any
@@ -403,11 +404,12 @@ def _of_budget(
             f"most {_percent(spent)}, if it was settled beforehand what would be computed, and at "
             "which epsilon. Else only the limits of the whole budget are certain.",
             "Epsilons are not to be added or subtracted: together, results can cost less. Those "
-            f"below cost {spent:.4g}, and "
+            f"below cost {rounded(spent, 4):.4g}, and "
             + (
-                f"one more of {left:.4g}, or several smaller ones, would stay within the budget."
+                f"one more of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, would "
+                "stay within the budget."
                 if is_left
-                else "nothing is left of the budget."
+                else "no further one of all rows stays within the budget."
             ),
         ]
         confirmed.append("- [ ] What was computed below had been settled beforehand.")

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from support import joined
+from support import joined, zcdp
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -19,6 +19,7 @@ from sklearn_dpsco import (
     PrivacyBudget,
     PrivacyParameterWarning,
 )
+from sklearn_dpsco._checks import rounded
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.privacy.report import Report, odds, promise, up
@@ -173,11 +174,19 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert "Of the branches of a group the costliest counts" in text
     assert "- [ ] The branches of a group have no row (or person) in common." in text
     assert "costliest" not in str(BudgetAccountant(1.0).report())
+    # what it says is left can be spent
+    for epsilon in (0.3, 0.55):
+        accountant = BudgetAccountant(1.0, 1e-6)
+        accountant.spend(zcdp(epsilon))
+        said = re.search(r"and one more of (\S+), or", joined(accountant.report())).group(1)
+        accountant.spend(zcdp(float(said)))
+    accountant.spend(zcdp(accountant.remaining()))
+    assert "no further one of all rows" in joined(accountant.report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
     spent = accountant.total_spent()
     assert f"below alone, the factor is {up(math.exp(spent))}, and 50% can become" in text
-    assert f"Those below cost {spent:.4g}, and one more of" in text
+    assert f"Those below cost {rounded(spent, 4):.4g}, and one more of" in text
     assert "More may be computed from the data, until the factor is 7.39." in text
     assert "&lt;b&gt;costs" in report._repr_html_()
     for key in [group._path[0].partition("-")[2], branches[0].path[-1]]:
