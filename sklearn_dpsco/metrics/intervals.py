@@ -224,9 +224,9 @@ def r2_interval(
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
     in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose variance
     by sampling is n (s_e^2 + rho^2 s_t^2 - 2 rho c). Errors are part of targets: their covariance c
-    is s_e^2 where errors do not depend on predictions, and rho s_e s_t if all are normal. Four
-    fifths of the smaller are taken: if it is less, since errors are smaller where targets are far
-    out, intervals can be too short.
+    is s_e^2 where errors do not depend on predictions, s_t^2 where targets do not, and rho s_e s_t
+    if all are normal. Four fifths of the smallest are taken: if it is less, since errors are
+    smaller where targets are far out, intervals can be too short.
 
     s_e is as in `_spread` at the mean of the records, or for larger rho at the upper end of its
     interval if it is larger there, and s_t the standard deviation of (t - mean)^2: at most that of
@@ -258,7 +258,7 @@ def r2_interval(
             (rho * of_t) ** 2 * (4 * mean**2 + 1 / n),
             (of_n * (largest / 2 - rho * (1 + mean**2))) ** 2,
         )
-        both = _TOGETHER * np.minimum(s_e, rho * np.sqrt(s_e * s_t))
+        both = _TOGETHER * np.minimum(np.minimum(s_e, s_t), rho * np.sqrt(s_e * s_t))
         variance = n * (s_e + rho**2 * s_t - 2 * rho * both)
         return law.reach(variance, *((1, noise) for noise in noises))
 
