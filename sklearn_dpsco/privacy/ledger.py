@@ -234,7 +234,7 @@ class LedgerFile:
             ledger = Ledger().plus(*charges)
             if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
-            if ledger.total()[-1] > slack:
+            if max(cost[-1] for cost in ledger.units()) > slack:  # as it was accepted
                 raise ValueError("its charges have more slack than it keeps")
             return Snapshot(check_string("id", document["id"]), budget, rows, order, slack, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:

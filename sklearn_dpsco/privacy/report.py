@@ -166,7 +166,7 @@ def promise(
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
-    slack = f", except with a chance of at most {up(delta)} (delta)" if delta > 0 else ""
+    slack = f", plus at most {up(delta)} (delta)" if delta > 0 else ""
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
         "whoever sees all results and may know everything about all others: "
@@ -193,19 +193,21 @@ def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[s
     if relation == "zero-out":
         lines.append(
             f"Which of two possible values the {whom} had is protected less: 50% can become at "
-            f"most {_percent(2 * epsilon)}."
+            f"most {_percent(2 * epsilon)}{', and delta is larger' if delta > 0 else ''}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
     lines += [
         "Whether a certain person is in the data is protected to the same limits; how many rows "
-        "there are is public.",
+        "there are is public."
+        if relation == "replace-one"
+        else "How many rows there are is public.",
         f"Epsilon is {epsilon:.4g}, the same limit in other words; a larger one protects less. At "
         f"epsilon 0 the factor is 1, and each 0.7 more about doubles it: here to "
         f"{_factor(epsilon)}. Known releases had from about 1 (page views of Wikimedia) to 34.9 a "
         "month (queries of advertisers at LinkedIn), each for a unit of its own: that is what was "
         "accepted, not what is safe.",
-        f"Delta is {up(delta)}: with a chance of {one_in}, for all results together, these "
-        f"limits do not hold for a {whom}."
+        f"Delta is {up(delta)}: that much, {one_in}, is added to the probability of any results, "
+        "so that rare ones can tell more than these limits say."
         if delta > 0
         else "Delta, a chance that the limits do not hold, is 0: there is no exception.",
     ]
@@ -445,7 +447,10 @@ def of_accountant(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "
             "a group the costliest counts."
         )
-        confirmed.append("- [ ] The branches of a group have no row (or person) in common.")
+        confirmed.append(
+            "- [ ] The branches of a group have no row (or person) in common, and which of them a "
+            "row is in was settled without a look at its values."
+        )
     rows = [
         (
             ": ".join(filter(None, (one["label"], one["what"]))) or "a release",

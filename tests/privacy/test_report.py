@@ -68,7 +68,7 @@ def test_a_guarantee_in_words():
         "the values of any single row", "which values the row had",
         "at most 2.72 times more or less",
         "at most 73.2% sure after", "1% can become at most 2.68%", "at most 1e-06 (delta)",
-        "is 1e-06: with a chance of at most one in 1,000,000,", "Epsilon is 1, the same limit",
+        "is 1e-06: that much, at most one in 1,000,000, is added", "Epsilon is 1, the same limit",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "- [ ] No person has more",
@@ -99,7 +99,7 @@ def test_users_and_the_other_relation():
     assert "Protected are the values of any person (up to 3 rows), against" in text
     assert "had the person's values been left out, the same results, all together," in text
     assert "whether the person's values were used at all" in text
-    assert "had is protected less: 50% can become at most 88.1%." in text
+    assert "had is protected less: 50% can become at most 88.1%," in text
     assert "No person has more than one row" not in text
 
 
@@ -172,7 +172,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert parts == ["all records", first, second, first, third, "all records"]
     assert "outside of this ledger" in text
     assert "Of the branches of a group the costliest counts" in text
-    assert "- [ ] The branches of a group have no row (or person) in common." in text
+    assert "- [ ] The branches of a group have no row (or person) in common," in text
     assert "costliest" not in str(BudgetAccountant(1.0).report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
@@ -253,9 +253,9 @@ def test_no_comfort_where_there_is_none(relation):
         assert f"can be at most {sure}% sure after seeing all results" in found
         assert ("hardly" in found) == (epsilon == 1.0)
         assert ("close to certainty" in found) == (epsilon == 8.0)
-    assert "Delta is 1e-06: with a chance of at most one in 1,000,000, for all results" in found
+    assert "Delta is 1e-06: that much, at most one in 1,000,000, is added" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
-        assert "Delta is 0.01: with a chance of at most one in 100," in text(1.0, 0.01)
+        assert "Delta is 0.01: that much, at most one in 100, is added" in text(1.0, 0.01)
     assert "for a person with one row of the data. With two, the factor can be" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
     assert "is 0: there is no exception." in joined(exact.guarantee.report())
