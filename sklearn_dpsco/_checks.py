@@ -42,6 +42,11 @@ def listed(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are, for people."""
+    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
+
+
 def _n_cells(value: Any) -> int:
     """How many elements there are, also of arrays and containers within; beyond some, too few."""
     shape = getattr(value, "shape", None)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ._checks import check_real, import_pandas, shown
+from ._checks import check_real, first_of, import_pandas, shown
 from ._overview import Overview, Overviewed
 
 __all__ = ["Estimates", "WaldTest"]
@@ -353,7 +353,6 @@ def telling_unknown(found: Estimates, has_references: bool, more: str = "") -> E
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
-    named = ", ".join(rows[:5]) + f" and {len(rows) - 5} more" * (len(rows) > 5)
     lists, leave_out = "", ""
     if not has_references:
         lists = ", as all categories of a list are together with the intercept,"
@@ -361,8 +360,8 @@ def telling_unknown(found: Estimates, has_references: bool, more: str = "") -> E
     note = (
         f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
         "say nothing: what depends on them has the whole line for an interval "
-        f"({named or 'no row by itself'}). Such are columns that are sums of others{lists} and "
-        f"columns that hardly occur or whose bounds are far too wide. What helps: {leave_out}"
+        f"({first_of(rows, 5) or 'no row by itself'}). Such are columns that are sums of others"
+        f"{lists} and columns that hardly occur or whose bounds are far too wide. What helps: {leave_out}"
         f"fewer columns or a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))

@@ -71,9 +71,9 @@ class FeatureScaling:
             values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
             parts = slices(X.shape[0], n_rows)
 
-        def is_kept(part: slice, block: Any) -> bool:
-            if not (is_identity and has_bounds):
-                return is_identity
+        def is_kept(part: slice, block: Any) -> bool:  # by an identity
+            if not has_bounds:
+                return True
             if is_uniform:  # ten times faster
                 return bool(block.min() >= low[0] and block.max() <= high[0])
             columns = stored_places(X, part, 1) if is_sparse else slice(None)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, import_pandas
+from .._checks import check_bool, check_choice, first_of, import_pandas
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
@@ -356,10 +356,9 @@ def _notes(found: Any, records: str, middles: list[str]) -> tuple[str, ...]:
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
     if middles:
-        named = ", ".join(middles[:3]) + f" and {len(middles) - 3} more" * (len(middles) > 3)
         notes.append(
-            f"missing numbers count as the middle of their bounds ({named}), which biases "
-            "coefficients if many are missing and it is far from the usual value: "
+            f"missing numbers count as the middle of their bounds ({first_of(middles, 3)}), which "
+            "biases coefficients if many are missing and it is far from the usual value: "
             "PublicEncoder(missing='keep') and nonfinite='zero' leave such records out"
         )
     return tuple(notes)

@@ -430,7 +430,7 @@ class BudgetAccountant(Account):
         budget = self._budget
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        if (slack := max(cost[3] for cost in ledger.units())) > self._slack:
+        if (slack := ledger.slack) > self._slack:
             advice, least = "Say", f"{rounded(slack, 6):g}"
             if float(least) < budget.delta:
                 advice = (

@@ -145,6 +145,11 @@ class Ledger(NamedTuple):
             found = _foremost([one + other for one in found for other in _foremost(costs)])
         return found
 
+    @property
+    def slack(self) -> float:
+        """The largest that a unit bears, added up as where it is accepted."""
+        return float(max(cost[-1] for cost in self.units()))
+
     def plus(self, *charges: Charge) -> Ledger:
         """The ledger with more entries."""
         ledger = self
@@ -234,7 +239,7 @@ class LedgerFile:
             ledger = Ledger().plus(*charges)
             if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
-            if max(cost[-1] for cost in ledger.units()) > slack:  # as it was accepted
+            if ledger.slack > slack:
                 raise ValueError("its charges have more slack than it keeps")
             return Snapshot(check_string("id", document["id"]), budget, rows, order, slack, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
