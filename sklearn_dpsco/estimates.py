@@ -361,8 +361,8 @@ def telling_unknown(found: Estimates, has_references: bool, more: str = "") -> E
         f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
         "say nothing: what depends on them has the whole line for an interval "
         f"({first_of(rows, 5) or 'no row by itself'}). Such are columns that are sums of others"
-        f"{lists} and columns that hardly occur or whose bounds are far too wide. What helps: {leave_out}"
-        f"fewer columns or a larger epsilon{more}"
+        f"{lists} and columns that hardly occur or whose bounds are far too wide. What helps: "
+        f"{leave_out}fewer columns or a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
 

@@ -209,7 +209,7 @@ def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[s
         f"Delta is {up(delta)}: that much, {one_in}, is added to the probability of any results, "
         "so that rare ones can tell more than these limits say."
         if delta > 0
-        else "Delta, a chance that the limits do not hold, is 0: there is no exception.",
+        else "Delta, what rare results can add to a probability, is 0: there is no exception.",
     ]
     if rows == 1:
         lines.append(
