@@ -25,17 +25,10 @@ _CHANGE = {
     "replace-one": "had the {whom} held other values",
     "zero-out": "had the {whom}'s values been left out",
 }
-_HARDLY = 1.0  # epsilon up to which a guess can hardly be told from any other
 _CERTAIN = 0.99
-_GUESS = {
-    "replace-one": (
-        "which values the {whom} had",
-        "thought two possibilities for the {whom}'s values equally likely",
-    ),
-    "zero-out": (
-        "whether the {whom}'s values were used at all",
-        "thought it as likely as not that the {whom}'s values were used",
-    ),
+_ABOUT = {
+    "replace-one": "the {whom}'s values",
+    "zero-out": "whether the {whom}'s values were used at all",
 }
 _KINDS = {
     "Gaussian": "sums with normal noise",
@@ -53,20 +46,27 @@ _OUTSIDE = (
     "categories and the classes",
     "errors: a computation may stop at an entry such as a missing number, and so show that there "
     "is one",
-    "computing time and memory, for who can watch the computer",
+    "computing time and memory, against whoever can watch the computer",
     "anything else that was computed or published from the same data, outside of this {}",
-    "what is true of people in general, and may be applied to anybody, whether in the data or not",
+    "what is true of people in general: who guesses a person's values from the others by a model "
+    "that was published may be right, whether the person is in the data or not",
 )
 _SEED = (
     "anything, against who knows a seed (random_state) that was given: the number from which the "
     "noise can be computed once more, and taken off"
 )
-_SETTINGS = "- [ ] All settings were chosen without a look at the data."
-_NOTHING_ELSE = (
-    "- [ ] Nothing else was, or will be, computed from the data, outside of this {}: nobody has a "
-    "new budget for them."
+_SETTINGS = (
+    "- [ ] All settings are in an annex, and were chosen without a look at the data. (If not, no "
+    "limit on this page is certain.)"
 )
-_ONE_ROW = "- [ ] No person has more than one row."
+_NOTHING_ELSE = (
+    "- [ ] Nothing else was computed from the data, or will be, outside of this {}: nobody has a "
+    "new budget for them. (If not, more can be revealed than these limits say.)"
+)
+_ONE_ROW = (
+    "- [ ] No person has more than one row. Checked how: ____________ (If not, the limits for "
+    "several rows hold.)"
+)
 _SIGNED = "Name: ______________________________   Date: ______________"
 _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
@@ -166,12 +166,13 @@ def promise(
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
-    slack = f", plus at most {up(delta)} (delta)" if delta > 0 else ""
+    slack = f", give or take {up(delta)} (delta)" if delta > 0 else ""
+    factor = _factor(epsilon)
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
         "whoever sees all results and may know everything about all others: "
-        f"{_CHANGE[relation].format(whom=whom)}, the same results, all together, would have been "
-        f"at most {_factor(epsilon)} times more or less likely{slack}."
+        f"{_CHANGE[relation].format(whom=whom)}, any results, all together, would have been at "
+        f"most {factor} times as likely, and at least 1/{factor} as likely{slack}."
     )
     if noise_is_secret is not False:
         return text
@@ -179,44 +180,64 @@ def promise(
     return f"{seed} For all others, p{text[1:]}"
 
 
-def _explained(epsilon: float, delta: float, relation: str, rows: int) -> list[str]:
-    """The same for someone without mathematics, each word with what it means."""
-    whom = "row" if rows == 1 else "person"
-    hidden, who = (text.format(whom=whom) for text in _GUESS[relation])
-    hidden = f"So one can hardly tell {hidden}: s" if epsilon <= _HARDLY else "S"
+def _sure(epsilon: float) -> str:
+    """What guesses can become, at most."""
+    even, rare = _percent(epsilon), _percent(epsilon, 0.01)
     certain = ", which is close to certainty" if odds(epsilon) >= _CERTAIN else ""
-    lines = [
-        f"{hidden}omeone who knows all others, and {who} (50%), can be at most "
-        f"{_percent(epsilon)} sure after seeing all results{certain}; 1% can become at most "
-        f"{_percent(epsilon, 0.01)}."
-    ]
+    return (
+        f"who was 50% sure can become at most {even} sure{certain}, who was 1% sure at most {rare} "
+        f"(factor {_factor(epsilon)})"
+    )
+
+
+def _explained(
+    epsilon: float, delta: float, relation: str, rows: int, spent: float | None = None
+) -> list[str]:
+    """The same for someone without mathematics, each word with what it means.
+
+    `spent` is the epsilon of the results so far, of a budget that has any.
+    """
+    whom = "row" if rows == 1 else "person"
+    rare = ", apart from rare results (delta, below)" if delta > 0 else ""
+    about = _ABOUT[relation].format(whom=whom)
+    lines = [f"What someone who knows all others can find out at most about {about}{rare}:"]
+    if spent is None:
+        lines.append(f"- {_sure(epsilon)}")
+    else:
+        lines += [
+            f"- from the results below alone, {_sure(spent)}: certain only if it was settled "
+            "before the first one which ones would be computed, and with which epsilon each",
+            f"- from all that the budget allows, now and later, {_sure(epsilon)}",
+        ]
     if relation == "zero-out":
         lines.append(
             f"Which of two possible values the {whom} had is protected less: 50% can become at "
             f"most {_percent(2 * epsilon)}{', and delta is larger' if delta > 0 else ''}."
         )
+    if rows == 1:
+        sizes = {epsilon: ""} if spent is None else {spent: " (below alone)", epsilon: " (all)"}
+        two, five = (
+            " and ".join(f"{_percent(k * size)}{of}" for size, of in sizes.items()) for k in (2, 5)
+        )
+        larger = ", and delta is larger, too" if delta > 0 else ""
+        lines.append(
+            "These limits are for a person with one row of the data. With two, 50% can become "
+            f"{two}, with five {five}{larger}."
+        )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
+    same = "Whether a certain person is in the data is protected to the same limits. "
     lines += [
-        "Whether a certain person is in the data is protected to the same limits; how many rows "
-        "there are is public."
-        if relation == "replace-one"
-        else "How many rows there are is public.",
-        f"Epsilon is {epsilon:.4g}, the same limit in other words; a larger one protects less. At "
-        f"epsilon 0 the factor is 1, and each 0.7 more about doubles it: here to "
-        f"{_factor(epsilon)}. Known releases had from about 1 (page views of Wikimedia) to 34.9 a "
-        "month (queries of advertisers at LinkedIn), each for a unit of its own: that is what was "
-        "accepted, not what is safe.",
+        f"{same if relation == 'replace-one' else ''}The number of rows is public.",
+        f"Epsilon is {epsilon:.4g}, the same limit as {_factor(epsilon)} in other words: at "
+        "epsilon 0 the factor is 1, and each 0.7 more about doubles it. What others accepted does "
+        "not say what is safe: from about 1 (page views of Wikimedia) to 34.9 a month (queries of "
+        "advertisers at LinkedIn), each for a unit of its own.",
         f"Delta is {up(delta)}: that much, {one_in}, is added to the probability of any results, "
-        "so that rare ones can tell more than these limits say."
+        "for each person and all results together, so that rare ones can tell more than these "
+        "limits say."
         if delta > 0
         else "Delta, what rare results can add to a probability, is 0: there is no exception.",
     ]
-    if rows == 1:
-        lines.append(
-            "These limits are for a person with one row of the data. With two, the factor can be "
-            f"{_factor(2 * epsilon)}, with five {_factor(5 * epsilon)}"
-            f"{', and delta is larger, too' if delta > 0 else ''}."
-        )
     return lines
 
 
@@ -334,8 +355,8 @@ def _report(
         lines = ["Whether all noise was secret is not recorded.", *lines]
     elif secrets == {True}:
         noise = (
-            "Random noise in the results hides what a single row contributes. It was drawn from a "
-            "secret key of the computer, which is not kept."
+            "Random noise in the results hides what a single row contributes. It was drawn with a "
+            "secret key that is kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
     for name, text in named.items():
@@ -354,8 +375,8 @@ def _report(
     made = f"Made on {now:%Y-%m-%d} by {stated}."
     confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
     head = (title, *told, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
-    head += ("Confirmed by who worked with the data:", *confirmed, _SIGNED)
-    head += ("Decided by who is responsible for them:", *decided, _SIGNED, made)
+    head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
+    head += ("Decided by the person who is responsible for the data:", *decided, _SIGNED, made)
     return Report(_told(found), Overview(head, columns, layout, rows))
 
 
@@ -394,31 +415,32 @@ def _of_budget(
     epsilon: float, spent: float, left: float, has_results: bool
 ) -> tuple[list[str], list[str], list[str]]:
     """What is said of a budget, what is to be confirmed, and what to be decided."""
-    lines = [
-        "These limits are those of the whole budget: of all results that are listed below (the "
-        "ledger) and of those to come until it is used up."
-    ]
     # roundings leave a little of a budget of which all was asked for
-    is_left, confirmed, decided = left > epsilon / 1000, [], []
+    is_left, lines, confirmed = left > epsilon / 1000, [], []
+    decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
     if has_results:
         lines += [
-            f"For the results below alone, the factor is {_factor(spent)}, and 50% can become at "
-            f"most {_percent(spent)}, if it was settled beforehand what would be computed, and at "
-            "which epsilon. Else only the limits of the whole budget are certain.",
-            "Epsilons are not to be added or subtracted: together, results can cost less. Those "
-            f"below cost {rounded(spent, 4):.4g}, and "
+            f"Used is epsilon {rounded(spent, 4):.4g} of {epsilon:.4g}, and "
             + (
-                f"one more of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, would "
-                "stay within the budget."
+                f"one more result of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, "
+                "would stay within the budget"
                 if is_left
-                else "no further one of all rows stays within the budget."
-            ),
+                else "no further result of all rows stays within the budget"
+            )
+            + ". Limits do not add up: together, results tell less than the sum of what each can.",
+            "A model is a formula, with a number for each column, that predicts; a score says how "
+            "well it does. Rows of one result may be those of another one, too.",
         ]
-        confirmed.append("- [ ] What was computed below had been settled beforehand.")
+        confirmed.append(
+            "- [ ] Before the first result it was settled which ones would be computed, and with "
+            "which epsilon each. (If not, only the limits of the whole budget are certain.)"
+        )
         decided.append("- [ ] The results below may be published.")
     if is_left:
+        only = " If not, it is for people to stop: nothing else does." if has_results else ""
         decided.append(
-            f"- [ ] More may be computed from the data, until the factor is {_factor(epsilon)}."
+            "- [ ] More may be computed from the data, until the budget is used (50% can become "
+            f"{_percent(epsilon)}).{only}"
         )
     return lines, confirmed, decided
 
@@ -439,7 +461,8 @@ def of_accountant(
         found.append(what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
     further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found))
-    lines = [promise(*claim, False not in secrets), *_explained(*claim), *further]
+    lines = [promise(*claim, False not in secrets)]
+    lines += [*_explained(*claim, spent if found else None), *further]
     confirmed = [_ONE_ROW, *confirmed] if rows_per_user == 1 else confirmed
     has_branches = any(charge.branch for charge in charges)
     if has_branches:
@@ -468,7 +491,7 @@ def of_accountant(
         for one in found
     ]
     of_rows = ("of which rows",) if has_branches else ()
-    table = ("result", "made from", "its own limit", *of_rows, "time (UTC)", "noise"), rows
+    table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
     budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
     budget |= {"rows_per_user": rows_per_user, "spent": spent, "left": left}
     title = "What the published results can reveal about one of the rows"

@@ -65,9 +65,9 @@ def test_a_guarantee_in_words():
     report = plan.guarantee.report()
     text = joined(report)
     for words in (
-        "the values of any single row", "which values the row had",
-        "at most 2.72 times more or less",
-        "at most 73.2% sure after", "1% can become at most 2.68%", "at most 1e-06 (delta)",
+        "the values of any single row", "find out at most about the row's values, apart from",
+        "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take 1e-06 (delta)",
+        "50% sure can become at most 73.2% sure", "1% sure at most 2.68% (factor 2.72)",
         "is 1e-06: that much, at most one in 1,000,000, is added", "Epsilon is 1, the same limit",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
@@ -97,7 +97,7 @@ def test_users_and_the_other_relation():
     model = DPLinearRegression(epsilon=1.0, relation="zero-out", max_rows_per_user=3, **FACTS)
     text = joined(model.plan(5000, 4).guarantee.report())
     assert "Protected are the values of any person (up to 3 rows), against" in text
-    assert "had the person's values been left out, the same results, all together," in text
+    assert "had the person's values been left out, any results, all together," in text
     assert "whether the person's values were used at all" in text
     assert "had is protected less: 50% can become at most 88.1%," in text
     assert "No person has more than one row" not in text
@@ -131,11 +131,11 @@ def test_what_is_at_most_so_much_is_rounded_up(relation):
     ):
         sentence = promise(epsilon, delta, relation, 1)
         factor, slack = re.search(
-            r"at most (\S+) times more .* at most (\S+) \(delta", sentence
+            r"at most (\S+) times as .* give or take (\S+) \(delta", sentence
         ).groups()
         for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
             assert true <= float(shown) <= 1.01 * true, sentence
-    assert "at most e^1000 times more or less likely" in promise(1000.0, 0.0, relation, 1)
+    assert "at most e^1000 times as likely" in promise(1000.0, 0.0, relation, 1)
 
 
 def test_what_is_not_private_is_told_first():
@@ -177,9 +177,12 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
     spent = accountant.total_spent()
-    assert f"below alone, the factor is {up(math.exp(spent))}, and 50% can become" in text
-    assert f"Those below cost {rounded(spent, 4):.4g}, and one more of" in text
-    assert "More may be computed from the data, until the factor is 7.39." in text
+    assert re.search(
+        rf"below alone, who was 50% .* \(factor {up(math.exp(spent))}\): certain", text
+    )
+    assert "now and later, who was 50% sure can become at most 88.1% sure, who" in text
+    assert f"Used is epsilon {rounded(spent, 4):.4g} of 2, and one more result of" in text
+    assert "until the budget is used (50% can become 88.1%)." in text
     assert "&lt;b&gt;costs" in report._repr_html_()
     for key in [group._path[0].partition("-")[2], branches[0].path[-1]]:
         assert key not in text
@@ -191,10 +194,10 @@ def test_what_a_page_says_is_left_can_be_spent():
     for epsilon in (0.3, 0.55):
         accountant = BudgetAccountant(1.0, 1e-6)
         accountant.spend(zcdp(epsilon))
-        said = re.search(r"and one more of (\S+), or", joined(accountant.report())).group(1)
+        said = re.search(r"and one more result of (\S+), or", joined(accountant.report())).group(1)
         accountant.spend(zcdp(float(said)))
     accountant.spend(zcdp(accountant.remaining()))
-    assert "no further one of all rows" in joined(accountant.report())
+    assert "no further result of all rows" in joined(accountant.report())
 
 
 def test_parts_of_a_search():
@@ -250,13 +253,12 @@ def test_no_comfort_where_there_is_none(relation):
 
     for epsilon, sure in ((1.0, "73.2"), (3.0, "95.3"), (8.0, "100")):
         found = text(epsilon)
-        assert f"can be at most {sure}% sure after seeing all results" in found
-        assert ("hardly" in found) == (epsilon == 1.0)
+        assert f"50% sure can become at most {sure}% sure" in found
         assert ("close to certainty" in found) == (epsilon == 8.0)
     assert "Delta is 1e-06: that much, at most one in 1,000,000, is added" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
         assert "Delta is 0.01: that much, at most one in 100, is added" in text(1.0, 0.01)
-    assert "for a person with one row of the data. With two, the factor can be" in found
+    assert "one row of the data. With two, 50% can become 100%, with five 100%, and" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
     assert "is 0: there is no exception." in joined(exact.guarantee.report())
 
@@ -264,14 +266,10 @@ def test_no_comfort_where_there_is_none(relation):
 def test_words_of_a_ledger_are_explained():
     accountant = BudgetAccountant(1.0, max_rows_per_user=2)
     text = joined(accountant.report())
-    for words in (
-        "limits are those of the whole budget",
-        "(the ledger)",
-        "of this ledger: nobody has a new",
-    ):
-        assert words in text
+    assert "of this ledger: nobody has a new budget" in text
+    assert "Epsilon 1 was chosen by ____" in text
     assert "a person with one row" not in text
-    assert "For the results below" not in text
+    assert "results below" not in text
     assert "branch" not in text
     DPLinearRegression(
         epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
@@ -313,10 +311,15 @@ def test_a_page_of_its_own(tmp_path):
     assert '<meta charset="utf-8">' in page
     found = Page(page).found
     assert found["title"] == ["What the published results can reveal about one of the rows"]
-    assert len(found["ul"]) == 3
+    assert len(found["ul"]) == 4
+    now, all_of_it, *items = found["li"]
+    assert now.startswith("from the results below")
+    assert all_of_it.startswith("from all that the budget allows")
     n_outside = len(report.facts["outside"])
-    assert found["li"][:n_outside] == report.facts["outside"]
-    assert all(item.startswith("[ ] ") for item in found["li"][n_outside:])
+    assert items[:n_outside] == report.facts["outside"]
+    boxes = items[n_outside:]
+    assert boxes.pop(len(boxes) - 3).startswith("Epsilon 1 was chosen by")
+    assert all(item.startswith("[ ] ") for item in boxes)
     assert report.facts["promise"] in found["div"]
     assert "<i>Kosten für Ärzte</i>" in found["td"][3]
     assert "i" not in found
