@@ -48,8 +48,9 @@ _OUTSIDE = (
     "is one",
     "computing time and memory, against whoever can watch the computer",
     "anything else that was computed or published from the same data, outside of this {}",
-    "what is true of people in general: who guesses a person's values from the others by a model "
-    "that was published may be right, whether the person is in the data or not",
+    "what is true of people in general: who guesses a person's values by a model that was "
+    "published may be right, and surer than the limits say, whether the person is in the data or "
+    "not",
 )
 _SEED = (
     "anything, against who knows a seed (random_state) that was given: the number from which the "
@@ -186,7 +187,7 @@ def _sure(epsilon: float) -> str:
     certain = ", which is close to certainty" if odds(epsilon) >= _CERTAIN else ""
     return (
         f"who was 50% sure can become at most {even} sure{certain}, who was 1% sure at most {rare} "
-        f"(factor {_factor(epsilon)})"
+        f"(odds times {_factor(epsilon)})"
     )
 
 
@@ -205,7 +206,7 @@ def _explained(
         lines.append(f"- {_sure(epsilon)}")
     else:
         lines += [
-            f"- from the results below alone, {_sure(spent)}: certain only if it was settled "
+            f"- from the results below alone, {_sure(spent)}: rely on this only if it was settled "
             "before the first one which ones would be computed, and with which epsilon each",
             f"- from all that the budget allows, now and later, {_sure(epsilon)}",
         ]
@@ -225,13 +226,13 @@ def _explained(
             f"{two}, with five {five}{larger}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
-    same = "Whether a certain person is in the data is protected to the same limits. "
+    same = "; whether a certain person is among them is protected to the same limits"
     lines += [
-        f"{same if relation == 'replace-one' else ''}The number of rows is public.",
+        f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
         f"Epsilon is {epsilon:.4g}, the same limit as {_factor(epsilon)} in other words: at "
         "epsilon 0 the factor is 1, and each 0.7 more about doubles it. What others accepted does "
         "not say what is safe: from about 1 (page views of Wikimedia) to 34.9 a month (queries of "
-        "advertisers at LinkedIn), each for a unit of its own.",
+        "advertisers at LinkedIn), some for a day's use and not for all that is known of a person.",
         f"Delta is {up(delta)}: that much, {one_in}, is added to the probability of any results, "
         "for each person and all results together, so that rare ones can tell more than these "
         "limits say."
@@ -427,9 +428,11 @@ def _of_budget(
                 if is_left
                 else "no further result of all rows stays within the budget"
             )
-            + ". Limits do not add up: together, results tell less than the sum of what each can.",
-            "A model is a formula, with a number for each column, that predicts; a score says how "
-            "well it does. Rows of one result may be those of another one, too.",
+            + ". Do not add these numbers up: together, results tell less than the sum of what "
+            "each can alone.",
+            "The ledger is the list of results below. A model is a formula, with a number for each "
+            "column, that predicts; a score says how well it does. Rows of one result may be those "
+            "of another one, too.",
         ]
         confirmed.append(
             "- [ ] Before the first result it was settled which ones would be computed, and with "

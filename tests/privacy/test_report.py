@@ -67,7 +67,7 @@ def test_a_guarantee_in_words():
     for words in (
         "the values of any single row", "find out at most about the row's values, apart from",
         "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take 1e-06 (delta)",
-        "50% sure can become at most 73.2% sure", "1% sure at most 2.68% (factor 2.72)",
+        "50% sure can become at most 73.2% sure", "1% sure at most 2.68% (odds times 2.72)",
         "is 1e-06: that much, at most one in 1,000,000, is added", "Epsilon is 1, the same limit",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
@@ -178,7 +178,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert "500 rows, 2 columns" in text
     spent = accountant.total_spent()
     assert re.search(
-        rf"below alone, who was 50% .* \(factor {up(math.exp(spent))}\): certain", text
+        rf"below alone, who was 50% .* \(odds times {up(math.exp(spent))}\): rely", text
     )
     assert "now and later, who was 50% sure can become at most 88.1% sure, who" in text
     assert f"Used is epsilon {rounded(spent, 4):.4g} of 2, and one more result of" in text
