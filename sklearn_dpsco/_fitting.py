@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from ._checks import check_count, shown, warn_user
+from ._checks import check_choice, check_count, shown, warn_user
 from ._overview import DocumentationLink, Overview
 from .data.blocks import check_in_memory
 from .data.bounds import is_declaring
@@ -22,7 +22,13 @@ from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account
-from .privacy.budget import LARGEST_DEFAULT_DELTA, PrivacyBudget, check_delta, default_delta
+from .privacy.budget import (
+    LARGEST_DEFAULT_DELTA,
+    RELATIONS,
+    PrivacyBudget,
+    check_delta,
+    default_delta,
+)
 from .privacy.fits import Fits, Lineage
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
@@ -94,8 +100,10 @@ class Accounting(NamedTuple):
     def of(
         cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
-        """From parameters; delta="auto" is the accountant's: a fit can spend all but its slack."""
+        """From parameters; "auto" is the accountant's: a fit can spend all but its slack."""
         accountant = accountant_in_force(accountant)
+        if check_choice("relation", relation, ("auto", *RELATIONS)) == "auto":
+            relation = "replace-one" if accountant is None else accountant.budget.relation
         # an accountant adds up plans, in a currency that they share
         currency: Any = "auto" if accountant is None else accountant.currency
         order = None if accountant is None else accountant.order

@@ -139,7 +139,7 @@ def plan_mean(
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
     rho: float | None = None,
-    relation: Relation = "replace-one",
+    relation: Relation | Auto = "auto",
     max_rows_per_user: int = 1,
     moment_order: float = 2.0,
     moment_bound: float = 1.0,
@@ -157,8 +157,8 @@ def plan_mean(
     n_samples, n_features : int in [1, 1e15]
     oracle : {"clipped", "median-of-means", "smoothed", "coordinate-clipped"}, default="clipped"
     epsilon, delta, relation, precision
-        As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise; "auto" is
-        min(1e-6, 1 / (10 n_samples)), or the accountant's.
+        As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise; "auto" is the
+        accountant's, or without one min(1e-6, 1 / (10 n_samples)) and "replace-one".
     rho : float > 0 or None, default=None
         A budget of zero-concentrated DP in place of epsilon. The guarantee then states the
         epsilon that it implies at delta.

@@ -281,7 +281,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
 
     epsilon: float = 1.0
     delta: float | Auto = "auto"
-    relation: Relation = "replace-one"
+    relation: Relation | Auto = "auto"
     max_rows_per_user: int = 1
     bounds_X: FeatureBounds | None = None
     precision: Precision = "exact"

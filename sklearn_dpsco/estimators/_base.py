@@ -167,10 +167,11 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         probability is at most e^epsilon times that on a neighbouring table, plus delta.
         Should be well below 1 over the number of records. "auto" is min(1e-6, 1 / (10 n)) for n
         records, or under an accountant the accountant's delta.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
+    relation : {"auto", "replace-one", "zero-out"}, default="auto"
         Which tables are neighbours (for a stream: which sequences of records): two that differ
         in the values of one record, or two of which one has, in the place of a record of the
-        other, one that contributes nothing. The number of records is public in both. Zero-out
+        other, one that contributes nothing. "auto" is the accountant's, or without one
+        "replace-one". The number of records is public in both. Zero-out
         needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
     max_weight : float in [1e-50, 1e50], default=1.0
@@ -242,7 +243,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     epsilon: float = 1.0
     delta: float | Auto = "auto"
-    relation: Relation = "replace-one"
+    relation: Relation | Auto = "auto"
     max_rows_per_user: int = 1
     max_weight: float = 1.0
     bounds_X: FeatureBounds | None = None

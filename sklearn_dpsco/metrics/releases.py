@@ -54,6 +54,8 @@ class Facts:
     excludes: bool = False  # whether scores are those of the valid records
     n_groups: int = 1  # disjoint ones, of each of which everything is released
     is_narrowed: bool = False  # whether the bounds are a range that was selected
+    # the largest error in half widths of the bounds for which sums of R^2 are weighed
+    weighed_error: float = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,45 +289,57 @@ def _curve(negative: Array, positive: Array, facts: Facts, law: Law) -> Estimate
 # ----------------------------------------------------------------------------------- range
 
 # Candidates, as shares of the bounds: their widths, each of them in steps of about its quarter.
+# Of sizes of errors, as shares of the largest, those that begin at 0.
 _WIDTHS = 2.0 ** (-np.arange(29) / 4)
 _LOW = [np.linspace(0.0, 1 - width, math.ceil(4 / width) - 3) for width in _WIDTHS]
 _RANGES = np.array(
     [[low, low + width] for width, lows in zip(_WIDTHS, _LOW, strict=True) for low in lows]
 )
-_WIDENED = 1.15  # the selected range, which leaves out a few targets that are mostly near by
+# The selected range, which leaves out a few targets that are mostly near by. Where errors are not
+# much smaller than targets, twice their size is no narrower: R^2 would be too large.
+WIDENED = {"targets": 1.15, "errors": 2.0}
 
 
 @dataclass(frozen=True)
-class TargetRange:
-    """A range that holds most targets, selected among public ones within their bounds (2.17).
+class Range:
+    """One that holds most targets or sizes of errors, selected among public ones (2.17).
 
-    The score of a range is minus the number of targets outside of it, plus `worth` records for
-    each factor e by which it is narrower than the bounds; `narrowest` is the least share of their
+    The score of a range is minus the number of records outside of it, plus `worth` records for
+    each factor e by which it is narrower than the widest; `narrowest` is the least share of its
     width, so that no more can be left out than what that is worth, and what noise adds.
     """
 
+    of: str  # "targets", within their bounds, or "errors"
     worth: float
     narrowest: float
     select: SelectVertex
 
     @property
     def ranges(self) -> Array:
-        """The lower and the upper end of each, as shares of the bounds."""
-        return _RANGES[np.ptp(_RANGES, axis=1) > self.narrowest]
+        """The lower and the upper end of each, as shares of the widest."""
+        is_one = np.ptp(_RANGES, axis=1) > self.narrowest
+        return _RANGES[is_one & ((self.of == "targets") | (_RANGES[:, 0] == 0))]
 
-    def scores(self, facts: Facts, y: Array) -> Array:
+    def scores(self, facts: Facts, answers: Answers) -> Array:
         """Of each range, an integer. Not private."""
         low, high = self.ranges.T
-        t = np.clip(y[np.isfinite(y)], facts.low, facts.high) - facts.low
-        t = np.sort(t / (facts.high - facts.low))
+        if self.of == "targets":
+            t = np.clip(answers.y, facts.low, facts.high) - facts.low
+            t = np.where(np.isfinite(answers.y), t / (facts.high - facts.low), np.nan)
+        else:
+            t = np.abs(_errors(facts, answers))
+        t = np.sort(t[np.isfinite(t)])
         inside = np.searchsorted(t, high, "right") - np.searchsorted(t, low, "left")
         scores: Array = inside - t.size - np.rint(self.worth * np.log(high - low))
         return scores
 
     def narrowed(self, facts: Facts, selected: int) -> Facts:
-        """With a range for bounds, somewhat widened."""
+        """With a range for bounds, or for the largest error, somewhat widened."""
         ends = self.ranges[selected]
-        middle, half = ends.mean(), _WIDENED * np.ptp(ends) / 2
+        if self.of == "errors":
+            share = min(WIDENED["errors"] * float(ends[1]), 1.0)
+            return replace(facts, max_error=share * facts.max_error)
+        middle, half = ends.mean(), WIDENED["targets"] * np.ptp(ends) / 2
         ends = np.clip([middle - half, middle + half], 0, 1) * (facts.high - facts.low) + facts.low
         low, high = ends.tolist()
         return replace(facts, low=low, high=high, max_error=high - low, is_narrowed=True)
@@ -416,8 +430,7 @@ class Moments:
         bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
         if "r2" not in _LOSSES[self.name].tells:
             return np.array([1.0, bend])
-        largest = (self.facts.max_error / self.half) ** 2
-        a = (largest / 2 * bend) ** (1 / 2 if self.order == 2 else 2 / 3)
+        a = (self.facts.weighed_error**2 / 2 * bend) ** (1 / 2 if self.order == 2 else 2 / 3)
         return np.array([a, a * bend, 1.0, bend, last])
 
     @property
@@ -467,10 +480,12 @@ class Moments:
         facts = self.facts
         if "neg_log_loss" in _LOSSES[self.name].tells:
             return f"losses clipped at {facts.max_log_loss:g}"
-        if facts.is_narrowed:
-            return f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
-        is_less = _LOSSES[self.name].needs == _NUMBERS and facts.max_error < facts.high - facts.low
-        return f"errors clipped at {facts.max_error:g}" if is_less else ""
+        if _LOSSES[self.name].needs != _NUMBERS:
+            return ""
+        ends = f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
+        is_less = facts.max_error < facts.high - facts.low
+        errors = f"errors clipped at {facts.max_error:.4g}" if is_less else ""
+        return ", ".join(filter(None, (ends if facts.is_narrowed else "", errors)))
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """One of the scores that the noisy sums tell."""

@@ -49,7 +49,7 @@ from .releases import (
     Estimate,
     Facts,
     Query,
-    TargetRange,
+    Range,
     queries_for,
     sized,
 )
@@ -60,12 +60,16 @@ _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 20  # rows of a table
-# Of the selection of the targets' range: its part of the budget; how many records a range that is
-# narrower by a factor e is worth, in units of the noise; and the largest share of all records that
-# may so be left out: rare large targets are not few errors.
-_RANGE_SHARE, _WORTH, _LEFT_OUT = 0.2, 5.0, 0.1
+# Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
+# factor e is worth, in units of the noise; and the largest share of all records that may so be left
+# out: rare large targets are not few errors.
+_RANGE_SHARE, _WORTH = {"targets": 0.2, "errors": 0.1}, {"targets": 5.0, "errors": 8.0}
+_LEFT_OUT = {"targets": 0.1, "errors": 0.02}
+_LIKELY_ERROR = 1.4  # the largest one that is kept, in half widths of the range of the targets
+_FEW = 4  # releases for which Laplace noise is less than Gaussian noise
+_SQUARED_ERROR = "neg_mean_squared_error"
 _FILLED = 1 / 20_000  # noise per record that is too little to hide targets in narrow ranges
-_NARROWER = 2.0  # by which ranges can be at least, or none is selected
+_NARROWER = {"targets": 2.0, "errors": 4.0}  # by which ranges can be at least, or none is selected
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
@@ -93,8 +97,9 @@ class ScorePlan(Overviewed):
     confidence : float
     guarantee : Guarantee
         Of all scores together.
-    target_range : TargetRange or None
-        The selection of a range that holds most targets, within which R^2 is then released.
+    ranges : tuple of Range
+        The selections of ranges that hold most targets and errors, to which those of R^2 and of the
+        mean squared error are then clipped.
     """
 
     scorings: tuple[str, ...]
@@ -102,7 +107,7 @@ class ScorePlan(Overviewed):
     noises: tuple[Gaussian | Laplace, ...]
     confidence: float
     guarantee: Guarantee
-    target_range: TargetRange | None = None
+    ranges: tuple[Range, ...] = ()
 
     def overview(self) -> Overview:
         """All releases, below a line that says of what, and how wide an interval of R^2 will be."""
@@ -162,11 +167,12 @@ class ScorePlan(Overviewed):
         unit, middle = spread * (facts.high - facts.low), facts.low / 2 + facts.high / 2
         prediction = middle + unit * known * normal
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
-        if self.target_range is not None:
-            part = replace(self.target_range, worth=self.target_range.worth * m / self.n_samples)
-            likely = int(np.argmax(part.scores(facts, y)))
-            query = replace(query, facts=part.narrowed(facts, likely))
-        sums = query.statistic(Answers(y=y, prediction=prediction)) * (n / m)
+        answers = Answers(y=y, prediction=prediction)
+        for one in self.ranges:
+            part = replace(one, worth=one.worth * m / self.n_samples)
+            facts = part.narrowed(facts, int(np.argmax(part.scores(facts, answers))))
+        query = replace(query, facts=facts)
+        sums = query.statistic(answers) * (n / m)
         low, high = query.estimate("r2", sums, self._law(noise)).interval
         return low, high
 
@@ -186,18 +192,21 @@ class ScorePlan(Overviewed):
         return self.queries[0].facts.n_groups
 
     def narrowed(self, answers: Answers, stream: RandomStream, group: Any = 0) -> ScorePlan:
-        """The plan with the released range of the targets, if it has one; noise stays as it is."""
-        if self.target_range is None:
+        """The plan with the released ranges, if it has any; noise stays as it is."""
+        if not self.ranges:
             return self
-        y = answers.y if self.n_groups == 1 else answers.y[group >= 0]
-        facts, targets = self.queries[0].facts, self.target_range
-        selected = targets.select.release(targets.scores(facts, y), stream)
-        narrower = targets.narrowed(facts, selected)
+        if self.n_groups > 1:
+            answers = answers.among(group >= 0)
+        is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
+        facts = self.queries[is_squared.index(True)].facts
+        for one in self.ranges:
+            selected = one.select.release(one.scores(facts, answers), stream)
+            facts = one.narrowed(facts, selected)
         queries = (
-            replace(query, facts=narrower) if "r2" in FORMULAS[query.name].tells else query
-            for query in self.queries
+            replace(query, facts=facts) if squared else query
+            for query, squared in zip(self.queries, is_squared, strict=True)
         )
-        return replace(self, queries=tuple(queries), target_range=None)
+        return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
         """The sums to which noise is added, group by group. Not private.
@@ -269,7 +278,7 @@ def plan_score(
     n_classes: int = 2,
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
-    relation: Relation = "replace-one",
+    relation: Relation | Auto = "auto",
     confidence: float = 0.95,
     max_rows_per_user: int = 1,
     bounds_y: Bounds | None = None,
@@ -330,32 +339,33 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
         raise ValueError("invalid must be 'auto' or 'exclude' for scores of groups")
-    most = auto_or(check_size, "max_error", max_error, high=1e51)
+    most, widest = auto_or(check_size, "max_error", max_error, high=1e51), high - low
     facts = Facts(
         n,
         n_classes,
         low,
         high,
-        high - low if most is None else min(most, high - low),
+        widest if most is None else min(most, widest),
         check_real("max_log_loss", max_log_loss, low=0.1, high=700),
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
         check_count("n_bins", n_bins, high=10_000),
         *ends_of_scores,
         invalid == "exclude" or n_groups > 1,
         n_groups,
+        weighed_error=2.0 if most is None else 2 * min(most / widest, 1.0),
     )
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
         raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
     confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
-    if check_delta(delta) is None and accountant_in_force(accountant) is None:
-        delta = 0.0  # Laplace noise is less for one release; next to others it costs more
+    if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
+        delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     claim = epsilon, delta, relation, max_rows_per_user, precision
     accounting = Accounting.of(*claim, accountant)
     accounting.warn_if_weak(n)
 
-    narrows = most is None and "r2" in names
-    make = functools.partial(_plan, names, facts, confidence, narrows)
+    narrows = ("targets", "errors") if "r2" in names else ()
+    make = functools.partial(_plan, names, facts, confidence, narrows if most is None else ())
     plan = plan_within(accounting.budget_of(n), make)
     if "r2" in names and plan.expected_r2(spread=_SPREADS[0])[0] == -math.inf:
         warn_user(
@@ -368,29 +378,44 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     return plan
 
 
-def _target_range(facts: Facts, budget: PrivacyBudget) -> TargetRange | None:
-    """The selection of a range, if it can find one and R^2 may need it."""
-    n, allowance = facts.n_samples, budget.mixed_allowance.share(_RANGE_SHARE)
-    select = SelectVertex.calibrate(budget.record_factor, allowance)
-    worth = _WORTH * select.scale
-    narrowest = math.exp(-_LEFT_OUT * n / worth)
-    is_needed = select.scale > _FILLED * n and narrowest < 1 / _NARROWER
+def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: Any) -> bool:
+    """Whether there is no accountant, or few releases take all that it has left."""
+    account = accountant_in_force(accountant)
+    if account is None:
+        return True
+    check_real("epsilon", epsilon, low=1e-15, high=1e9)
+    takes_all = account.remaining() <= epsilon * (1 + 1e-6)
+    is_allowed = epsilon <= account.remaining(delta=0.0) * (1 + 1e-12)
+    return takes_all and is_allowed and len(queries_for(names, facts, 1)) <= _FEW
+
+
+def _range(of: str, facts: Facts, budget: PrivacyBudget) -> Range | None:
+    """The selection of a range, if it can find one and squares may need it."""
+    n, allowance = facts.n_samples, budget.mixed_allowance.share(_RANGE_SHARE[of])
+    # of two sizes of errors in turn the smaller one is in all ranges that hold the other
+    change = budget.record_factor if of == "targets" else 1.0
+    select = SelectVertex.calibrate(change, allowance)
+    worth = _WORTH[of] * select.scale
+    narrowest = math.exp(-_LEFT_OUT[of] * n / worth)
+    is_needed = select.scale > _FILLED * n and narrowest < 1 / _NARROWER[of]
     is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
-    return TargetRange(worth, narrowest, select) if is_needed and is_fine else None
+    return Range(of, worth, narrowest, select) if is_needed and is_fine else None
 
 
 def _plan(
     names: tuple[str, ...],
     facts: Facts,
     confidence: float,
-    narrows: bool,
+    narrows: tuple[str, ...],
     budget: PrivacyBudget,
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
-    chosen = _target_range(facts, budget) if narrows else None
+    chosen = tuple(filter(None, (_range(of, facts, budget) for of in narrows)))
     allowance, factor = budget.gaussian_allowance, budget.record_factor
-    if chosen is not None:
+    if chosen:
         allowance = budget.mixed_allowance
+    if "errors" in {one.of for one in chosen}:
+        facts = replace(facts, weighed_error=_LIKELY_ERROR)
     noise = additive_noise(allowance)
 
     def change(query: Query) -> float:
@@ -401,13 +426,14 @@ def _plan(
         return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
 
     queries, noises = queries_for(names, facts, noise.order), []
-    share = allowance.share((1 if chosen is None else 1 - _RANGE_SHARE) / len(queries))
+    left = 1 - sum(_RANGE_SHARE[one.of] for one in chosen)
+    share = allowance.share(left / len(queries))
     for k, query in enumerate(queries):
         one = noise.calibrate(change(query), share)
         queries[k] = query = sized(query, math.sqrt(one.variance))
         dimension = facts.n_groups * query.dimension
         noises.append(noise.calibrate(change(query), share, dimension=dimension))
-    releases = [] if chosen is None else [Release("range of the targets", chosen.select)]
+    releases = [Release(f"range of the {one.of}", one.select) for one in chosen]
     releases += [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
     return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, chosen)
@@ -604,7 +630,7 @@ class DPScore(Overviewed):
         """The score and its interval; of several numbers a table."""
         claim, about = self.guarantee, f"n = {self.n_samples}, "
         if self.n_valid is None and self.scoring in _COUNTED:
-            about += f"one with a missing target counts {_COUNTED[self.scoring]}, "
+            about += f"missing targets, if any, count {_COUNTED[self.scoring]}, "
         if self.n_valid is not None:
             valid = f"about {self.n_valid:.0f} valid"
             of_groups = " in the groups" if self.by_group else ""
@@ -697,7 +723,7 @@ def dp_score(
     scoring: Scoring | Sequence[Scoring] | None = None,
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
-    relation: Relation = "replace-one",
+    relation: Relation | Auto = "auto",
     confidence: float = 0.95,
     accountant: Any = None,
     classes: ClassLabels | None = None,
@@ -743,7 +769,9 @@ def dp_score(
     epsilon, delta, relation, precision
         As in `PrivacyBudget`, of all scores together. delta = 0 has Laplace noise, a positive one
         Gaussian noise, which is more for a single release, and less where about five or more are
-        composed. "auto" is 0, or under an accountant the accountant's delta.
+        composed. "auto" is the relation of the accountant, or without one "replace-one"; and the
+        accountant's delta, or 0 without one, and for scores of up to four releases that take all
+        that is left of an accountant, beside which nothing else fits.
     confidence : float in [0.5, 1 - 1e-9], default=0.95
         Of the intervals, each by itself.
     accountant : None, BudgetAccountant or Branch, default=None
@@ -758,10 +786,11 @@ def dp_score(
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
         `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
         clipped, as the variance of the target is not: ten standard deviations of the errors, or
-        more, change it little (:ref:`private-scores`). With "auto", a fifth of the budget first
-        selects a range of `bounds_y` that holds nearly all targets, if noise allows it and is not
-        little anyway, and R^2 is that of targets and predictions clipped to this range, which
-        ``print`` shows (`DPScore.clipped`).
+        more, change it little (:ref:`private-scores`). For R^2 with "auto", if noise allows it and
+        is not little anyway, a fifth of the budget first selects a range of `bounds_y` that holds
+        nearly all targets, and a tenth a size that nearly all errors have at most: targets and
+        predictions are then clipped to the one, errors to twice the other, which ``print`` shows
+        (`DPScore.clipped`), also of a squared error in the same list.
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"

@@ -102,7 +102,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Auto = "auto"
-    relation: Relation = "replace-one"
+    relation: Relation | Auto = "auto"
     max_rows_per_user: int = 1
     scoring: SearchScoring = "auto"
     n_jobs: int | None = None
@@ -493,7 +493,8 @@ class DPGridSearchCV(_PrivateSearch):
         Of the whole search.
     delta : "auto" or float in [0, 1), default="auto"
         "auto" is min(1e-6, 1 / (10 n)) for n records, or under an accountant the accountant's.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
+    relation : {"auto", "replace-one", "zero-out"}, default="auto"
+        "auto" is the accountant's, or without one "replace-one".
     max_rows_per_user : int in [1, 1e15], default=1
     scoring : {"auto", "neg_log_loss", "accuracy", "neg_mean_squared_error", ...}, default="auto"
         Or "neg_mean_absolute_error". What the choice compares, record by record. "auto" is log loss

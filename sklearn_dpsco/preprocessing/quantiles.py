@@ -164,7 +164,7 @@ def plan_private_bounds(
     quantiles: Any = (0.01, 0.99),
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
-    relation: Relation = "replace-one",
+    relation: Relation | Auto = "auto",
     max_rows_per_user: int = 1,
     within: Bounds | Mapping[Any, Any] | None = None,
     precision: Precision = "exact",
@@ -199,7 +199,7 @@ def private_bounds(
     quantiles: Any = (0.01, 0.99),
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
-    relation: Relation = "replace-one",
+    relation: Relation | Auto = "auto",
     max_rows_per_user: int = 1,
     within: Bounds | Mapping[Any, Any] | None = None,
     precision: Precision = "exact",
@@ -216,8 +216,9 @@ def private_bounds(
     quantiles : pair of float in (0, 1), increasing, default=(0.01, 0.99)
         That the lower and the upper bound aim at, see `BoundsPlan.levels`.
     epsilon, delta, relation, precision
-        As in `PrivacyBudget`; "auto" is min(1e-6, 1 / (10 n_samples)), or the accountant's.
-        delta = 0 is pure epsilon-DP, by permute-and-flip.
+        As in `PrivacyBudget`; "auto" is the accountant's, or without one
+        min(1e-6, 1 / (10 n_samples)) and "replace-one". delta = 0 is pure epsilon-DP, by
+        permute-and-flip.
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
     within : pair (low, high), dict or None, default=None

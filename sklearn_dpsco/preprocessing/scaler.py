@@ -142,8 +142,9 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         on the outputs costs its own epsilon on top.
     delta : "auto" or float in [0, 1), default="auto"
         As in the estimators: "auto" is min(1e-6, 1 / (10 n)), or the accountant's. 0 is pure DP.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Which tables are neighbours, see `PrivacyBudget`.
+    relation : {"auto", "replace-one", "zero-out"}, default="auto"
+        Which tables are neighbours, see `PrivacyBudget`. "auto" is the accountant's, or without one
+        "replace-one".
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of one person together, of whom nobody has more than this.
     bounds_X : pair (low, high), dict or None, default=None
@@ -193,7 +194,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 
     epsilon: float = 1.0
     delta: float | Auto = "auto"
-    relation: Relation = "replace-one"
+    relation: Relation | Auto = "auto"
     max_rows_per_user: int = 1
     bounds_X: FeatureBounds | None = None
     with_centering: bool = True

@@ -113,8 +113,9 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         twice as much for the best score.
     delta : "auto" or float in (0, 1), default="auto"
         "auto" is min(1e-6, 1 / (10 n)), or the accountant's.
-    relation : {"replace-one", "zero-out"}, default="replace-one"
-        Which tables are neighbours, see `PrivacyBudget`.
+    relation : {"auto", "replace-one", "zero-out"}, default="auto"
+        Which tables are neighbours, see `PrivacyBudget`. "auto" is the accountant's, or without one
+        "replace-one".
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all texts of one user together. Above 1, `fit` needs `groups`; how
         many texts a user has makes no difference to the noise.
@@ -162,7 +163,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float | Auto = "auto"
-    relation: Relation = "replace-one"
+    relation: Relation | Auto = "auto"
     max_rows_per_user: int = 1
     max_words: int = 50
     precision: Precision = "exact"

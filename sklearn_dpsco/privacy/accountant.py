@@ -372,7 +372,7 @@ class BudgetAccountant(Account):
             if guarantee.relation != budget.relation:
                 raise PrivacyBudgetError(
                     f"the accountant's relation is {budget.relation!r}, that of the "
-                    f"guarantee {guarantee.relation!r}"
+                    f"guarantee {guarantee.relation!r}: set relation={budget.relation!r}"
                 )
             if guarantee.rows_per_user < self._rows:
                 raise PrivacyBudgetError(

@@ -70,6 +70,15 @@ def test_a_charge_with_a_seed_is_told(name):
     assert accountant.to_frame()["noise_is_secret"].tolist() == [False, True]
 
 
+@each
+def test_the_relation_is_that_of_the_accountant(name):
+    X, y = table(name)
+    with BudgetAccountant(3.0, relation="zero-out"):
+        model = build(name, random_state=None).fit(X, y)
+    assert model.guarantee_.relation == "zero-out"
+    assert build(name).fit(X, y).guarantee_.relation == "replace-one"
+
+
 @each_form_or_default
 def test_a_fit_is_charged_once_in_full_before_anything_is_released(name, form):
     X, y = table(name)

@@ -150,7 +150,7 @@ def test_bad_numbers_of_classes(name):
 
 def assert_refused(model, X, y, pattern=""):
     """A `ValueError` that nothing was charged for, and nothing in it quotes the data."""
-    accountant = BudgetAccountant(model.epsilon, 1e-6, model.relation)
+    accountant = BudgetAccountant(model.epsilon, 1e-6, model._accounting().budget.relation)
     model.set_params(accountant=accountant)
     with (
         warnings.catch_warnings(record=True) as shown,

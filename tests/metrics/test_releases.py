@@ -115,35 +115,47 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
-    """Any two records in turn; a range of one alone loses what a range of the other gains."""
-    chosen = plan_score(5000, scoring="r2", bounds_y=(-1, 3), relation=relation)
-    targets, largest = chosen.target_range, 0.0
+    """Any two records in turn; a range of one target loses what a range of the other gains.
+
+    Of two errors the smaller one is within all sizes of the other.
+    """
+    chosen = plan_score(20_000, scoring="r2", bounds_y=(-1, 3), relation=relation)
     facts, rng = chosen.queries[0].facts, np.random.default_rng(0)
     base, others = rng.normal(0, 0.3, 60), [-1.0, 3.0, -9.0, 1e300, np.nan, np.inf, 0.0, 0.1, 1.01]
-    scores = [targets.scores(facts, np.append(base, y)) for y in others]
-    assert all(np.array_equal(found, np.rint(found)) for found in scores)
-    for i, j in itertools.combinations(range(len(others)), 2):
-        if relation == "replace-one" or np.isnan(others[j]):
-            largest = max(largest, targets.select.distance(scores[i] - scores[j]))
-    assert largest == targets.select.sensitivity == (2 if relation == "replace-one" else 1)
+    tables = [
+        Answers(y=np.append(base, y), prediction=np.append(base * 0.9, guess))
+        for y in others
+        for guess in (-1.0, 0.1, 5.0)
+    ]
+    are_invalid = [not np.isfinite(table.y[-1]) for table in tables]
+    for one, most in zip(chosen.ranges, (2 if relation == "replace-one" else 1, 1), strict=True):
+        scores, largest = [one.scores(facts, table) for table in tables], 0.0
+        assert all(np.array_equal(found, np.rint(found)) for found in scores)
+        for i, j in itertools.permutations(range(len(tables)), 2):
+            if relation == "replace-one" or are_invalid[j]:
+                largest = max(largest, one.select.distance(scores[i] - scores[j]))
+        assert largest == one.select.sensitivity == most
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_r2_is_released_within_a_range_of_most_targets(delta):
     """Wide bounds cost little, noise stays as planned, and the plan foretells the interval."""
     chosen = plan_score(2860, scoring="r2", epsilon=2.0, delta=delta, bounds_y=(0, 300))
-    rng, widths, draws = np.random.default_rng(0), [], stream(0)
+    rng, widths, highs, draws = np.random.default_rng(0), [], [], stream(0)
     for _ in range(40):
         known, error = rng.standard_normal((2, 2860))
         given = Answers(y=40 + 4 * known + 3 * error, prediction=40 + 4 * known)
         own = chosen.narrowed(given, draws)
         facts, change = own.queries[0].facts, chosen.queries[0].sensitivity(2)
-        assert facts.low < 35 < 45 < facts.high < 100
+        assert facts.low < 35 < 45 < facts.high
+        highs.append(facts.high)
+        assert 6 < facts.max_error < facts.high - facts.low
         assert own.queries[0].sensitivity(2) == pytest.approx(change, rel=1e-14)
         assert own.narrowed(given, draws) is own
         _value, (low, high), more = own.estimates(own.release(own.statistics(given), draws))["r2"]
         assert f"clipped to [{facts.low:.4g}, {facts.high:.4g}]" in more["clipped"]
         widths.append(high - low)
+    assert np.median(highs) < 80
     low, high = chosen.expected_r2(0.64, spread=5 / 300)
     assert 0.7 < np.median(widths) / (high - low) < 1.4
     assert f"[{low:.2g}" != "[-inf"
@@ -165,14 +177,16 @@ def test_a_range_leaves_out_no_large_targets_that_are_many(n, epsilon):
 def test_a_range_is_selected_where_noise_allows_it_and_is_not_little():
     facts = {"scoring": "r2", "bounds_y": (0, 60)}
     for n, more, is_selected in (
-        (2860, {}, True), (2860, {"max_error": 60}, False), (300, {}, False), (10**6, {}, False),
+        (2860, {}, True), (2860, {"epsilon": 5.0}, True), (2860, {"max_error": 60}, False),
+        (300, {}, False), (10**6, {}, False),
         (2860, {"scoring": "neg_mean_squared_error"}, False), (2860, {"n_groups": 2}, True),
         (2860, {"bounds_y": (1e9, 1e9 + 1e-3)}, False), (2860, {"epsilon": 1e5}, False),
     ):  # fmt: skip
         chosen = plan_score(n, **{**facts, **more})
-        assert (chosen.target_range is not None) == is_selected, (n, more)
+        assert bool(chosen.ranges) == is_selected, (n, more)
         names = [release.name for release in chosen.guarantee.releases]
         assert ("range of the targets" in names) == is_selected
+        assert ("range of the errors" in names) == (more == {"epsilon": 5.0})
     with pytest.raises(ValueError, match="expected_r2 is of"):
         plan_score(500).expected_r2()
     for bad in ({"r2": 1.1}, {"spread": 0.0}, {"spread": 0.6}):
@@ -219,7 +233,7 @@ def test_a_second_accountant_agrees(relation, delta, rows):
     ):  # fmt: skip
         facts = {"relation": relation, "delta": delta, "max_rows_per_user": rows, **more}
         chosen = plan(5000, list(scorings), epsilon=0.7, n_classes=2, **facts)
-        assert (chosen.target_range is not None) == ("max_error" in more)
+        assert bool(chosen.ranges) == ("max_error" in more)
         guarantee = chosen.guarantee
         assert guarantee.relation == relation
         assert 0.6 < recomputed_epsilon(guarantee) <= 0.7 * (1 + 1e-4)
@@ -450,7 +464,7 @@ def test_bad_settings_are_named():
 
 def test_auto_is_pure_or_takes_the_delta_of_the_accountant():
     assert plan_score(10**6, delta="auto").guarantee.delta == 0
-    with BudgetAccountant(1.0, 1e-8):
+    with BudgetAccountant(2.0, 1e-8):
         guarantee = plan_score(10**6, delta="auto").guarantee
     assert (guarantee.delta, guarantee.composition) == (1e-8, "zcdp")
 
