@@ -12,7 +12,7 @@ of all released gradients, for a clip of 1 (`gradient_noise`), unless it says ot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..geometry import Geometry
 from ..losses import Loss, Multinomial, smoothed
@@ -433,11 +433,14 @@ class InferenceDefaults:
     size_share: float = 0.015  # of the whole budget, for each of four sizes
     present_share: float = 0.005  # and for the number of users with a row that is not empty
     least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
-    # Share of the second derivatives: ``(hessian * k^1.5 / m)^2``, with which their eigenvalues are
-    # about five times the noise, within limits. `last_share` is for them and the last scores.
-    hessian: float = 22.0
+    # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
+    # their noise falls as m grows; those of labels are small along strong effects. `last_share` is
+    # for them and the last scores.
+    hessian: dict[str, float] = field(
+        default_factory=lambda: {"regression": 12.0, "classification": 30.0, "rates": 10.0}
+    )
     hessian_least: float = 0.06
-    hessian_most: float = 0.2
+    hessian_most: float = 0.3
     first_share: float = 0.08
     moments_share: float = 0.06
     last_share: float = 0.64

@@ -470,7 +470,8 @@ def _newton_steps(
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 3 + (n_first > 0) if problem.inference else 1
     of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
-    share = min(rules.hessian_most, max(rules.hessian_least, (rules.hessian * k**1.5 / m) ** 2))
+    wanted = rules.hessian[problem.loss.task] * k**1.5 / m
+    share = min(rules.hessian_most, max(rules.hessian_least, wanted))
 
     def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
         change = (change + error) / rows
