@@ -176,15 +176,13 @@ class Estimates(Overviewed):
         with np.errstate(divide="ignore", invalid="ignore"):
             df = 2 * ((sampling + noise) / (self.doubt * sampling)) ** 2
         df = np.where(np.isnan(df), np.inf, np.maximum(df, 1.0))
-        variance = np.where(self._is_unknown(functions), np.inf, sampling + noise)
+        variance = sampling + noise
+        if self.unknown is not None and self.unknown.size:
+            of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
+            gram = np.eye(self.coef.size) if self.gram is None else self.gram
+            size = np.einsum("ij,jk,ik->i", functions, gram, functions)
+            variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
-
-    def _is_unknown(self, functions: Array) -> NDArray[np.bool_]:
-        if self.unknown is None or self.unknown.size == 0:
-            return np.zeros(len(functions), dtype=bool)
-        of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
-        gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        return of_unknown > UNKNOWN * np.einsum("ij,jk,ik->i", functions, gram, functions)
 
     def conf_int(self, level: float | None = None) -> Array:
         """Intervals of the coefficients, which each cover the true one with this probability.
@@ -332,7 +330,10 @@ class Estimates(Overviewed):
         """The table as text."""
         columns, labels = self._columns(), self.rows
         numbers = np.column_stack([column.ravel() for _, column in columns])
-        rows = [(label, *map(_short, row)) for label, row in zip(labels, numbers, strict=True)]
+        rows = [
+            (label, *("" if math.isnan(number) else f"{number:.4g}" for number in row))
+            for label, row in zip(labels, numbers, strict=True)
+        ]
         heads = ("", *(name for name, _ in columns))
         longest = max(map(len, labels))
         layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
@@ -377,10 +378,6 @@ def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> A
     largest = np.max(np.abs(coef * widths)[is_known], initial=0.0)
     sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
     return np.asarray(3 * largest * unknown / sizes)
-
-
-def _short(number: float) -> str:
-    return "" if math.isnan(number) else f"{number:.4g}"
 
 
 def check_level(level: Any) -> float:

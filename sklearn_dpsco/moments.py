@@ -66,6 +66,7 @@ _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm a
 _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
 _PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
 _FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
+_BEYOND = 2.0  # few normal rows exceed the root of their mean square by more
 _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
 _MOST_FEATURES, _MOST_TRIED = 1000, 12
@@ -171,7 +172,7 @@ class MomentsPlan(Plan):
             scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
             root, values, ridge = statistics.whitening(noisy, d, scale)
             size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
-            usual = _usual_length(size)
+            usual = size + _BEYOND
             # rows beyond 1 are cut for the next round
             transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
             copy = data.row_major().map(copied, center, transform)
@@ -189,11 +190,6 @@ class MomentsPlan(Plan):
         scale = math.sqrt(self.moments.variance)
         found = Moments(statistics.symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
         return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
-
-
-def _usual_length(size: float) -> float:
-    """The length that few rows exceed, if they are normal with this root of the mean square."""
-    return size + 2.0
 
 
 def _edge(scale: float, r: Any) -> Any:
@@ -322,7 +318,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         accounting.warn_if_weak(n)
         budget, may_be_empty = accounting.budget_of(n), not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
-        usual = (1 - _LAST**2) / _usual_length(math.sqrt(d)) ** 2
+        usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
         if _edge(math.sqrt(plan.moments.variance), d + 1) > usual:  # noise hides most directions
             warn_user(
                 f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
@@ -386,9 +382,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
         self._has_references = has_references(self.bounds_X)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_moments")
 
     # -------------------------------------------------------------------- post-processing
 
@@ -535,14 +528,11 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         Features are centred, of variance 1 for the penalty, and coefficients in the data's units.
         """
         at, chosen = self._places(target, features)
-        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
+        n, widths = self._n, np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
         values, vectors = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)])
         gram = (vectors * np.maximum(values, 1e-12 * values.max())) @ vectors.T
-        right = self.covariance_[chosen, at] / widths
-        alphas, _, coefs = lars_path_gram(
-            right * self._n, gram / np.outer(widths, widths) * self._n, n_samples=self._n,
-            method="lasso",
-        )  # fmt: skip
+        gram, right = gram / np.outer(widths, widths), self.covariance_[chosen, at] / widths
+        alphas, _, coefs = lars_path_gram(right * n, gram * n, n_samples=n, method="lasso")
         return alphas, coefs / widths[:, None]
 
     def principal_components(self, features: Any = None) -> tuple[Array, Array]:
@@ -665,10 +655,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             claim = {name: facts[name] for name in _CLAIM}
             claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
             arrays = [np.array(facts[name], dtype=np.float64) for name in _ARRAYS]
-            columns, n = (
-                list(map(str, facts["columns"])),
-                check_count("n_samples", facts["n_samples"]),
-            )
+            columns = list(map(str, facts["columns"]))
+            n = check_count("n_samples", facts["n_samples"])
             noise = facts["noise_scale"], facts["n_far"], bool(facts["noise_is_secret"])
         except (KeyError, TypeError, ValueError):
             raise wrong from None

@@ -415,9 +415,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         bar.update(1)
         return chosen, best
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "best_estimator_")
-
     # --------------------------------------------------------------- what is not private
 
     @property

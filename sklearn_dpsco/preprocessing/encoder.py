@@ -457,8 +457,9 @@ def filled_middles(encoder: Any) -> list[str]:
     if not isinstance(encoder, PublicEncoder):
         return []
     said = encoder.missing if isinstance(encoder.missing, Mapping) else {}
-    return [
-        f"{field.name}: {sum(field.declared) / 2:g}"
-        for field in encoder._fields()
-        if field.fills_middle and said.get(field.name) != "middle"
-    ]
+    found = []
+    for f in encoder._fields():
+        is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
+        if isinstance(f.declared, tuple) and is_middle and said.get(f.name) != "middle":
+            found.append(f"{f.name}: {sum(f.declared) / 2:g}")
+    return found

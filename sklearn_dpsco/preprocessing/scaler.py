@@ -330,9 +330,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         if sparse.issparse(X) and self.with_centering:
             raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "scale_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.with_centering is False

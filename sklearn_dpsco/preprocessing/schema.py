@@ -187,12 +187,6 @@ class Field:
         return cls(*facts, columns, *ends, 1.0, reference=reference)
 
     @property
-    def fills_middle(self) -> bool:
-        """Whether a missing number counts as the middle of its bounds, and nothing tells it."""
-        is_middle = self.missing == "middle" or self.low[0] == -self.high[0]
-        return isinstance(self.declared, tuple) and self.missing in ("middle", "zero") and is_middle
-
-    @property
     def _codes(self) -> list[int]:
         """What each column of categories stands for, as a position in `declared` or beyond it."""
         return [k for k in range(len(self.columns) + 1) if k != self.reference][: len(self.columns)]

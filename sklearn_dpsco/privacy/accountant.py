@@ -256,14 +256,11 @@ class BudgetAccountant(Account):
         """
         budget = self._budget
         claim = float(budget.epsilon), float(budget.delta), budget.relation, self._rows
-
-        def state() -> tuple[float, float, tuple[Charge, ...]]:  # at one moment
-            spent, left = self._epsilon_of(self._ledger), self._largest_epsilon((), None)
-            return spent, left, self._ledger.charges
-
-        spent, left, charges = self._in_turn(state)
-        names = branch_names([charge.branch for charge in charges])
-        return of_accountant(claim, spent, left, charges, names, dataset=dataset, purpose=purpose)
+        # at one moment
+        ledger, left = self._in_turn(lambda: (self._ledger, self._largest_epsilon((), None)))
+        names = branch_names([charge.branch for charge in ledger.charges])
+        facts = self._epsilon_of(ledger), left, ledger.charges, names
+        return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.

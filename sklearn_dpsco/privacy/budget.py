@@ -135,10 +135,8 @@ def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
     return max(0.0, divergence + log_slack / (order - 1))
 
 
-def renyi_delta(
-    divergence: Callable[[float], float], epsilon: float, order: float | None = None
-) -> float:
-    """Delta of a Renyi curve at `epsilon`: the least over some orders, each as in `zcdp_delta`."""
+def renyi_delta(divergence: Callable[[float], float], epsilon: float, order: float) -> float:
+    """Delta of a Renyi curve at `epsilon`: the least of `order` and others, as in `zcdp_delta`."""
 
     def log_delta(log_gap: float) -> float:
         gap = math.exp(log_gap)
@@ -150,8 +148,7 @@ def renyi_delta(
     best = int(np.argmin(found))
     ends = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     nearby = minimize_scalar(log_delta, bounds=ends, method="bounded", options={"xatol": 1e-6})
-    given = math.inf if order is None else log_delta(math.log(order - 1))
-    return math.exp(min(0.0, found[best], float(nearby.fun), given))
+    return math.exp(min(0.0, found[best], float(nearby.fun), log_delta(math.log(order - 1))))
 
 
 @dataclass(frozen=True)

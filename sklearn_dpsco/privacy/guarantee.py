@@ -32,6 +32,7 @@ from .fits import Fits
 from .report import Report, of_guarantee, promise
 from .selections import bisected, has_optimum, selection_delta, selection_epsilon
 
+_OF_DELTA = "adaptive-range", "pld", "renyi"
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
@@ -318,21 +319,25 @@ class Guarantee(Overviewed):
         """Total cost for the worst record under another composition."""
         if self.is_void:
             return math.inf
-        if composition == "adaptive-range":
-            eta, count, mu = selections_game(self.releases, self.rows_per_user)
-            return selection_delta(self.epsilon, eta, count, mu, self.delta)
-        if composition == "pld":
-            from . import events
-
-            return events.pld_delta(self.dp_event, self.epsilon, self.epsilon)
-        if composition == "renyi":
-            order = PrivacyBudget(self.epsilon, self.delta).best_order
-            return renyi_delta(self.renyi, self.epsilon, order)
+        if composition in _OF_DELTA:
+            return self._delta(composition, self.epsilon)
         if self.parts:  # which count rows by themselves
             return sum(part.cost(composition) for part in self._costliest(composition))
         borne = _worst(self.releases, lambda release: release.cost(composition))
         factor = self.rows_per_user ** (1 if composition == "pure" else 2)
         return factor * sum(release.cost(composition) for release in borne)
+
+    def _delta(self, composition: Composition, epsilon: float) -> float:
+        """Of `_OF_DELTA`, which have no costs that add up, the delta at `epsilon`."""
+        if composition == "adaptive-range":
+            game = selections_game(self.releases, self.rows_per_user)
+            return selection_delta(epsilon, *game, self.delta)
+        if composition == "pld":
+            from . import events
+
+            return events.pld_delta(self.dp_event, epsilon, self.epsilon)
+        order = PrivacyBudget(self.epsilon, self.delta).best_order
+        return renyi_delta(self.renyi, epsilon, order)
 
     def _costliest(self, currency: Composition) -> list[Guarantee]:
         """Of the alternatives of each part."""
@@ -370,15 +375,8 @@ class Guarantee(Overviewed):
             found.append(self.slack + zcdp_delta(self.cost("zcdp"), epsilon))
         if self.composes_in("gdp") and math.isfinite(cost := self.cost("gdp")):
             found.append(self.slack + mu_delta(math.sqrt(2 * cost), epsilon))
-        if self.composition == "adaptive-range":
-            game = selections_game(self.releases, self.rows_per_user)
-            found.append(selection_delta(epsilon, *game, self.delta))
-        if self.composition == "pld":
-            from . import events
-
-            found.append(events.pld_delta(self.dp_event, epsilon, self.epsilon))
-        if self.composition == "renyi":
-            found.append(renyi_delta(self.renyi, epsilon))
+        if self.composition in _OF_DELTA:
+            found.append(self._delta(self.composition, epsilon))
         return min(found)
 
     def epsilon_at(self, delta: float) -> float:
