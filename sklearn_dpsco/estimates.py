@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
+# the level of an interval, in (0, 1)
+check_level = partial(check_real, "level", low=0, high=1, low_open=True, high_open=True)
 _COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
 
 
@@ -138,7 +141,7 @@ class Estimates(Overviewed):
     @property
     def std(self) -> Array:
         """Standard errors: of sampling and of noise together."""
-        return self._of_each[0].reshape(self.coef.shape)
+        return self.errors(np.eye(self.coef.size))[0].reshape(self.coef.shape)
 
     @property
     def std_sampling(self) -> Array:
@@ -160,12 +163,8 @@ class Estimates(Overviewed):
     @property
     def pvalues(self) -> Array:
         """Of the hypotheses that a coefficient is 0, two-sided."""
-        df = self._of_each[1].reshape(self.coef.shape)
+        df = self.errors(np.eye(self.coef.size))[1].reshape(self.coef.shape)
         return np.asarray(2 * stats.t.sf(np.abs(self.zvalues), df))
-
-    @property
-    def _of_each(self) -> tuple[Array, Array]:
-        return self.errors(np.eye(self.coef.size))
 
     def errors(self, functions: Array) -> tuple[Array, Array]:
         """Standard errors of linear functions, a row for each, and their degrees of freedom."""
@@ -286,8 +285,8 @@ class Estimates(Overviewed):
         whole = np.kron(np.eye(n_outputs), matrix)
         unknown = None if self.unknown is None else whole @ self.unknown
         gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        parts = (whole @ part @ whole.T for part in (self.sampling, self.noise, gram))
-        sampling, noise, gram = parts
+        parts = self.sampling, self.noise, gram
+        sampling, noise, gram = (whole @ part @ whole.T for part in parts)
         predicting = None if self.predicting is None else self.predicting @ matrix.T
         return dataclasses.replace(
             self, names=names, coef=self.coef @ matrix.T, sampling=sampling, noise=noise,
@@ -378,8 +377,3 @@ def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> A
     largest = np.max(np.abs(coef * widths)[is_known], initial=0.0)
     sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
     return np.asarray(3 * largest * unknown / sizes)
-
-
-def check_level(level: Any) -> float:
-    """The level of an interval, in (0, 1)."""
-    return check_real("level", level, low=0, high=1, low_open=True, high_open=True)

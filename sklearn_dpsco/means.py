@@ -123,10 +123,8 @@ def _of_rho(rho: Any, claim: PrivacyBudget) -> tuple[PrivacyBudget, Allowance]:
         low, high = high, 2 * high
     for _ in range(30):
         middle = (low + high) / 2
-        if PrivacyBudget(middle, claim.delta).rho < rho:
-            low = middle
-        else:
-            high = middle
+        is_less = PrivacyBudget(middle, claim.delta).rho < rho
+        low, high = (middle, high) if is_less else (low, middle)
     budget = replace(claim, epsilon=high, currency="zcdp")
     return budget, Allowance("zcdp", rho / claim.rows_per_user**2, claim.precision)
 

@@ -52,7 +52,7 @@ from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
-from .solvers.learned_units import LONGEST, copied, lengths
+from .solvers.learned_units import LONGEST, accuracy, copied, lengths
 from .solvers.records import SolverData, WithNumbers
 from .solvers.statistics import TINY, clipped_to
 
@@ -121,7 +121,7 @@ class MomentsPlan(Plan):
         allowance, d, left = budget.mixed_allowance, n_features, 1.0 - 2 * _SIZE - _CENTER - _FAR
         score = statistics.median_score(n_samples, budget.record_factor)
         far = SelectVertex.calibrate(score, allowance.share(_FAR))
-        m = n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
+        m = accuracy(problem, budget)
         rough, change = None, statistics.second_moments(problem, budget)
         n_rounds = (m > _PAYS * d**1.5) + (m > _PAYS_TWICE * d**1.5)
         if n_rounds:

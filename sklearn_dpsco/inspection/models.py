@@ -12,12 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV, TweedieRegressor
 from sklearn.metrics import d2_tweedie_score, make_scorer
-from sklearn.model_selection import (
-    ShuffleSplit,
-    StratifiedShuffleSplit,
-    check_cv,
-    cross_val_score,
-)
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed

@@ -82,10 +82,7 @@ def _cells(declared: Any, normal: Array) -> NDArray[Any]:
 
 
 def stand_in(
-    estimator: Any,
-    features: Any,
-    score: float,
-    assumptions: Mapping[str, Any],
+    estimator: Any, features: Any, score: float, assumptions: Mapping[str, Any]
 ) -> StandIn:
     """The tables for an estimator, of that many features or of a schema."""
     facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}

@@ -19,16 +19,7 @@ from .._types import Extra, Missing, Outside, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
-from .schema import (
-    UNKNOWN,
-    Cells,
-    Field,
-    OutputColumn,
-    fields_of,
-    is_frame,
-    proposed,
-    read_column,
-)
+from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, is_frame, proposed, read_column
 
 Array = NDArray[np.float64]
 
@@ -357,9 +348,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         if isinstance(drop, Mapping):
             drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": missing}
-        settings |= {"outside": self.outside}
-        settings |= {"unknown": self.unknown, "drop": drop, "extra": self.extra}
-        settings["sparse_output"] = bool(self.sparse_output)
+        settings |= {"outside": self.outside, "unknown": self.unknown, "drop": drop}
+        settings |= {"extra": self.extra, "sparse_output": bool(self.sparse_output)}
         return json.dumps(settings, indent=2)
 
     @classmethod

@@ -96,10 +96,7 @@ def _largest(delta_of: Any, delta: float) -> float:
         middle = (low + high) / 2
         if not low < middle < high or high - low <= 1e-13 * high:
             break
-        if delta_of(middle) <= delta:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
     return low
 
 

@@ -437,9 +437,7 @@ class Guarantee(Overviewed):
         if self.is_void:  # also if nothing is released
             return False
         if self.parts:
-            return all(
-                part.composes_in(composition) for _, options in self.parts for part in options
-            )
+            return all(one.composes_in(composition) for _, some in self.parts for one in some)
         return all(composition in r.mechanism.compositions for r in self.releases)
 
     def to_frame(self) -> Any:
