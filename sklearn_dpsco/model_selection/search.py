@@ -25,17 +25,8 @@ from .._checks import check_count, check_size, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
 from .._types import Auto, Precision, RandomState, Relation, SearchScoring
+from ..data import cells
 from ..data.blocks import check_in_memory
-from ..data.cells import (
-    as_labels,
-    as_numbers,
-    as_objects,
-    as_users,
-    as_weights,
-    is_missing,
-    labels_that_occur,
-    surplus_rows,
-)
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.allotment import Allotment
@@ -355,27 +346,27 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         extras = {name: _indexable(value) for name, value in found.items() if value is not None}
         last, classes = last_step(self.estimator), None
         if is_classifier(last):
-            y = checked(as_labels, y)
+            y = checked(cells.as_labels, y)
             if last.classes is None:
-                classes = labels_that_occur(y[~is_missing(y)]).tolist()
+                classes = cells.labels_that_occur(y[~cells.is_missing(y)]).tolist()
         else:
-            y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
+            y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
         exposure = extras.get("exposure", 1.0)
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
-            exposure = as_numbers("exposure", exposure, strict=False)
+            exposure = cells.as_numbers("exposure", exposure, strict=False)
             check_consistent_length(y, exposure)
         targets = Targets.of(self._made({}, classes), y, exposure)
         weights = np.where(targets.present, 1.0, 0.0)
         if "groups" in extras:
             most = check_count("max_rows_per_user", self.max_rows_per_user)
-            users = as_users(extras["groups"])
+            users = cells.as_users(extras["groups"])
             check_consistent_length(y, users)
-            weights[surplus_rows(users, most, {})] = 0.0
+            weights[cells.surplus_rows(users, most, {})] = 0.0
         if "sample_weight" in extras:
             largest = check_size("max_weight", last.max_weight)
-            given = as_weights(extras["sample_weight"], largest, strict=False)
+            given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, given)
             weights *= given
         X = compressed(X) if sparse.issparse(X) else _indexable(X)
@@ -453,7 +444,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
 def _indexable(values: Any) -> Any:
     """Lists as arrays of objects, in which no cell decides on the type of others."""
-    return values if hasattr(values, "shape") else as_objects(values)
+    return values if hasattr(values, "shape") else cells.as_objects(values)
 
 
 def _is_same(first: Any, second: Any) -> bool:
