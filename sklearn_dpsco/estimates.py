@@ -15,15 +15,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from ._checks import check_real, first_of, import_pandas, shown
 from ._overview import Overview, Overviewed
+from ._types import Array
 
 __all__ = ["Estimates", "WaldTest"]
 
-Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known

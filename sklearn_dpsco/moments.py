@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import lars_path_gram
@@ -34,7 +33,7 @@ from ._checks import (
     warn_user,
 )
 from ._fitting import PrivateFit
-from ._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
+from ._types import Array, Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.cells import clear_rows, nonfinite_rows
 from .data.rows import make_rows
@@ -58,7 +57,6 @@ from .solvers.statistics import TINY, clipped_to
 
 __all__ = ["MomentsPlan", "PrivateMoments"]
 
-Array = NDArray[np.float64]
 
 _FORMAT = "sklearn_dpsco.PrivateMoments/1"
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1

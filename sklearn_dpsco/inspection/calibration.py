@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from .._checks import import_pandas, shown
+from .._types import Array
 from ..data.bounds import number_bounds
 from ..metrics.scores import DPScore, dp_score, opened, predicted_means
 from .axes import axes_for
-
-Array = NDArray[np.float64]
 
 _EVEN = 10  # bins of equal width
 _DOUBLING = 12  # bins of which each is twice as wide as the one before

@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -24,7 +23,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._checks import check_count, check_size, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
-from .._types import Auto, Precision, RandomState, Relation, SearchScoring
+from .._types import Array, Auto, Precision, RandomState, Relation, SearchScoring
 from ..data import cells
 from ..data.blocks import check_in_memory
 from ..data.compressed import compressed
@@ -56,7 +55,7 @@ class _Table(NamedTuple):
     extras: dict[str, Any]  # groups and weights, as they are given
     classes: Any  # if they were not declared
     targets: Targets
-    weights: NDArray[np.float64]
+    weights: Array
 
     def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
         """``fit(estimator, X, y, **extras)``, groups for private steps, others for the last."""

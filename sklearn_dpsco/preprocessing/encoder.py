@@ -15,13 +15,11 @@ from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DocumentationLink
-from .._types import Extra, Missing, Outside, Unknown
+from .._types import Array, Extra, Missing, Outside, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
 from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, is_frame, proposed, read_column
-
-Array = NDArray[np.float64]
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
 

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_choice, check_real, shown
+from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import as_numbers
-
-Array = NDArray[np.float64]
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
