@@ -288,8 +288,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         def plans(estimator: Any) -> dict[str, Any]:
             with unwarned() if is_rehearsed else nullcontext():
                 is_rehearsed.append(True)  # the first one warns
-                found: dict[str, Any] = table.fitted(estimator, rehearsed)
-                return found
+                return table.fitted(estimator, rehearsed)
 
         plan = self._plan(plans, len(table.y), n_outputs, table.classes)
         if plan.choice is None and len(plan.candidates) > 1:

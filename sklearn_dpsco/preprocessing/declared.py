@@ -118,8 +118,7 @@ def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     """What a step declares; None for a pipeline that does nothing."""
     if hasattr(step, "declared_output"):
-        declared: DeclaredOutput = step.declared_output()
-        return declared
+        return step.declared_output()
     if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
         _refuse(name, type(step).__name__, "learns from data, with a budget")
     if isinstance(step, Pipeline):

@@ -115,8 +115,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def check_delta(delta: Any) -> float | None:
     """The parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)."""
-    checked: float | None = auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
-    return checked
+    return auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
 
 
 def default_delta(n_samples: int) -> float:
