@@ -215,9 +215,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             labels, others = (getattr(step, "classes", None) for step in (first, last))
             is_same = is_classifier(last) == is_classifier(first)
             if is_same and labels is not None and others is not None:
-                is_same = np.array_equal(
-                    np.unique(np.asarray(labels)), np.unique(np.asarray(others))
-                )
+                is_same = np.array_equal(np.unique(labels), np.unique(others))
             if not is_same:
                 raise ValueError(
                     f"the settings {shown(settings)} predict something else than the default: "
