@@ -79,11 +79,14 @@ def mu_epsilon(mu: float, delta: float) -> float:
     return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta) if delta > 0 else math.nan
 
 
-def pure_delta(total: float, epsilon: float) -> float:
-    """Smallest delta of pure `total`-DP at `epsilon`, which binary randomized response attains."""
-    if epsilon >= total:
-        return 0.0
-    return -math.expm1(epsilon - total) / (1 + math.exp(-total))
+def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
+    """Smallest delta at `epsilon` of what costs so much in "zcdp", "gdp" or "pure"."""
+    if composition == "zcdp":
+        return zcdp_delta(cost, epsilon)
+    if composition == "gdp":
+        return mu_delta(math.sqrt(2 * cost), epsilon) if math.isfinite(cost) else 1.0
+    # binary randomized response attains it
+    return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
 
 
 def _largest(delta_of: Any, delta: float) -> float:

@@ -19,15 +19,7 @@ from scipy.special import ndtr, ndtri
 from .._checks import check_real, import_pandas
 from .._overview import Overview, Overviewed
 from .._types import Relation
-from .budget import (
-    ROUNDING,
-    Composition,
-    PrivacyBudget,
-    mu_delta,
-    pure_delta,
-    renyi_delta,
-    zcdp_delta,
-)
+from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
 from .fits import Fits
 from .report import Report, of_guarantee, promise
 from .selections import bisected, has_optimum, selection_delta, selection_epsilon
@@ -369,12 +361,9 @@ class Guarantee(Overviewed):
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         found = [1.0] if epsilon < self.epsilon else [1.0, self.delta]
-        if self.composes_in("pure"):
-            found.append(pure_delta(self.cost("pure"), epsilon))
-        if self.composes_in("zcdp"):
-            found.append(self.slack + zcdp_delta(self.cost("zcdp"), epsilon))
-        if self.composes_in("gdp") and math.isfinite(cost := self.cost("gdp")):
-            found.append(self.slack + mu_delta(math.sqrt(2 * cost), epsilon))
+        currencies: tuple[Composition, ...] = "pure", "zcdp", "gdp"
+        for currency in filter(self.composes_in, currencies):
+            found.append(self.slack + cost_delta(currency, self.cost(currency), epsilon))
         if self.composition in _OF_DELTA:
             found.append(self._delta(self.composition, epsilon))
         return min(found)
