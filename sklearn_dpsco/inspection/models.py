@@ -463,10 +463,9 @@ class PrivacyUtilityDisplay:
         X, y, _ = made.table(max(sizes) + N_NEW, random_state)
         is_binary = is_classifier(estimator)
         given = {"data_is_public": True, "scoring": "roc_auc" if is_binary else "r2", **kwargs}
+        kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
         for k, size in enumerate(sizes):
-            parts = {"n_splits": n_splits, "train_size": size, "test_size": N_NEW}
-            kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
-            cv = kind(**parts, random_state=random_state)
+            cv = kind(n_splits, train_size=size, test_size=N_NEW, random_state=random_state)
             own = {"cv": cv, "random_state": random_state, "ax": ax}
             own |= {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
             named = {"name": f"{size:,} rows", **given, **own}
