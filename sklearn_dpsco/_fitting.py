@@ -66,14 +66,14 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
     raise ValueError(f"{head} Reshape your data." if quote else head)
 
 
-def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> Any:
+def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
     kind, is_sparse = type(X).__name__, sparse.issparse(X)  # some sparse matrices are dicts
     if kind == "LazyFrame":
-        raise ValueError(f"{name} is a lazy frame: collect() it")
+        raise ValueError("X is a lazy frame: collect() it")
     if X is None or isinstance(X, (str, bytes)) or (isinstance(X, dict) and not is_sparse):
-        raise ValueError(f"{name} must be a table, such as an array or a data frame, got {kind}")
-    table = as_numbers(name, X, strict=strict)
+        raise ValueError(f"X must be a table, such as an array or a data frame, got {kind}")
+    table = as_numbers("X", X, strict=strict)
     # One cell may decide on the type and the layout that a frame has as an array, and so on
     # the rounding of products with other rows: only those of an array are kept.
     is_array = isinstance(X, np.ndarray) or is_sparse
@@ -81,7 +81,7 @@ def checked_table(X: Any, *, strict: bool, name: str = "X", **settings: Any) -> 
         check_array,
         compressed(table) if sparse.issparse(table) else table,
         accept_sparse=("csr", "csc"),
-        input_name=name,
+        input_name="X",
         dtype=(np.float64, np.float32) if is_array else np.float64,
         order=None if is_array else "C",
         ensure_all_finite=strict,
@@ -187,6 +187,9 @@ class PrivateFit(DocumentationLink):
                 PrivacyLeakWarning,
             )
         return super().set_params(**params)  # type: ignore[misc]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "noise_is_secret_")
 
     def _accounting(self) -> Accounting:
         """The accountant in force at this moment, and the budget of a fit under it."""

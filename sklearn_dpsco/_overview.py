@@ -71,8 +71,7 @@ class Overviewed:
 
     def overview(self) -> Overview:
         """All releases, below a line that says of what."""
-        found: Overview = self.guarantee.overview().of(self._headline.format(self))
-        return found
+        return self.guarantee.overview().of(self._headline.format(self))
 
     def __str__(self) -> str:
         return self.overview().text()

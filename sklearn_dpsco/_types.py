@@ -1,4 +1,4 @@
-"""What parameters of several signatures may be, for type checkers; tests hold the checks to it."""
+"""Arrays, and what parameters of several signatures may be; tests hold the checks to it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
 
 Auto = Literal["auto"]
 Relation = Literal["replace-one", "zero-out"]

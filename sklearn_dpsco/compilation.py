@@ -22,18 +22,9 @@ from .privacy.accountant import BudgetAccountant
 from .randomness.exact import GroupedScores
 from .randomness.stream import stream_from_random_state
 
-_KINDS: tuple[Any, ...] = (
-    DPMirrorRegressor,
-    DPMirrorClassifier,
-    DPLassoFW,
-    DPLassoFWClassifier,
-    DPPhasedSGDRegressor,
-    DPPhasedSGDClassifier,
-    DPFTRLRegressor,
-    DPFTRLClassifier,
-    HeavyTailDPRegressor,
-    HeavyTailDPClassifier,
-)
+_KINDS: tuple[Any, ...] = DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier
+_KINDS += DPPhasedSGDRegressor, DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier
+_KINDS += HeavyTailDPRegressor, HeavyTailDPClassifier
 # few columns, and so many that a default method is another one; shares of entries that are not 0
 _SHAPES = ((300, 5, 0.8), (600, 2000, 0.01))
 _LAYOUTS = (np.asarray, sparse.csr_array, sparse.csc_array)

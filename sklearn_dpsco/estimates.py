@@ -11,21 +11,23 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from ._checks import check_real, first_of, import_pandas, shown
 from ._overview import Overview, Overviewed
+from ._types import Array
 
 __all__ = ["Estimates", "WaldTest"]
 
-Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
+# the level of an interval, in (0, 1)
+check_level = partial(check_real, "level", low=0, high=1, low_open=True, high_open=True)
 _COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
 
 
@@ -138,7 +140,7 @@ class Estimates(Overviewed):
     @property
     def std(self) -> Array:
         """Standard errors: of sampling and of noise together."""
-        return self._of_each[0].reshape(self.coef.shape)
+        return self.errors(np.eye(self.coef.size))[0].reshape(self.coef.shape)
 
     @property
     def std_sampling(self) -> Array:
@@ -160,12 +162,8 @@ class Estimates(Overviewed):
     @property
     def pvalues(self) -> Array:
         """Of the hypotheses that a coefficient is 0, two-sided."""
-        df = self._of_each[1].reshape(self.coef.shape)
+        df = self.errors(np.eye(self.coef.size))[1].reshape(self.coef.shape)
         return np.asarray(2 * stats.t.sf(np.abs(self.zvalues), df))
-
-    @property
-    def _of_each(self) -> tuple[Array, Array]:
-        return self.errors(np.eye(self.coef.size))
 
     def errors(self, functions: Array) -> tuple[Array, Array]:
         """Standard errors of linear functions, a row for each, and their degrees of freedom."""
@@ -176,15 +174,13 @@ class Estimates(Overviewed):
         with np.errstate(divide="ignore", invalid="ignore"):
             df = 2 * ((sampling + noise) / (self.doubt * sampling)) ** 2
         df = np.where(np.isnan(df), np.inf, np.maximum(df, 1.0))
-        variance = np.where(self._is_unknown(functions), np.inf, sampling + noise)
+        variance = sampling + noise
+        if self.unknown is not None and self.unknown.size:
+            of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
+            gram = np.eye(self.coef.size) if self.gram is None else self.gram
+            size = np.einsum("ij,jk,ik->i", functions, gram, functions)
+            variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
-
-    def _is_unknown(self, functions: Array) -> NDArray[np.bool_]:
-        if self.unknown is None or self.unknown.size == 0:
-            return np.zeros(len(functions), dtype=bool)
-        of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
-        gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        return of_unknown > UNKNOWN * np.einsum("ij,jk,ik->i", functions, gram, functions)
 
     def conf_int(self, level: float | None = None) -> Array:
         """Intervals of the coefficients, which each cover the true one with this probability.
@@ -288,8 +284,8 @@ class Estimates(Overviewed):
         whole = np.kron(np.eye(n_outputs), matrix)
         unknown = None if self.unknown is None else whole @ self.unknown
         gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        parts = (whole @ part @ whole.T for part in (self.sampling, self.noise, gram))
-        sampling, noise, gram = parts
+        parts = self.sampling, self.noise, gram
+        sampling, noise, gram = (whole @ part @ whole.T for part in parts)
         predicting = None if self.predicting is None else self.predicting @ matrix.T
         return dataclasses.replace(
             self, names=names, coef=self.coef @ matrix.T, sampling=sampling, noise=noise,
@@ -332,7 +328,10 @@ class Estimates(Overviewed):
         """The table as text."""
         columns, labels = self._columns(), self.rows
         numbers = np.column_stack([column.ravel() for _, column in columns])
-        rows = [(label, *map(_short, row)) for label, row in zip(labels, numbers, strict=True)]
+        rows = [
+            (label, *("" if math.isnan(number) else f"{number:.4g}" for number in row))
+            for label, row in zip(labels, numbers, strict=True)
+        ]
         heads = ("", *(name for name, _ in columns))
         longest = max(map(len, labels))
         layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
@@ -377,12 +376,3 @@ def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> A
     largest = np.max(np.abs(coef * widths)[is_known], initial=0.0)
     sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
     return np.asarray(3 * largest * unknown / sizes)
-
-
-def _short(number: float) -> str:
-    return "" if math.isnan(number) else f"{number:.4g}"
-
-
-def check_level(level: Any) -> float:
-    """The level of an interval, in (0, 1)."""
-    return check_real("level", level, low=0, high=1, low_open=True, high_open=True)

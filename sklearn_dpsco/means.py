@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
 from ._fitting import Accounting
 from ._overview import Overviewed
-from ._types import Auto, Oracle, Precision, RandomState, Relation
+from ._types import Array, Auto, Oracle, Precision, RandomState, Relation
 from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -35,8 +34,6 @@ __all__ = [
     "plan_mean",
     "smoothed_truncated_mean",
 ]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,8 @@ def _of_rho(rho: Any, claim: PrivacyBudget) -> tuple[PrivacyBudget, Allowance]:
         low, high = high, 2 * high
     for _ in range(30):
         middle = (low + high) / 2
-        if PrivacyBudget(middle, claim.delta).rho < rho:
-            low = middle
-        else:
-            high = middle
+        is_less = PrivacyBudget(middle, claim.delta).rho < rho
+        low, high = (middle, high) if is_less else (low, middle)
     budget = replace(claim, epsilon=high, currency="zcdp")
     return budget, Allowance("zcdp", rho / claim.rows_per_user**2, claim.precision)
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import lars_path_gram
@@ -34,7 +33,7 @@ from ._checks import (
     warn_user,
 )
 from ._fitting import PrivateFit
-from ._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
+from ._types import Array, Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.cells import clear_rows, nonfinite_rows
 from .data.rows import make_rows
@@ -52,13 +51,12 @@ from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
-from .solvers.learned_units import LONGEST, copied, lengths
+from .solvers.learned_units import LONGEST, accuracy, copied, lengths
 from .solvers.records import SolverData, WithNumbers
 from .solvers.statistics import TINY, clipped_to
 
 __all__ = ["MomentsPlan", "PrivateMoments"]
 
-Array = NDArray[np.float64]
 
 _FORMAT = "sklearn_dpsco.PrivateMoments/1"
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
@@ -66,6 +64,7 @@ _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm a
 _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
 _PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
 _FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
+_BEYOND = 2.0  # few normal rows exceed the root of their mean square by more
 _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
 _MOST_FEATURES, _MOST_TRIED = 1000, 12
@@ -120,7 +119,7 @@ class MomentsPlan(Plan):
         allowance, d, left = budget.mixed_allowance, n_features, 1.0 - 2 * _SIZE - _CENTER - _FAR
         score = statistics.median_score(n_samples, budget.record_factor)
         far = SelectVertex.calibrate(score, allowance.share(_FAR))
-        m = n_samples * math.sqrt(2 * allowance.amount) / budget.record_factor
+        m = accuracy(problem, budget)
         rough, change = None, statistics.second_moments(problem, budget)
         n_rounds = (m > _PAYS * d**1.5) + (m > _PAYS_TWICE * d**1.5)
         if n_rounds:
@@ -171,7 +170,7 @@ class MomentsPlan(Plan):
             scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
             root, values, ridge = statistics.whitening(noisy, d, scale)
             size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
-            usual = _usual_length(size)
+            usual = size + _BEYOND
             # rows beyond 1 are cut for the next round
             transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
             copy = data.row_major().map(copied, center, transform)
@@ -189,11 +188,6 @@ class MomentsPlan(Plan):
         scale = math.sqrt(self.moments.variance)
         found = Moments(statistics.symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
         return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
-
-
-def _usual_length(size: float) -> float:
-    """The length that few rows exceed, if they are normal with this root of the mean square."""
-    return size + 2.0
 
 
 def _edge(scale: float, r: Any) -> Any:
@@ -322,7 +316,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         accounting.warn_if_weak(n)
         budget, may_be_empty = accounting.budget_of(n), not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
-        usual = (1 - _LAST**2) / _usual_length(math.sqrt(d)) ** 2
+        usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
         if _edge(math.sqrt(plan.moments.variance), d + 1) > usual:  # noise hides most directions
             warn_user(
                 f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
@@ -386,9 +380,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
         self._has_references = has_references(self.bounds_X)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_moments")
 
     # -------------------------------------------------------------------- post-processing
 
@@ -535,14 +526,11 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         Features are centred, of variance 1 for the penalty, and coefficients in the data's units.
         """
         at, chosen = self._places(target, features)
-        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
+        n, widths = self._n, np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
         values, vectors = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)])
         gram = (vectors * np.maximum(values, 1e-12 * values.max())) @ vectors.T
-        right = self.covariance_[chosen, at] / widths
-        alphas, _, coefs = lars_path_gram(
-            right * self._n, gram / np.outer(widths, widths) * self._n, n_samples=self._n,
-            method="lasso",
-        )  # fmt: skip
+        gram, right = gram / np.outer(widths, widths), self.covariance_[chosen, at] / widths
+        alphas, _, coefs = lars_path_gram(right * n, gram * n, n_samples=n, method="lasso")
         return alphas, coefs / widths[:, None]
 
     def principal_components(self, features: Any = None) -> tuple[Array, Array]:
@@ -665,10 +653,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             claim = {name: facts[name] for name in _CLAIM}
             claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
             arrays = [np.array(facts[name], dtype=np.float64) for name in _ARRAYS]
-            columns, n = (
-                list(map(str, facts["columns"])),
-                check_count("n_samples", facts["n_samples"]),
-            )
+            columns = list(map(str, facts["columns"]))
+            n = check_count("n_samples", facts["n_samples"])
             noise = facts["noise_scale"], facts["n_far"], bool(facts["noise_is_secret"])
         except (KeyError, TypeError, ValueError):
             raise wrong from None

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import check_choice, check_int
+from .._types import Array
 from ..data.rows import make_rows
 from ..privacy.budget import RELATIONS
 from ..solvers.base import Plan, Problem
 from ..solvers.records import SolverData
 
-Array = NDArray[np.float64]
 Pair = tuple[SolverData, SolverData]
 
 _EXTREMES = ("one label", "no signal", "all alike", "constant columns", "all empty")

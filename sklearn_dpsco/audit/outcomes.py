@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from .._checks import check_bool, check_real, import_pyplot
+from .._types import Array
 from ..privacy.budget import PrivacyBudget, mu_epsilon
-
-Array = NDArray[np.float64]
 
 LEAST_TRIALS = 20
 _PILOT = 5  # the first fifth of the trials chooses the direction to project the others on

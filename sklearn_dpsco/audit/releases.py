@@ -13,17 +13,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from .._types import Array
 from ..privacy.budget import PrivacyBudget, mu_epsilon
 from ..randomness.stream import RandomStream
 from ..solvers.base import Plan
 from .neighbours import Pair
 from .outcomes import AuditResult
 from .replay import Run, mechanisms, replay
-
-Array = NDArray[np.float64]
 
 _CLOSE = 0.9  # a bound this close to its estimate has little left to gain
 _LEAST_CHANGE = 0.1  # of the sensitivity: releases that change less say nothing of the cost

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checks import check_int
+from .._types import Array
 from ..randomness.stream import RandomStream
 from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
 
-Array = NDArray[np.float64]
 Path = tuple[Any, ...]
 
 _EXCESS = 1e-12  # relative float error of a replayed distance

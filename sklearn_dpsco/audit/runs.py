@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .._checks import check_int, check_real, unwarned
 from .._progress import check_verbose, progress_bar
+from .._types import Array
 from ..privacy.budget import check_delta, default_delta
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan
@@ -19,8 +19,6 @@ from ..solvers.records import SolverData
 from .neighbours import check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, finite_claim
 from .releases import audit_releases
-
-Array = NDArray[np.float64]
 
 
 def audit(

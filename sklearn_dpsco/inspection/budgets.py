@@ -116,21 +116,17 @@ class LedgerDisplay:
             self.bars_[label] = ax.bar(number[which], height, bottom=before[which], **style)
         budget = {"color": "black", "linestyle": "--", "label": "budget"}
         self.budget_line_ = ax.axhline(self.epsilon, **budget)
-        ax.set(ylabel="Epsilon spent", ylim=(0, 1.05 * self.epsilon))
-        _name_columns(ax, names)
+        what = "Charge" if all(map(str.isdigit, names)) else "Charge, or branch"
+        ax.set(xlabel=what, ylabel="Epsilon spent", ylim=(0, 1.05 * self.epsilon))
+        # upright names where columns are narrow, of some if they are many
+        inches = ax.get_window_extent().width / ax.figure.dpi
+        step = 1 + int(len(names) / (6 * inches))
+        is_upright = max(map(len, names), default=0) * len(names) > 10 * inches
+        shown = [f"{name[:13]}..." if len(name) > 16 else name for name in names[::step]]
+        ax.set_xticks(range(1, len(names) + 1, step), shown, rotation=90 if is_upright else 0)
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "fontsize": "small"}
+        ax.legend(**(above if inches < 4 else {"loc": "best"}))
         return self
-
-
-def _name_columns(ax: Any, names: list[str]) -> None:
-    """Label axes and bars, by upright names where columns are narrow, of some if they are many."""
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    step = 1 + int(len(names) / (6 * inches))
-    is_upright = max(map(len, names), default=0) * len(names) > 10 * inches
-    shown = [f"{name[:13]}..." if len(name) > 16 else name for name in names[::step]]
-    ax.set_xticks(range(1, len(names) + 1, step), shown, rotation=90 if is_upright else 0)
-    ax.set_xlabel("Charge" if all(map(str.isdigit, names)) else "Charge, or branch")
-    above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "fontsize": "small"}
-    ax.legend(**(above if inches < 4 else {"loc": "best"}))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from .._checks import import_pandas, shown
+from .._types import Array
 from ..data.bounds import number_bounds
 from ..metrics.scores import DPScore, dp_score, opened, predicted_means
 from .axes import axes_for
-
-Array = NDArray[np.float64]
 
 _EVEN = 10  # bins of equal width
 _DOUBLING = 12  # bins of which each is twice as wide as the one before
@@ -116,7 +115,12 @@ class CalibrationDisplay:
         if edges is None:
             bounds = (0.0, 1.0) if of_classes else score_kwargs.get("bounds_y")
             edges = _default_edges(opened(estimator)[0], bounds)
-        edges = _checked_edges(edges)
+        given, edges = edges, np.empty(0)
+        with suppress(TypeError, ValueError):
+            edges = np.asarray(given, dtype=np.float64)
+        is_right = edges.ndim == 1 and 3 <= edges.size <= 1001 and np.isfinite(edges).all()
+        if not (is_right and (np.diff(edges) > 0).all()):
+            raise ValueError(f"edges must be 3 to 1001 rising numbers, got {shown(given)}")
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             if of_classes:
                 predicted = np.asarray(estimator.predict_proba(X))[:, -1]
@@ -207,14 +211,3 @@ def _default_edges(model: Any, bounds: Any) -> Array:
         return np.linspace(low, high, _EVEN + 1)
     edges = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
     return np.append(low, edges[edges > low])
-
-
-def _checked_edges(edges: Any) -> Array:
-    try:
-        found = np.asarray(edges, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    is_right = found.ndim == 1 and 3 <= found.size <= 1001 and np.isfinite(found).all()
-    if not (is_right and (np.diff(found) > 0).all()):
-        raise ValueError(f"edges must be 3 to 1001 rising numbers, got {shown(edges)}")
-    return found

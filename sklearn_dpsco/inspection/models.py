@@ -12,12 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV, TweedieRegressor
 from sklearn.metrics import d2_tweedie_score, make_scorer
-from sklearn.model_selection import (
-    ShuffleSplit,
-    StratifiedShuffleSplit,
-    check_cv,
-    cross_val_score,
-)
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed
@@ -468,10 +463,9 @@ class PrivacyUtilityDisplay:
         X, y, _ = made.table(max(sizes) + N_NEW, random_state)
         is_binary = is_classifier(estimator)
         given = {"data_is_public": True, "scoring": "roc_auc" if is_binary else "r2", **kwargs}
+        kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
         for k, size in enumerate(sizes):
-            parts = {"n_splits": n_splits, "train_size": size, "test_size": N_NEW}
-            kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
-            cv = kind(**parts, random_state=random_state)
+            cv = kind(n_splits, train_size=size, test_size=N_NEW, random_state=random_state)
             own = {"cv": cv, "random_state": random_state, "ax": ax}
             own |= {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
             named = {"name": f"{size:,} rows", **given, **own}

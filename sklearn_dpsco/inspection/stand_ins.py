@@ -18,14 +18,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline
 
 from .._checks import check_choice, check_count, check_real, import_pandas, listed
+from .._types import Array
 from ..data.bounds import check_feature_bounds, check_target_bounds
 from ..model_selection.private_steps import last_step
 from ..preprocessing.declared import declared_bounds
 from ..preprocessing.encoder import PublicEncoder
 from ..preprocessing.schema import fields_of
 from ..solvers.statistics import TINY
-
-Array = NDArray[np.float64]
 
 N_NEW = 10_000  # rows on which fits are scored
 TARGETS = ("normal", "skewed", "zeros")
@@ -82,10 +81,7 @@ def _cells(declared: Any, normal: Array) -> NDArray[Any]:
 
 
 def stand_in(
-    estimator: Any,
-    features: Any,
-    score: float,
-    assumptions: Mapping[str, Any],
+    estimator: Any, features: Any, score: float, assumptions: Mapping[str, Any]
 ) -> StandIn:
     """The tables for an estimator, of that many features or of a schema."""
     facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}

@@ -11,11 +11,10 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
 
 from .._checks import import_pandas, import_pyplot
+from .._types import Array
 from ..estimates import check_level
 from ..metrics.scores import opened
 from ..model_selection.private_steps import private_last
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._types import Precision
+from .._types import Array, Precision
 from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.exact import floor_draws
 from ..randomness.stream import RandomStream
@@ -121,7 +120,7 @@ class AdditiveNoise(Mechanism):
         """Most that rounding adds to the distance of two vectors, in units of the grid."""
         return math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
 
-    def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
+    def release(self, value: Array, stream: RandomStream) -> Array:
         """`value` plus noise, shape (dimension,).
 
         Raises `ValueError` if `value` holds NaN or has another number of coordinates.
@@ -130,7 +129,7 @@ class AdditiveNoise(Mechanism):
             raise ValueError(f"value must have {self.dimension} coordinates, got {value.size}")
         return self.with_noise(value, stream)
 
-    def with_noise(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
+    def with_noise(self, value: Array, stream: RandomStream) -> Array:
         """`release` without the check of the dimension."""
         grid, value = self.grid, releasable(value, self.largest)
         if self.scale == 0:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._types import Array
 from ..geometry.norms import lp_norm
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 
 
-def releasable(value: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+def releasable(value: Array, largest: float) -> Array:
     """`value` within [-largest, largest], which moves no two values apart."""
     # noise hides neither an infinity nor NaN, for which no sensitivity holds
     if np.isnan(value).any():
@@ -79,7 +79,7 @@ class Mechanism:
     batches: ClassVar[RandomBatches | None] = None
     slack: ClassVar[float] = 0.0
 
-    def distance(self, difference: NDArray[np.float64]) -> float:
+    def distance(self, difference: Array) -> float:
         """Size of the difference of two values, in the norm of the sensitivity."""
         return lp_norm(difference, self.order)
 
@@ -115,7 +115,7 @@ class Mechanism:
         if composition not in self.compositions:
             raise ValueError(f"{type(self).__name__} has no {composition} guarantee")
 
-    def release(self, value: NDArray[np.float64], stream: RandomStream) -> Any:
+    def release(self, value: Array, stream: RandomStream) -> Any:
         """A noisy version of `value`.
 
         Raises `ValueError` if `value` holds NaN.

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainccinv
 
-from .._types import Precision
+from .._types import Array, Precision
 from ..geometry.norms import lp_norm
 from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.stream import RandomStream
@@ -115,7 +114,7 @@ class GeneralizedGaussian(Mechanism):
         self.check(composition)
         return count / (2 * self.noise_multiplier**2)
 
-    def release(self, value: NDArray[np.float64], stream: RandomStream) -> NDArray[np.float64]:
+    def release(self, value: Array, stream: RandomStream) -> Array:
         """`value` plus noise, shape (dimension,).
 
         Raises `ValueError` if `value` holds NaN or has another number of coordinates.
@@ -134,7 +133,7 @@ class GeneralizedGaussian(Mechanism):
         return value + self.scale * radius * (y / lp_norm(y, r))
 
 
-def _gamma(shape: float, size: int, stream: RandomStream) -> NDArray[np.float64]:
+def _gamma(shape: float, size: int, stream: RandomStream) -> Array:
     """Gamma draws of a shape >= 1, by rejection (Marsaglia and Tsang 2000)."""
     d = shape - 1 / 3
     out = np.empty(size)

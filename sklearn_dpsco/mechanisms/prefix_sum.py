@@ -15,14 +15,12 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_int
+from .._types import Array
 from ..data.summation import UNIT_ROUNDOFF
 from ..privacy.budget import ROUNDING, Allowance
 from .additive import Gaussian
-
-Array = NDArray[np.float64]
 
 _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._types import Precision
+from .._types import Array, Precision
 from ..privacy.budget import ROUNDING, Allowance
 from ..privacy.selections import selections_mu, selections_of_mu
 from ..randomness.exact import permute_and_flip, sample_softmax
@@ -90,7 +89,7 @@ class SelectVertex(Mechanism):
         """Of Gumbel noise; permute-and-flip is not of bounded range."""
         return self.sensitivity / self.scale if self.noise == "gumbel" else None
 
-    def distance(self, difference: NDArray[np.float64]) -> float:
+    def distance(self, difference: Array) -> float:
         """The range of the change of the scores."""
         return float(np.ptp(difference))
 
@@ -107,9 +106,7 @@ class SelectVertex(Mechanism):
         eta = epsilon if self.noise == "gumbel" else 2 * epsilon
         return selections_mu(eta, count) ** 2 / 2 if composition == "gdp" else count * eta**2 / 8
 
-    def with_prior(
-        self, scores: NDArray[np.float64], log_prior: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def with_prior(self, scores: Array, log_prior: Array) -> Array:
         """Scores for which candidates have public weights before anything is known.
 
         Logarithms of the weights are added in units of the noise's scale, as far as the rounding
@@ -120,7 +117,7 @@ class SelectVertex(Mechanism):
         most = _LARGEST_PRIOR * self.sensitivity / max(1.0, -float(below.min()))
         return scores + min(self.scale, most) * below
 
-    def release(self, scores: NDArray[np.float64], stream: RandomStream) -> int:
+    def release(self, scores: Array, stream: RandomStream) -> int:
         """Index of the selected score.
 
         Raises `ValueError` if a score is not finite.
@@ -173,7 +170,7 @@ class SelectSequence(SelectVertex):
         """Ranges that are only bounded in l2 have no sum."""
         return ("zcdp", "pure") if self.norm == 1 else ("zcdp",)
 
-    def distance(self, difference: NDArray[np.float64]) -> float:
+    def distance(self, difference: Array) -> float:
         """The norm of the ranges of the changes of a run's scores, one selection after another."""
         ranges = np.ptp(difference.reshape(-1, self.n_scores), axis=1)
         return float(np.linalg.norm(ranges, self.norm))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from .._types import Array
 from ..privacy.budget import Allowance
 from ..randomness.stream import RandomStream
 from .additive import Gaussian
@@ -76,9 +77,7 @@ class KeyedGaussian(Gaussian):
         tails = ndtr(-margin / self._largest_scale)
         return float(np.max(-np.expm1(t * np.log1p(-tails))))
 
-    def select(
-        self, counts: NDArray[np.float64], stream: RandomStream
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    def select(self, counts: Array, stream: RandomStream) -> tuple[NDArray[np.intp], Array]:
         """Which of the keys are released, and their noisy counts; those that occur have counts > 0.
 
         Without noise that is all that occur.

@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 from sklearn.base import is_classifier
 
 from .._checks import check_choice
+from .._types import Array
 from ..data.cells import label_codes
 from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
@@ -29,8 +30,6 @@ from ..randomness.stream import RandomStream
 from ..solvers.base import Part
 from ..solvers.statistics import median_on_grid, median_score, place_counts
 from .private_steps import last_step
-
-Array = NDArray[np.float64]
 
 _GRID = 2.0 ** np.arange(-20.0, 2.01, 0.25)  # of losses in regression, in squared half widths
 _UNIT_SHARE = 0.1  # of the choice's part, for the unit of losses

@@ -155,8 +155,7 @@ def _plan_in_losses(budget: PrivacyBudget, planned: Callable[..., SearchPlan]) -
 def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]) -> Guarantee:
     """The guarantee of the private steps of one fit."""
     if len(plans) == 1:
-        found: Guarantee = plans[0].guarantee
-        return found
+        return plans[0].guarantee
     return _composed(budget, currency, [(str(k), [p.guarantee]) for k, p in enumerate(plans)])
 
 

@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -24,18 +23,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._checks import check_count, check_size, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
-from .._types import Auto, Precision, RandomState, Relation, SearchScoring
+from .._types import Array, Auto, Precision, RandomState, Relation, SearchScoring
+from ..data import cells
 from ..data.blocks import check_in_memory
-from ..data.cells import (
-    as_labels,
-    as_numbers,
-    as_objects,
-    as_users,
-    as_weights,
-    is_missing,
-    labels_that_occur,
-    surplus_rows,
-)
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.allotment import Allotment
@@ -65,7 +55,7 @@ class _Table(NamedTuple):
     extras: dict[str, Any]  # groups and weights, as they are given
     classes: Any  # if they were not declared
     targets: Targets
-    weights: NDArray[np.float64]
+    weights: Array
 
     def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
         """``fit(estimator, X, y, **extras)``, groups for private steps, others for the last."""
@@ -225,9 +215,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             labels, others = (getattr(step, "classes", None) for step in (first, last))
             is_same = is_classifier(last) == is_classifier(first)
             if is_same and labels is not None and others is not None:
-                is_same = np.array_equal(
-                    np.unique(np.asarray(labels)), np.unique(np.asarray(others))
-                )
+                is_same = np.array_equal(np.unique(labels), np.unique(others))
             if not is_same:
                 raise ValueError(
                     f"the settings {shown(settings)} predict something else than the default: "
@@ -298,8 +286,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         def plans(estimator: Any) -> dict[str, Any]:
             with unwarned() if is_rehearsed else nullcontext():
                 is_rehearsed.append(True)  # the first one warns
-                found: dict[str, Any] = table.fitted(estimator, rehearsed)
-                return found
+                return table.fitted(estimator, rehearsed)
 
         plan = self._plan(plans, len(table.y), n_outputs, table.classes)
         if plan.choice is None and len(plan.candidates) > 1:
@@ -355,27 +342,27 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         extras = {name: _indexable(value) for name, value in found.items() if value is not None}
         last, classes = last_step(self.estimator), None
         if is_classifier(last):
-            y = checked(as_labels, y)
+            y = checked(cells.as_labels, y)
             if last.classes is None:
-                classes = labels_that_occur(y[~is_missing(y)]).tolist()
+                classes = cells.labels_that_occur(y[~cells.is_missing(y)]).tolist()
         else:
-            y = np.asarray(as_numbers("y", y, strict=False), dtype=np.float64)
+            y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
         exposure = extras.get("exposure", 1.0)
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
-            exposure = as_numbers("exposure", exposure, strict=False)
+            exposure = cells.as_numbers("exposure", exposure, strict=False)
             check_consistent_length(y, exposure)
         targets = Targets.of(self._made({}, classes), y, exposure)
         weights = np.where(targets.present, 1.0, 0.0)
         if "groups" in extras:
             most = check_count("max_rows_per_user", self.max_rows_per_user)
-            users = as_users(extras["groups"])
+            users = cells.as_users(extras["groups"])
             check_consistent_length(y, users)
-            weights[surplus_rows(users, most, {})] = 0.0
+            weights[cells.surplus_rows(users, most, {})] = 0.0
         if "sample_weight" in extras:
             largest = check_size("max_weight", last.max_weight)
-            given = as_weights(extras["sample_weight"], largest, strict=False)
+            given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, given)
             weights *= given
         X = compressed(X) if sparse.issparse(X) else _indexable(X)
@@ -415,9 +402,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         bar.update(1)
         return chosen, best
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "best_estimator_")
-
     # --------------------------------------------------------------- what is not private
 
     @property
@@ -456,7 +440,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
 def _indexable(values: Any) -> Any:
     """Lists as arrays of objects, in which no cell decides on the type of others."""
-    return values if hasattr(values, "shape") else as_objects(values)
+    return values if hasattr(values, "shape") else cells.as_objects(values)
 
 
 def _is_same(first: Any, second: Any) -> bool:

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
+from .._types import Array
 from ..data.bounds import check_feature_bounds, is_declaring, is_nonnegative
-
-Array = NDArray[np.float64]
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
@@ -120,8 +118,7 @@ def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     """What a step declares; None for a pipeline that does nothing."""
     if hasattr(step, "declared_output"):
-        declared: DeclaredOutput = step.declared_output()
-        return declared
+        return step.declared_output()
     if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
         _refuse(name, type(step).__name__, "learns from data, with a budget")
     if isinstance(step, Pipeline):

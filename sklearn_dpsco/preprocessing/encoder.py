@@ -15,22 +15,11 @@ from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DocumentationLink
-from .._types import Extra, Missing, Outside, Unknown
+from .._types import Array, Extra, Missing, Outside, Unknown
 from ..data.blocks import check_in_memory
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
-from .schema import (
-    UNKNOWN,
-    Cells,
-    Field,
-    OutputColumn,
-    fields_of,
-    is_frame,
-    proposed,
-    read_column,
-)
-
-Array = NDArray[np.float64]
+from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, is_frame, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
 
@@ -357,9 +346,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
         if isinstance(drop, Mapping):
             drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": missing}
-        settings |= {"outside": self.outside}
-        settings |= {"unknown": self.unknown, "drop": drop, "extra": self.extra}
-        settings["sparse_output"] = bool(self.sparse_output)
+        settings |= {"outside": self.outside, "unknown": self.unknown, "drop": drop}
+        settings |= {"extra": self.extra, "sparse_output": bool(self.sparse_output)}
         return json.dumps(settings, indent=2)
 
     @classmethod
@@ -457,8 +445,9 @@ def filled_middles(encoder: Any) -> list[str]:
     if not isinstance(encoder, PublicEncoder):
         return []
     said = encoder.missing if isinstance(encoder.missing, Mapping) else {}
-    return [
-        f"{field.name}: {sum(field.declared) / 2:g}"
-        for field in encoder._fields()
-        if field.fills_middle and said.get(field.name) != "middle"
-    ]
+    found = []
+    for f in encoder._fields():
+        is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
+        if isinstance(f.declared, tuple) and is_middle and said.get(f.name) != "middle":
+            found.append(f"{f.name}: {sum(f.declared) / 2:g}")
+    return found

@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_bool, check_choice, import_pandas, shown
-from .._types import Nonfinite
+from .._types import Array, Nonfinite
 from ..data.blocks import check_in_memory
 from ..data.cells import check_numbers
 from .schema import read_column
-
-Array = NDArray[np.float64]
 
 
 def person_periods(

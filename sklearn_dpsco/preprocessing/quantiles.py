@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
 from .._overview import Overviewed
-from .._types import Auto, Bounds, Nonfinite, Precision, RandomState, Relation
+from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import nonfinite_rows
 from ..data.compressed import canonical
@@ -28,8 +27,6 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import plan_within
-
-Array = NDArray[np.float64]
 
 # Without outer bounds: 0 and both signs of 2^(k / 4), from 2^-64 to 2^64.
 _QUARTERS = np.arange(-256, 257)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -32,8 +31,6 @@ from ..solvers.base import plan_within
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from ..solvers.records import Frame, SolverData
 from .declared import declared_bounds
-
-Array = NDArray[np.float64]
 
 _SCALES_SHARE = 0.45  # of the budget, at most, for scales next to centres
 # Of a column of which a share p is not 0, a scale that is far off has exp(-p / (2 b)) times the
@@ -330,9 +327,6 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     def _refuse_sparse(self, X: Any) -> None:
         if sparse.issparse(X) and self.with_centering:
             raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "scale_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

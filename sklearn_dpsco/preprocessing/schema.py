@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_choice, check_real, shown
+from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import as_numbers
-
-Array = NDArray[np.float64]
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -185,12 +184,6 @@ class Field:
         ends = [0.0] * len(columns), [1.0] * len(columns)
         facts = name, declared, missing, unknown
         return cls(*facts, columns, *ends, 1.0, reference=reference)
-
-    @property
-    def fills_middle(self) -> bool:
-        """Whether a missing number counts as the middle of its bounds, and nothing tells it."""
-        is_middle = self.missing == "middle" or self.low[0] == -self.high[0]
-        return isinstance(self.declared, tuple) and self.missing in ("middle", "zero") and is_middle
 
     @property
     def _codes(self) -> list[int]:

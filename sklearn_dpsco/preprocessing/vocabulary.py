@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._checks import check_choice, check_count, check_int, warn_user
 from .._fitting import Accounting, PrivateFit
 from .._overview import Overviewed
-from .._types import Auto, Nonfinite, Precision, RandomState, Relation
+from .._types import Array, Auto, Nonfinite, Precision, RandomState, Relation
 from ..data.cells import as_users, user_of
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import KeyedGaussian, Release
@@ -68,11 +68,11 @@ class VocabularyPlan(Overviewed):
 
     def release(
         self, words: sparse.csr_matrix, stream: RandomStream
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.intp], Array]:
         """The columns that are released of a table of users and their words, and noisy counts."""
         return self.count.select(self.counts(words, stream.substream("words", 0)), stream)
 
-    def counts(self, words: sparse.csr_matrix, stream: RandomStream) -> NDArray[np.float64]:
+    def counts(self, words: sparse.csr_matrix, stream: RandomStream) -> Array:
         """The weights of each word's users, added up. Not private.
 
         Of a user with more than `max_words` words, a random choice of them counts.

@@ -256,14 +256,11 @@ class BudgetAccountant(Account):
         """
         budget = self._budget
         claim = float(budget.epsilon), float(budget.delta), budget.relation, self._rows
-
-        def state() -> tuple[float, float, tuple[Charge, ...]]:  # at one moment
-            spent, left = self._epsilon_of(self._ledger), self._largest_epsilon((), None)
-            return spent, left, self._ledger.charges
-
-        spent, left, charges = self._in_turn(state)
-        names = branch_names([charge.branch for charge in charges])
-        return of_accountant(claim, spent, left, charges, names, dataset=dataset, purpose=purpose)
+        # at one moment
+        ledger, left = self._in_turn(lambda: (self._ledger, self._largest_epsilon((), None)))
+        names = branch_names([charge.branch for charge in ledger.charges])
+        facts = self._epsilon_of(ledger), left, ledger.charges, names
+        return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
@@ -349,23 +346,16 @@ class BudgetAccountant(Account):
 
     # --------------------------------------------------------------- what is accepted
 
-    def _charge(
-        self,
-        path: BranchPath,
-        guarantee: Any,
-        label: Any,
-        estimator: Any,
-        has_groups: bool,
-        noise_is_secret: bool,
-    ) -> None:
-        """Charge a branch, or with an empty path all records."""
-        plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
+    def _charge(self, path: BranchPath, plan: Any, has_groups: bool, **named: Any) -> None:
+        """Charge a branch, or with an empty path all records; `named` as in `Charge`."""
+        guarantee = getattr(plan, "guarantee", plan)
         if not isinstance(guarantee, Guarantee):
             raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
         if guarantee.is_void:
             raise PrivacyBudgetError(INFINITE)
-
         is_of_users = has_groups or guarantee.rows_per_user > 1
+        sized = getattr(plan, "problem", plan)
+        named |= {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
 
         def accept() -> None:
             budget = self._budget
@@ -381,7 +371,7 @@ class BudgetAccountant(Account):
                 )
             if is_of_users and not all(group.startswith("users-") for group in path[::2]):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-            charge = self._entry(guarantee, plan, path, label, estimator, noise_is_secret)
+            charge = self._entry(guarantee, branch=path, **named)
             ledger = self._ledger.plus(charge)
             if not all(
                 (epsilon <= budget.epsilon * ROUNDING or rho <= self._whole.rho * ROUNDING)
@@ -456,22 +446,12 @@ class BudgetAccountant(Account):
             "its own: accountant.parallel()"
         )
 
-    def _entry(
-        self,
-        guarantee: Guarantee,
-        plan: Any,
-        path: BranchPath,
-        label: Any,
-        estimator: Any,
-        noise_is_secret: bool,
-    ) -> Charge:
+    def _entry(self, guarantee: Guarantee, *, label: Any, **named: Any) -> Charge:
         rho, is_pure = guarantee.cost("zcdp"), guarantee.composition == "pure"
         epsilon = guarantee.spent if is_pure else math.inf if rho > 0 else 0.0
         at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
         if label is None and self._labels:
             label = self._labels[-1][0]
-        sized = getattr(plan, "problem", plan)
-        n_samples, n_features = (getattr(sized, key, None) for key in ("n_samples", "n_features"))
         return Charge(
             epsilon=float(guarantee.epsilon),
             delta=float(guarantee.delta),
@@ -482,13 +462,9 @@ class BudgetAccountant(Account):
             rho=float(rho),
             rho_at_order=float(min(at_order, epsilon / self._order)),
             slack=float(guarantee.slack),
-            branch=path,
-            noise_is_secret=noise_is_secret,
             label=label,
-            estimator=estimator,
-            n_samples=n_samples,
-            n_features=n_features,
             guarantee=guarantee,
+            **named,
         )
 
     # ------------------------------------------------------------- file, lock, process

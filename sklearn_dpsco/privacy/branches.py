@@ -103,7 +103,8 @@ class Account:
                 "a release",
                 PrivacyLeakWarning,
             )
-        account._charge(path, guarantee, label, estimator, has_groups, noise_is_secret)
+        named = {"label": label, "estimator": estimator, "noise_is_secret": noise_is_secret}
+        account._charge(path, guarantee, has_groups, **named)
 
     def remaining(self, delta: float | None = None) -> float:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.

@@ -79,11 +79,14 @@ def mu_epsilon(mu: float, delta: float) -> float:
     return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta) if delta > 0 else math.nan
 
 
-def pure_delta(total: float, epsilon: float) -> float:
-    """Smallest delta of pure `total`-DP at `epsilon`, which binary randomized response attains."""
-    if epsilon >= total:
-        return 0.0
-    return -math.expm1(epsilon - total) / (1 + math.exp(-total))
+def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
+    """Smallest delta at `epsilon` of what costs so much in "zcdp", "gdp" or "pure"."""
+    if composition == "zcdp":
+        return zcdp_delta(cost, epsilon)
+    if composition == "gdp":
+        return mu_delta(math.sqrt(2 * cost), epsilon) if math.isfinite(cost) else 1.0
+    # binary randomized response attains it
+    return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
 
 
 def _largest(delta_of: Any, delta: float) -> float:
@@ -96,10 +99,7 @@ def _largest(delta_of: Any, delta: float) -> float:
         middle = (low + high) / 2
         if not low < middle < high or high - low <= 1e-13 * high:
             break
-        if delta_of(middle) <= delta:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
     return low
 
 
@@ -118,8 +118,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 def check_delta(delta: Any) -> float | None:
     """The parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)."""
-    checked: float | None = auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
-    return checked
+    return auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
 
 
 def default_delta(n_samples: int) -> float:
@@ -135,10 +134,8 @@ def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
     return max(0.0, divergence + log_slack / (order - 1))
 
 
-def renyi_delta(
-    divergence: Callable[[float], float], epsilon: float, order: float | None = None
-) -> float:
-    """Delta of a Renyi curve at `epsilon`: the least over some orders, each as in `zcdp_delta`."""
+def renyi_delta(divergence: Callable[[float], float], epsilon: float, order: float) -> float:
+    """Delta of a Renyi curve at `epsilon`: the least of `order` and others, as in `zcdp_delta`."""
 
     def log_delta(log_gap: float) -> float:
         gap = math.exp(log_gap)
@@ -150,8 +147,7 @@ def renyi_delta(
     best = int(np.argmin(found))
     ends = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     nearby = minimize_scalar(log_delta, bounds=ends, method="bounded", options={"xatol": 1e-6})
-    given = math.inf if order is None else log_delta(math.log(order - 1))
-    return math.exp(min(0.0, found[best], float(nearby.fun), given))
+    return math.exp(min(0.0, found[best], float(nearby.fun), log_delta(math.log(order - 1))))
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from dp_accounting import dp_event as dp_event
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
-from numpy.typing import NDArray
 
+from .._types import Array
 from . import sampling
 
 # The accountant's default orders stop at 512, too early for small epsilon.
@@ -190,7 +190,7 @@ def _law_of_noise(event: Any, width: float, is_reversed: bool) -> Any:
     return _of_curve(width, -start, delta)
 
 
-def _of_curve(width: float, first: int, curve: NDArray[np.float64]) -> Any:
+def _of_curve(width: float, first: int, curve: Array) -> Any:
     """A law whose curve lies above this one, which is given from ``first * width`` on."""
     last = first + curve.size - 1
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, curve)

@@ -19,19 +19,12 @@ from scipy.special import ndtr, ndtri
 from .._checks import check_real, import_pandas
 from .._overview import Overview, Overviewed
 from .._types import Relation
-from .budget import (
-    ROUNDING,
-    Composition,
-    PrivacyBudget,
-    mu_delta,
-    pure_delta,
-    renyi_delta,
-    zcdp_delta,
-)
+from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
 from .fits import Fits
 from .report import Report, of_guarantee, promise
 from .selections import bisected, has_optimum, selection_delta, selection_epsilon
 
+_OF_DELTA = "adaptive-range", "pld", "renyi"
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
@@ -318,21 +311,25 @@ class Guarantee(Overviewed):
         """Total cost for the worst record under another composition."""
         if self.is_void:
             return math.inf
-        if composition == "adaptive-range":
-            eta, count, mu = selections_game(self.releases, self.rows_per_user)
-            return selection_delta(self.epsilon, eta, count, mu, self.delta)
-        if composition == "pld":
-            from . import events
-
-            return events.pld_delta(self.dp_event, self.epsilon, self.epsilon)
-        if composition == "renyi":
-            order = PrivacyBudget(self.epsilon, self.delta).best_order
-            return renyi_delta(self.renyi, self.epsilon, order)
+        if composition in _OF_DELTA:
+            return self._delta(composition, self.epsilon)
         if self.parts:  # which count rows by themselves
             return sum(part.cost(composition) for part in self._costliest(composition))
         borne = _worst(self.releases, lambda release: release.cost(composition))
         factor = self.rows_per_user ** (1 if composition == "pure" else 2)
         return factor * sum(release.cost(composition) for release in borne)
+
+    def _delta(self, composition: Composition, epsilon: float) -> float:
+        """Of `_OF_DELTA`, which have no costs that add up, the delta at `epsilon`."""
+        if composition == "adaptive-range":
+            game = selections_game(self.releases, self.rows_per_user)
+            return selection_delta(epsilon, *game, self.delta)
+        if composition == "pld":
+            from . import events
+
+            return events.pld_delta(self.dp_event, epsilon, self.epsilon)
+        order = PrivacyBudget(self.epsilon, self.delta).best_order
+        return renyi_delta(self.renyi, epsilon, order)
 
     def _costliest(self, currency: Composition) -> list[Guarantee]:
         """Of the alternatives of each part."""
@@ -364,21 +361,11 @@ class Guarantee(Overviewed):
         """
         epsilon = check_real("epsilon", epsilon, low=0)
         found = [1.0] if epsilon < self.epsilon else [1.0, self.delta]
-        if self.composes_in("pure"):
-            found.append(pure_delta(self.cost("pure"), epsilon))
-        if self.composes_in("zcdp"):
-            found.append(self.slack + zcdp_delta(self.cost("zcdp"), epsilon))
-        if self.composes_in("gdp") and math.isfinite(cost := self.cost("gdp")):
-            found.append(self.slack + mu_delta(math.sqrt(2 * cost), epsilon))
-        if self.composition == "adaptive-range":
-            game = selections_game(self.releases, self.rows_per_user)
-            found.append(selection_delta(epsilon, *game, self.delta))
-        if self.composition == "pld":
-            from . import events
-
-            found.append(events.pld_delta(self.dp_event, epsilon, self.epsilon))
-        if self.composition == "renyi":
-            found.append(renyi_delta(self.renyi, epsilon))
+        currencies: tuple[Composition, ...] = "pure", "zcdp", "gdp"
+        for currency in filter(self.composes_in, currencies):
+            found.append(self.slack + cost_delta(currency, self.cost(currency), epsilon))
+        if self.composition in _OF_DELTA:
+            found.append(self._delta(self.composition, epsilon))
         return min(found)
 
     def epsilon_at(self, delta: float) -> float:
@@ -439,9 +426,7 @@ class Guarantee(Overviewed):
         if self.is_void:  # also if nothing is released
             return False
         if self.parts:
-            return all(
-                part.composes_in(composition) for _, options in self.parts for part in options
-            )
+            return all(one.composes_in(composition) for _, some in self.parts for one in some)
         return all(composition in r.mechanism.compositions for r in self.releases)
 
     def to_frame(self) -> Any:

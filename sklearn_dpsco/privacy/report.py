@@ -73,48 +73,18 @@ _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
     "div {margin: .5em 0}"
 )
-_STRING, _NUMBER, _INTEGER, _BOOLEAN = (
-    {"type": kind} for kind in ("string", "number", "integer", "boolean")
-)
+_TYPES = "string", "number", "integer", "boolean"
+_STRING, _NUMBER, _INTEGER, _BOOLEAN = ({"type": kind} for kind in _TYPES)
 _TIME = {"type": "string", "format": "date-time"}
-_CLAIM: dict[str, Any] = {
-    "epsilon": _NUMBER,
-    "delta": _NUMBER,
-    "relation": {"enum": list(_CHANGE)},
-    "rows_per_user": _INTEGER,
-    "composition": _STRING,
-    "noise_is_secret": _BOOLEAN,
-}
-_RELEASE: dict[str, Any] = {
-    "name": _STRING,
-    "uses": _INTEGER,
-    "mechanism": _STRING,
-    "sensitivity": _NUMBER,
-    "scale": _NUMBER,
-    "records": _STRING,
-    "part": _STRING,
-}
-_FITS: dict[str, Any] = {
-    "n_fits": _INTEGER,
-    "epsilon": _NUMBER,
-    "delta": _NUMBER,
-    "has_copies": _BOOLEAN,
-    "noise_is_secret": _BOOLEAN,
-}
-_CHARGE: dict[str, Any] = {
-    **_CLAIM,
-    "what": _STRING,
-    "label": _STRING,
-    "n_samples": _INTEGER,
-    "n_features": _INTEGER,
-    "time": _TIME,
-    "part": _STRING,
-}
-_BUDGET: dict[str, Any] = {
-    **{name: _CLAIM[name] for name in ("epsilon", "delta", "relation", "rows_per_user")},
-    "spent": _NUMBER,
-    "left": _NUMBER,
-}
+_LIMITS = {"epsilon": _NUMBER, "delta": _NUMBER}
+_SIZE = {**_LIMITS, "relation": {"enum": list(_CHANGE)}, "rows_per_user": _INTEGER}
+_CLAIM = {**_SIZE, "composition": _STRING, "noise_is_secret": _BOOLEAN}
+_RELEASE = {"name": _STRING, "uses": _INTEGER, "mechanism": _STRING, "sensitivity": _NUMBER}
+_RELEASE |= {"scale": _NUMBER, "records": _STRING, "part": _STRING}
+_FITS = {"n_fits": _INTEGER, **_LIMITS, "has_copies": _BOOLEAN, "noise_is_secret": _BOOLEAN}
+_CHARGE = {**_CLAIM, "what": _STRING, "label": _STRING, "n_samples": _INTEGER}
+_CHARGE |= {"n_features": _INTEGER, "time": _TIME, "part": _STRING}
+_BUDGET = {**_SIZE, "spent": _NUMBER, "left": _NUMBER}
 
 
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
@@ -138,11 +108,6 @@ def _facts(claim: Any) -> dict[str, Any]:
     facts, epsilon = {name: getattr(claim, name) for name in _CLAIM}, float(claim.epsilon)
     finite = epsilon if math.isfinite(epsilon) else None
     return facts | {"epsilon": finite, "delta": float(claim.delta)}
-
-
-def odds(epsilon: float) -> float:
-    """The largest probability that even odds can become."""
-    return float(expit(epsilon))
 
 
 def up(x: float) -> str:
@@ -184,7 +149,7 @@ def promise(
 def _sure(epsilon: float) -> str:
     """What guesses can become, at most."""
     even, rare = _percent(epsilon), _percent(epsilon, 0.01)
-    certain = ", which is close to certainty" if odds(epsilon) >= _CERTAIN else ""
+    certain = ", which is close to certainty" if expit(epsilon) >= _CERTAIN else ""
     return (
         f"who was 50% sure can become at most {even} sure{certain}, who was 1% sure at most {rare} "
         f"(odds times {_factor(epsilon)})"

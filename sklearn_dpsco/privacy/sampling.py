@@ -14,12 +14,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from .._types import Array
 from .selections import gaussian_delta
-
-Array = NDArray[np.float64]
 
 # Below, privacy loss distributions are not asked: Fourier transforms round absolutely.
 LEAST_DELTA = 1e-12

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-Array = NDArray[np.float64]
+from .._types import Array
 
 # Beyond, selections compose as groups of this size under one Gaussian curve each, which costs
 # less than 0.5 % of the noise and less time.

@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from .._types import Array
 from .stream import RandomStream
 
-Array = NDArray[np.float64]
 Bounds = tuple[Fraction, Fraction]
 
 _TABLE_BITS = 63  # one bit of the first word is the sign

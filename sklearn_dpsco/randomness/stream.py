@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._checks import shown
+from .._types import Array
 
 _KEY_BYTES = 32
 _forks: list[None] = []  # one for each fork between the first process and this one
@@ -104,24 +105,24 @@ class RandomStream:
             left = shuffle(self.words(min(left, _SHUFFLED_WORDS)), order, left)
         return order
 
-    def uniform(self, size: int) -> NDArray[np.float64]:
+    def uniform(self, size: int) -> Array:
         """Multiples of 2^-52 plus 2^-53, exact and hence strictly inside (0, 1)."""
         high_bits = (self.words(size) >> np.uint64(12)).astype(np.float64)
         return (high_bits + 0.5) * 2.0**-52
 
-    def normal(self, size: int) -> NDArray[np.float64]:
+    def normal(self, size: int) -> Array:
         """Standard normal draws by inversion."""
         return np.asarray(ndtri(self.uniform(size)))
 
-    def exponential(self, size: int) -> NDArray[np.float64]:
+    def exponential(self, size: int) -> Array:
         """Standard exponential draws."""
         return -np.log(self.uniform(size))
 
-    def gumbel(self, size: int) -> NDArray[np.float64]:
+    def gumbel(self, size: int) -> Array:
         """Standard Gumbel draws (location 0, scale 1)."""
         return -np.log(self.exponential(size))
 
-    def laplace(self, size: int) -> NDArray[np.float64]:
+    def laplace(self, size: int) -> Array:
         """Standard Laplace draws (density exp(-|x|) / 2)."""
         return self.exponential(size) - self.exponential(size)
 

@@ -22,7 +22,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco._checks import rounded
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
-from sklearn_dpsco.privacy.report import Report, odds, promise, up
+from sklearn_dpsco.privacy.report import Report, _percent, promise, up
 
 TABLE = np.random.default_rng(0).uniform(0, 1, (500, 2))
 FACTS = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
@@ -348,4 +348,5 @@ def test_what_a_page_is_about_is_named():
 
 @pytest.mark.parametrize(("epsilon", "p"), [(0.0, 0.5), (math.log(3), 0.75), (1e6, 1.0)])
 def test_odds(epsilon, p):
-    assert odds(epsilon) == pytest.approx(p)
+    found = float(_percent(epsilon).removesuffix("%"))
+    assert 100 * p <= found <= 100 * p + 0.1
