@@ -181,7 +181,7 @@ except PrivacyBudgetError as refusal:
 # ---------------
 # Somebody has to sign that this may be published, and need not know mathematics. The report says on
 # one page who is protected, against what and how well, and what was computed. ``to_json()`` has the
-# same as data.
+# facts as data.
 
 accountant.report()
 

@@ -343,10 +343,13 @@ class Estimates(Overviewed):
         return Overview((self.title, *notes), heads, layout, rows)
 
 
-def telling_unknown(found: Estimates, has_references: bool, more: str = "") -> Estimates:
+def telling_unknown(
+    found: Estimates, has_references: bool, strong: str = "", more: str = ""
+) -> Estimates:
     """The same with a note that names the rows of which nothing is known, and what helps.
 
-    `has_references` says that no category has to be left out; `more` is further advice.
+    `has_references` says that no category has to be left out; `strong` is a further cause, and
+    `more` further advice.
     """
     n_unknown = 0 if found.unknown is None else found.unknown.shape[1]
     if n_unknown == 0:
@@ -354,13 +357,13 @@ def telling_unknown(found: Estimates, has_references: bool, more: str = "") -> E
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
     lists, leave_out = "", ""
     if not has_references:
-        lists = ", as all categories of a list are together with the intercept,"
+        lists = " (as all categories of a list are, together with the intercept)"
         leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
     note = (
         f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
         "say nothing: what depends on them has the whole line for an interval "
         f"({first_of(rows, 5) or 'no row by itself'}). Such are columns that are sums of others"
-        f"{lists} and columns that hardly occur or whose bounds are far too wide. What helps: "
+        f"{lists}, that hardly occur or whose bounds are far too wide{strong}. What helps: "
         f"{leave_out}fewer columns or a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))

@@ -118,7 +118,7 @@ class Inference(DPLinearModel):
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(found, "users" if by_user else "rows", filled_middles(self._encoder)),
+            notes=_notes(found, "users" if by_user else "rows", self._encoder),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -208,9 +208,9 @@ class Inference(DPLinearModel):
         if check_bool("exponentiate", exponentiate):
             check_ratios(self.plan_.problem.loss)
         found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
-        others = ", or PrivateMoments" * (self.plan_.problem.loss.task == "regression")
         encoder = self._encoder if encoder is None else encoder
-        return telling_unknown(found, has_references(encoder) or not self.fit_intercept, others)
+        has_all = has_references(encoder) or not self.fit_intercept
+        return telling_unknown(found, has_all, *_ADVICE.get(self.plan_.problem.loss.task, ()))
 
     def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
         """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
@@ -337,6 +337,16 @@ class Inference(DPLinearModel):
         return rows, rows @ found.coef.T + fixed
 
 
+# a cause of whole lines, and what helps, by the task
+_ADVICE = {
+    "regression": ("", ", or PrivateMoments"),
+    "classification": (
+        ", or, with labels, have effects so strong that most probabilities are near 0 or 1",
+        ", or effects on probabilities (DPLinearRegression or PrivateMoments on 0 and 1)",
+    ),
+}
+
+
 def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     """The rows as functions of the coefficients of one of several outputs."""
     functions = np.zeros((len(rows), n_outputs, rows.shape[1]))
@@ -344,7 +354,7 @@ def _padded(rows: Array, output: int, n_outputs: int) -> Array:
     return functions.reshape(len(rows), -1)
 
 
-def _notes(found: Any, records: str, middles: list[str]) -> tuple[str, ...]:
+def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
@@ -355,7 +365,7 @@ def _notes(found: Any, records: str, middles: list[str]) -> tuple[str, ...]:
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
-    if middles:
+    if middles := filled_middles(encoder):
         notes.append(
             f"missing numbers count as the middle of their bounds ({first_of(middles, 3)}), which "
             "biases coefficients if many are missing and it is far from the usual value: "

@@ -129,6 +129,9 @@ def rows_needed(
 ) -> int:
     """The number of rows from which nine of ten fits are this sure, or score this. Spends nothing.
 
+    Of a standard error or an effect, no fewer than those from which a fit does not warn that
+    intervals may be the whole line; for large effects that alone decides.
+
     Parameters
     ----------
     estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
@@ -220,6 +223,9 @@ def epsilon_needed(
     **assumptions: Any,
 ) -> float:
     """The epsilon from which nine of ten fits are this sure, or score this. Spends nothing.
+
+    Of a standard error or an effect, no less than the one from which a fit does not warn that
+    intervals may be the whole line; for large effects that alone decides.
 
     Parameters
     ----------

@@ -441,13 +441,15 @@ def has_references(encoder: Any) -> bool:
 
 
 def filled_middles(encoder: Any) -> list[str]:
-    """Numbers whose gaps count as the middle of their bounds, with it, unless a dict says so."""
-    if not isinstance(encoder, PublicEncoder):
+    """Numbers whose gaps count as the middle of their bounds, with it.
+
+    None if a dict says which columns have gaps, and what they count as.
+    """
+    if not isinstance(encoder, PublicEncoder) or isinstance(encoder.missing, Mapping):
         return []
-    said = encoder.missing if isinstance(encoder.missing, Mapping) else {}
     found = []
     for f in encoder._fields():
         is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
-        if isinstance(f.declared, tuple) and is_middle and said.get(f.name) != "middle":
+        if isinstance(f.declared, tuple) and is_middle:
             found.append(f"{f.name}: {sum(f.declared) / 2:g}")
     return found

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import expit, ndtr, ndtri
 from scipy.stats import chi2, gamma, poisson
 
 from .._checks import warn_user
@@ -71,7 +72,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # bounded derivatives, and scores the tails of rows.
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
-_ENOUGH = {"regression": 2.0, "classification": 3.0, "rates": 2.0}
+_ENOUGH = 2.0
 _MOST_STEPS = 20  # of counts and costs without noise
 
 
@@ -438,7 +439,7 @@ def plan_steps(
         left -= rules.present_share
     needed = rules.least * k**1.5 / accuracy(problem, budget, allowance.share(left))
     needed *= problem.n_samples
-    enough = _ENOUGH[problem.loss.task] * needed
+    enough = _ENOUGH * needed
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif problem.n_samples < needed:
@@ -529,17 +530,22 @@ def _check_rows(
         advice.append("relation='zero-out' (half as many rows, a weaker promise)")
     if problem.loss.task == "regression":
         advice.append("PrivateMoments (half as many)")
+    elif problem.loss.task == "classification":
+        advice.append("PrivateMoments or DPLinearRegression on 0 and 1 (effects on probabilities)")
     take = f"Take {', '.join(advice)} or inference=False"
+    rows = budget.rows_per_user
+    of_users = f" (users times max_rows_per_user={rows})" if rows > 1 else ""
     if n < needed:
         raise TooFewRowsError(
-            f"inference=True needs about {math.ceil(needed)} rows for {k} coefficients at this "
-            f"epsilon, for standard errors that are not noise; n_samples={n}. {take}"
+            f"inference=True needs about {math.ceil(needed)} rows{of_users} for {k} coefficients "
+            f"at this epsilon, for standard errors that are not noise; n_samples={n}. {take}"
         )
     if n < enough:
         warn_user(
             f"n_samples={n} is too small to learn from how sure {k} coefficients are at this "
-            "epsilon: most intervals may be the whole line; they are not from about "
-            f"{float(f'{enough:.2g}'):.0f} rows on. {take}",
+            "epsilon: intervals may be the whole line, those of columns that vary little, go with "
+            "others or have strong effects first. Few are from about "
+            f"{float(f'{enough:.2g}'):.0f} rows{of_users} on. {take}",
             PrivacyParameterWarning,
         )
 
@@ -551,18 +557,30 @@ def curvature_mean(problem: Problem, budget: PrivacyBudget) -> float:
 
 
 def expected_std(
-    problem: Problem, steps: NewtonSteps, residual: float, correlation: float, prevalence: float
-) -> tuple[float, float]:
+    problem: Problem,
+    steps: NewtonSteps,
+    residual: float,
+    correlation: float,
+    prevalence: float,
+    effect: float,
+) -> tuple[float, float, float]:
     """Standard errors by sampling and by noise of a coefficient, if features are normal.
 
     For features of standard deviation 1 that have one correlation with each other; in a regression
     for residuals of this variance; for targets over their mean of this variance, with effects that
-    are small; in a classification in log-odds, for such effects.
+    are small; in a classification in log-odds, for this effect alone. And how probable it is that
+    second derivatives along it are told from noise.
     """
     n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
-    is_binary = problem.loss.task == "classification"
-    information = prevalence * (1 - prevalence) if is_binary else 1.0
-    residual = information if is_binary else residual
+    is_binary, information, far = (
+        problem.loss.task == "classification",
+        1.0,
+        max(steps.n_cut, 1) / n,
+    )
+    curved = float(problem.fit_intercept + chi2.ppf(1 - far, d))
+    if is_binary:
+        information, curved = _information(problem, prevalence, effect, far)
+        residual = information
     is_rate = problem.loss.task == "rates"
     # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
     lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
@@ -589,7 +607,6 @@ def expected_std(
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
-    curved = np.quantile(lengths**2, 1 - max(steps.n_cut, 1) / n) * information
     of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
     of_scores = np.array([clip**2 * steps.last.variance, of_first])
     of_scores /= information**2
@@ -599,7 +616,32 @@ def expected_std(
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     inflation = inflation if d > 1 else 1.0
-    return math.sqrt(sampling * inflation), math.sqrt(noise * inflation)
+    # the bound, a candidate that is on average half an interval larger, varies by a quarter; rows
+    # that count less, and a point that is off, take another one (found by simulation)
+    ratio = 0.75 * information / max(curved * 2**0.25 * steps.hessian.scale, TINY)
+    clear = ndtr((ratio - math.sqrt(2) - INFERENCE.clear) / math.hypot(1.0, ratio / 4))
+    return math.sqrt(sampling * inflation), math.sqrt(noise * inflation), float(clear)
+
+
+def _information(
+    problem: Problem, prevalence: float, effect: float, far: float
+) -> tuple[float, float]:
+    """Of log-odds a + effect * z with z normal, one of the features, the mean of p (1 - p) z^2.
+
+    And the size of second derivatives that a share of `far` exceeds.
+    """
+    levels = (np.arange(400) + 0.5) / 400
+    z = ndtri(levels)
+
+    def excess(a: float) -> float:
+        return float(expit(a + effect * z).mean()) - prevalence
+
+    reach = 40 + 4 * abs(effect)
+    p = expit(brentq(excess, -reach, reach) + effect * z)
+    others = chi2.ppf(levels, problem.n_features - 1) if problem.n_features > 1 else 0 * levels
+    sizes = (problem.fit_intercept + z**2 + others[:, None]) * p * (1 - p)
+    weights = z**2 / (z**2).mean()
+    return float((p * (1 - p) * weights).mean()), float(np.quantile(sizes, 1 - far))
 
 
 # -------------------------------------------------------------------------------- of records

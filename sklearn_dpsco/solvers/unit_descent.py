@@ -194,6 +194,7 @@ class UnitDescentPlan(Plan):
         prevalence: float = 0.5,
         mean: float = 1.0,
         dispersion: float = 1.0,
+        effect: float = 0.0,
         safe: bool = False,
         parts: bool = False,
     ) -> Any:
@@ -211,10 +212,13 @@ class UnitDescentPlan(Plan):
             Of each feature with each other one.
         prevalence : float in (0, 1), default=.5
             In a classification, the frequency of the second of two classes. The result is in
-            log-odds, for effects that are small.
+            log-odds.
         mean, dispersion : float > 0, default=1
             Of counts and costs: the mean of the targets, and their variance over the power p of it.
             The result is on the logarithmic scale, for effects that are small.
+        effect : float, default=0
+            In a classification, the coefficient itself, with others that are small: the stronger
+            it is, the less the rows tell of it.
         safe : bool, default=False
             Whether to say what about nine of ten fits stay below, in the place of one of two: clips
             are chosen by noise.
@@ -238,32 +242,16 @@ class UnitDescentPlan(Plan):
         >>> round(model.plan(50_000, 10).expected_std(), 4)
         0.0065
         """
-        if self.inference is None:
-            raise ValueError("the plan has no standard errors: make it with inference=True")
-        if self.problem.has_frequencies:
-            raise ValueError("expected_std is for regressions and for two classes")
-        if self.budget.rows_per_user > 1:
-            raise ValueError(
-                "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
-            )
-        check_real("r2", r2, low=0, high=1, high_open=True)
-        check_real("correlation", correlation, low=0, high=1, high_open=True)
-        check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
-        check_size("mean", mean)
-        check_size("dispersion", dispersion)
-        residual, loss = 1 - r2, self.problem.loss
-        if isinstance(loss, Tweedie):  # of targets over their mean
-            residual = dispersion * mean ** (loss.power - 2)
-        facts = residual, correlation, prevalence
-        sampling, noise = expected_std(self.problem, self.inference, *facts)
-        noise *= 1.2 if safe else 1.0  # found by simulation
+        facts = r2, correlation, prevalence, mean, dispersion, effect, safe
+        sampling, noise, _ = self._expected(*facts)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
         """How probable it is that the interval of a coefficient of this size leaves out 0.
 
-        If it has ends: a plan warns where many may be the whole line, and so may be those of
-        columns that hardly vary, are skewed, or nearly sums of others.
+        Where there are few rows, or effects on labels are strong, it may have no ends, which is
+        counted as a failure; for columns that are normal. A plan warns where intervals of others,
+        which hardly vary, are skewed, or nearly sums of others, may have none.
 
         Parameters
         ----------
@@ -287,9 +275,44 @@ class UnitDescentPlan(Plan):
         >>> model.plan(50_000, 10).power(0.03) > 0.9
         True
         """
-        ratio = check_real("effect", effect) / self.expected_std(**assumptions)
-        far = float(ndtri((1 + check_level(level)) / 2))
-        return float(ndtr(ratio - far) + ndtr(-ratio - far))
+        sampling, noise, clear = self._expected(effect=effect, **assumptions)
+        ratio, far = (
+            effect / math.hypot(sampling, noise),
+            float(ndtri((1 + check_level(level)) / 2)),
+        )
+        return clear * float(ndtr(ratio - far) + ndtr(-ratio - far))
+
+    def _expected(
+        self,
+        r2: float = 0.0,
+        correlation: float = 0.0,
+        prevalence: float = 0.5,
+        mean: float = 1.0,
+        dispersion: float = 1.0,
+        effect: float = 0.0,
+        safe: bool = False,
+    ) -> tuple[float, float, float]:
+        """Standard errors by sampling and by noise, and how probable it is that they are finite."""
+        if self.inference is None:
+            raise ValueError("the plan has no standard errors: make it with inference=True")
+        if self.problem.has_frequencies:
+            raise ValueError("expected_std is for regressions and for two classes")
+        if self.budget.rows_per_user > 1:
+            raise ValueError(
+                "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
+            )
+        check_real("r2", r2, low=0, high=1, high_open=True)
+        check_real("correlation", correlation, low=0, high=1, high_open=True)
+        check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
+        check_size("mean", mean)
+        check_size("dispersion", dispersion)
+        residual, loss = 1 - r2, self.problem.loss
+        if isinstance(loss, Tweedie):  # of targets over their mean
+            residual = dispersion * mean ** (loss.power - 2)
+        facts = residual, correlation, prevalence, check_real("effect", effect)
+        sampling, noise, clear = expected_std(self.problem, self.inference, *facts)
+        # found by simulation
+        return sampling, noise * (1.2 if safe else 1.0), clear
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""

@@ -227,7 +227,7 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
 # --------------------------------------------------------------------------------- users
 
 
-def labels_of_users(seed, n_users=2000, rows=4, gone=0.04):
+def labels_of_users(seed, n_users=1000, rows=4, gone=0.05):
     """A fit on users of whom so many have no valid row."""
     rng = np.random.default_rng(seed)
     users = np.repeat(np.arange(n_users), rows)
