@@ -89,6 +89,14 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     )
 
 
+def relation_of(relation: Any, accountant: Any) -> Any:
+    """The parameter, "auto" being that of the accountant in force, or without one replace-one."""
+    if check_choice("relation", relation, ("auto", *RELATIONS)) != "auto":
+        return relation
+    account = accountant_in_force(accountant)
+    return "replace-one" if account is None else account.budget.relation
+
+
 class Accounting(NamedTuple):
     """The accountant in force, the budget of a fit under it, and whether n decides on delta."""
 
@@ -101,9 +109,7 @@ class Accounting(NamedTuple):
         cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
         """From parameters; "auto" is the accountant's: a fit can spend all but its slack."""
-        accountant = accountant_in_force(accountant)
-        if check_choice("relation", relation, ("auto", *RELATIONS)) == "auto":
-            relation = "replace-one" if accountant is None else accountant.budget.relation
+        accountant, relation = accountant_in_force(accountant), relation_of(relation, accountant)
         # an accountant adds up plans, in a currency that they share
         currency: Any = "auto" if accountant is None else accountant.currency
         order = None if accountant is None else accountant.order

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from .._checks import check_int, check_real, unwarned
+from .._fitting import relation_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
 from ..privacy.budget import check_delta, default_delta
@@ -81,12 +82,14 @@ def audit(
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
+    fixed = {name: None for name in ("accountant",) if name in parameters}
+    if "relation" in parameters:  # that of the accountant which is left out
+        fixed["relation"] = relation_of(parameters["relation"], parameters.get("accountant"))
     _check_tables(data, neighbour, parameters.get("max_rows_per_user", 1))
-    epsilon, delta = _claim(parameters, claim, len(data[1]))
+    epsilon, delta = _claim(parameters | fixed, claim, len(data[1]))
     if random_state is not None and "random_state" not in parameters:
         raise ValueError("random_state was given, but the estimator has no such parameter")
     start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
-    fixed = {"accountant": None} if "accountant" in parameters else {}
 
     def run(side: int, k: int) -> Any:
         settings: dict[str, Any] = dict(fixed)

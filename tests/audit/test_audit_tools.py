@@ -212,9 +212,12 @@ def test_seed_decides():
 
 
 def test_zero_out_claims_are_doubled_for_tables_that_differ_in_a_row():
-    result = audit(lasso(relation="zero-out"), *tables(), 20, random_state=0)
-    assert result.epsilon == 8.0
-    assert result.delta == pytest.approx((1 + math.exp(4)) * 1e-6)
+    of_account = {"accountant": BudgetAccountant(1.0, relation="zero-out")}  # which is not charged
+    for settings in ({"relation": "zero-out"}, of_account):
+        result = audit(lasso(**settings), *tables(), 20, random_state=0)
+        assert result.epsilon == 8.0
+        assert result.delta == pytest.approx((1 + math.exp(4)) * 1e-6)
+    assert of_account["accountant"].total_spent() == 0
 
 
 @pytest.mark.filterwarnings("ignore:'standardscaler'")
