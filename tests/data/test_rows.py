@@ -390,6 +390,7 @@ def clipped_derivative(slope, prediction, y):
 """
 
 
+@pytest.mark.slow
 def test_compiled_kernels_follow_changes_in_the_files_that_they_call(tmp_path):
     folder = tmp_path / "copied" / "_kernels"
     source = Path(kernels.__file__).parent

@@ -140,7 +140,7 @@ def cases(n, some=slice(None), *, alone=True, **settings):
         (slice(2, 3), 300, 3.0, "replace-one", 1e-6),
         (slice(3, 4), 200, 5.0, "zero-out", 0.0),
     ],
-    ("n=200, epsilon=1.0", "n=300, epsilon=3.0"), lambda case: f"n={case[1]}, epsilon={case[2]}",
+    ("n=300, epsilon=3.0",), lambda case: f"n={case[1]}, epsilon={case[2]}",
 )  # fmt: skip
 def test_intervals_cover(some, n, epsilon, relation, delta):
     settings = {"epsilon": epsilon, "relation": relation, "delta": delta}
@@ -201,7 +201,7 @@ def test_intervals_of_classes_cover(name):
     ("n", "epsilon", "relation", "delta", "share"),
     [*itertools.product((300, 2000), (0.5, 2.0), ("replace-one", "zero-out"), (0.0, 1e-6),
         (0.01, 0.1, 0.3))],
-    ("300-2.0-zero-out-1e-06-0.3", "2000-0.5-replace-one-0.0-0.1"),
+    ("2000-0.5-replace-one-0.0-0.1",),
     lambda case: "-".join(map(str, case)),
 )  # fmt: skip
 def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta, share):

@@ -791,6 +791,7 @@ def test_frank_wolfe_sensitivities_in_the_replay(relation, fit_intercept):
     assert check_sensitivity(loose, pairs).violations
 
 
+@pytest.mark.slow
 def test_black_box_audit_of_batches():
     # one step on half of the records, with a record that turns the tail of the gradient
     facts = l2_problem(20, 1, fit_intercept=False)
