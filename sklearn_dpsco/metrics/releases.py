@@ -74,6 +74,18 @@ class Answers:
         found = vars(self).items()
         return Answers(**{name: None if of is None else of[chosen] for name, of in found})
 
+    def without(self, left_out: NDArray[np.bool_]) -> Answers:
+        """The same where some records are invalid."""
+        invalid = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
+        found = {name: getattr(self, name) for name in invalid}
+        return replace(
+            self,
+            **{
+                name: None if of is None else np.where(left_out, invalid[name], of)
+                for name, of in found.items()
+            },
+        )
+
 
 class Estimate(NamedTuple):
     """A score, its interval, and the other fields of a `DPScore` that are known of it."""

@@ -31,7 +31,14 @@ from .._overview import Overview, Overviewed
 from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
 from ..data.blocks import check_in_memory
 from ..data.bounds import number_bounds
-from ..data.cells import as_labels, as_numbers, check_classes, label_codes
+from ..data.cells import (
+    as_labels,
+    as_numbers,
+    as_users,
+    check_classes,
+    label_codes,
+    surplus_rows,
+)
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ..preprocessing.declared import is_passthrough
@@ -367,15 +374,19 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     narrows = ("targets", "errors") if "r2" in names else ()
     make = functools.partial(_plan, names, facts, confidence, narrows if most is None else ())
     plan = plan_within(accounting.budget_of(n), make)
-    if "r2" in names and plan.expected_r2(spread=_SPREADS[0])[0] == -math.inf:
+    _warn_if_hidden(plan)
+    return plan
+
+
+def _warn_if_hidden(plan: ScorePlan) -> None:
+    if "r2" in plan.scorings and plan.expected_r2(spread=_SPREADS[0])[0] == -math.inf:
         warn_user(
-            f"n_samples={n} is too small to learn from how large r2 is, at epsilon={epsilon:g}: "
-            "noise will hide it even if the standard deviation of the targets is as much as "
-            f"{_SPREADS[0]:g} of the width of bounds_y. Take more records, a larger epsilon, or "
-            "'neg_mean_absolute_error'",
+            f"n_samples={plan.n_samples} is too small to learn from how large r2 is, at epsilon="
+            f"{plan.guarantee.epsilon:g}: noise will hide it even if the standard deviation of the "
+            f"targets is as much as {_SPREADS[0]:g} of the width of bounds_y. Take more records, a "
+            "larger epsilon, or 'neg_mean_absolute_error'",
             PrivacyParameterWarning,
         )
-    return plan
 
 
 def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: Any) -> bool:
@@ -738,6 +749,7 @@ def dp_score(
     by_values: ClassLabels | None = None,
     exposure: Any = None,
     max_rows_per_user: int = 1,
+    groups: Any = None,
     precision: Precision = "exact",
     random_state: RandomState = None,
 ) -> Any:
@@ -829,6 +841,10 @@ def dp_score(
         above 0 is invalid.
     max_rows_per_user : int in [1, 1e15], default=1
         As in the estimators. Intervals are for independent rows.
+    groups : array-like of shape (n_samples,) or None, default=None
+        As in `fit`, the user of each row: of a user with more rows than `max_rows_per_user`,
+        further ones are invalid, which asks for ``invalid="exclude"`` (that "auto" then is). None:
+        it is your word that no user has more.
     random_state : None, int or RandomState, default=None
         None draws noise from a cipher keyed by the operating system; else the result is
         reproducible and *not private*.
@@ -880,25 +896,46 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
+    if groups is not None and invalid == "count":
+        raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
     if invalid == "auto" and by is None:  # the rule of the fit
-        planned["invalid"] = "exclude" if _public(estimator, "nonfinite") == "zero" else "count"
-    n, groups = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
-    if groups is not None:
-        planned["n_groups"] = groups.size
+        excludes = groups is not None or _public(estimator, "nonfinite") == "zero"
+        planned["invalid"] = "exclude" if excludes else "count"
+    n, labels_by = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
+    if labels_by is not None:
+        planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
-        group = None if groups is None else _codes("by", by, groups, n)
+        if groups is not None:
+            answers = answers.without(_surplus(groups, max_rows_per_user, n))
+        group = None if labels_by is None else _codes("by", by, labels_by, n)
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
-            accountant.spend(plan, estimator=name, noise_is_secret=random_state is None)
+            has_groups, is_secret = groups is not None, random_state is None
+            accountant.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
-    # what follows is made of the release alone
-    guarantee = replace(plan.guarantee, noise_is_secret=stream.is_secure)
-    facts = plan.confidence, n, guarantee, stream.is_secure, labels
+    scores = _scores(plan, noisy, labels, labels_by, stream.is_secure)
+    return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+
+
+def _surplus(groups: Any, most: int, n: int) -> NDArray[np.bool_]:
+    """Flags the rows of users after their first ones."""
+    users = as_users(groups)
+    if len(users) != n:
+        raise ValueError(f"groups must have shape ({n},), got {users.shape}")
+    return surplus_rows(users, most, {})
+
+
+def _scores(
+    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, is_secret: bool
+) -> dict[str, DPScore]:
+    """What the release tells, and nothing else."""
+    guarantee = replace(plan.guarantee, noise_is_secret=is_secret)
+    facts = plan.confidence, plan.n_samples, guarantee, is_secret, labels
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
         return _Scores(
@@ -911,10 +948,10 @@ def dp_score(
     scores = scores_of()
     if groups is not None:
         parts = {label: scores_of(k) for k, label in enumerate(groups.tolist())}
-        for name in names:
+        for name in plan.scorings:
             own = {label: part[name] for label, part in parts.items()}
             scores[name] = replace(scores[name], by_group=own)
-    return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+    return scores
 
 
 def opened(estimator: Any) -> tuple[Any, list[Any]]:

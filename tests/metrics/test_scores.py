@@ -544,3 +544,25 @@ class KnownNumbers(BaseEstimator):
 
     def predict(self, X):
         return self.values
+
+
+def test_rows_of_a_user_after_the_first_are_left_out(data, model):
+    """As if they were not there, whatever they hold; and the charge knows that there are users."""
+    X, y = data[1], data[3]
+    n = len(y)
+    doubled, labels = np.vstack((X, X)), np.append(y, 1 - y)  # wrong where those of y are right
+    users = np.tile(np.arange(n), 2)
+    alone = dp_score(model, X, y, scoring=BY_LABELS, invalid="exclude", **LOUD)
+    both = dp_score(model, doubled, labels, scoring=BY_LABELS, groups=users, **LOUD)
+    for name in ("accuracy", "roc_auc", "neg_log_loss", "balanced_accuracy"):
+        assert both[name].value == pytest.approx(alone[name].value, abs=1e-3), name
+        assert both[name].n_valid == pytest.approx(n, abs=1)
+    twice = dp_score(model, doubled, labels, groups=users, max_rows_per_user=2, **LOUD)
+    assert twice.value == pytest.approx(0.5, abs=0.02)
+    accountant = BudgetAccountant(1.0)
+    facts = {"groups": users, "epsilon": 0.5}
+    with pytest.raises(PrivacyBudgetError, match="disjoint"):
+        dp_score(model, doubled, labels, accountant=accountant.parallel().branch(), **facts)
+    dp_score(model, doubled, labels, accountant=accountant.parallel("users").branch(), **facts)
+    assert_refuses(dp_score, "groups must have shape", model, X, y, groups=users)
+    assert_refuses(dp_score, "groups need invalid", model, X, y, groups=users[:n], invalid="count")
