@@ -189,6 +189,11 @@ class Branch(Account):
     def _place(self) -> tuple[Any, BranchPath]:
         return self.accountant, self.path
 
+    def __repr__(self) -> str:
+        """By the names that were given; the numbers in the path say nothing to people."""
+        names = (part.partition(" ")[2] or "unnamed" for part in self.path[1::2])
+        return f"<branch {' > '.join(names)} of {self.accountant!r}>"
+
     # what is no block: code that runs in between would not know whether it is inside
     def __enter__(self) -> NoReturn:
         raise TypeError(

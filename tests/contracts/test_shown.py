@@ -53,7 +53,7 @@ def test_html_shows_what_is_claimed_and_declared(name):
     model = build(name, epsilon=0.25)
     before = html(model)
     page = f"https://sklearn-dpsco.readthedocs.io/generated/sklearn_dpsco.{name}.html"
-    for text in (page, "<td>0.25</td>", "&#x27;replace-one&#x27;"):
+    for text in (page, "<td>0.25</td>", "<td>relation</td><td>&#x27;auto&#x27;</td>"):
         assert text in before, text
     assert "guarantee of the fit" not in before
     for key in {"bounds_X", "bounds_y", "classes"} & parameters_of(name):

@@ -566,3 +566,10 @@ def test_a_later_process_with_the_number_of_this_one_refuses():
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 112
     assert accountant.ledger == ()
+
+
+def test_a_branch_is_shown_by_its_names():
+    accountant = BudgetAccountant(1.0)
+    branch = accountant.parallel().branch("train").parallel().branch()
+    assert repr(branch) == f"<branch train > unnamed of {accountant!r}>"
+    assert "train" in repr(DPLassoFW(accountant=branch))
