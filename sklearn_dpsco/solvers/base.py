@@ -224,16 +224,13 @@ class Solver(BaseEstimator):
 
     Parameters are checked when a plan is made, which keeps what follows from them and not the
     solver itself. So a solver may be changed between fits, also by ``solver__name`` in searches.
+    Methods that plan are called on a resolved copy, whose values are not what users may give (None
+    for "auto"): such a method says ``self: Any``.
     """
 
     form: ClassVar[str]
     checks: ClassVar[Mapping[str, Check]] = {}
     _is_resolved = False
-
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
-        arguments.pop("self")
-        self.__dict__.update(arguments)
 
     def resolved(self) -> Self:
         """A copy with checked parameters, None in the place of "auto"."""

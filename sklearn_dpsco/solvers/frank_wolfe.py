@@ -215,6 +215,7 @@ class FrankWolfe(Solver):
         return clip
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Selection(FrankWolfe):
     """Frank-Wolfe that selects vertices privately (Talwar, Thakurta, Zhang 2015; BGM21, 5).
 
@@ -256,18 +257,13 @@ class Selection(FrankWolfe):
 
     form = "selection"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        min_selections: int = 1,
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    min_selections: int = 1
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
-    def _plan_form(self, facts: Facts) -> Plan:
+    def _plan_form(self: Any, facts: Facts) -> Plan:
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
@@ -287,6 +283,7 @@ class Selection(FrankWolfe):
         return self._finish(facts, composition, geometry, first, max_iter, **fields)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Gradient(FrankWolfe):
     """Frank-Wolfe on noisy mean gradients, averaged by momentum.
 
@@ -310,18 +307,13 @@ class Gradient(FrankWolfe):
     form = "gradient"
     learns_units = True
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
-    def _plan_form(self, facts: Facts) -> Plan:
+    def _plan_form(self: Any, facts: Facts) -> Plan:
         problem, budget, rules = facts.problem, facts.budget, facts.rules
         noise = facts.gradient_noise
         # of a set that is not declared, the radius falls as the noise grows

@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +240,7 @@ class FTRLPlan(Plan):
         return replace(self.guarantee, releases=tuple(begun))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class FTRL(Solver):
     """Follow the regularized leader, on noisy prefix sums of the gradients of a stream.
 
@@ -276,20 +277,15 @@ class FTRL(Solver):
 
     # of a stream of unknown length: epochs that double, and the records of the first of them
     doubling = False
-    first_epoch: int | None = None
+    first_epoch: ClassVar[int | None] = None
 
-    def __init__(
-        self,
-        *,
-        batch_size: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        average: bool = True,
-        shuffle: bool = True,
-    ) -> None:
-        self._store(locals())
+    batch_size: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    mirror_map: MirrorMapName = "auto"
+    average: bool = True
+    shuffle: bool = True
 
     # ---------------------------------------------------------------- planning
 
@@ -313,7 +309,7 @@ class FTRL(Solver):
         if feasible_set is not L2Ball:
             raise ValueError("units='learned' needs feasible_set='l2' in a stream")
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
         if problem.n_samples > LONGEST_STREAM:
             raise ValueError(
                 f"a stream has at most {LONGEST_STREAM} records, got n_samples={problem.n_samples}"
@@ -428,7 +424,7 @@ class FTRL(Solver):
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
-    def _epoch(self, plan: FTRLPlan, number: int, size: int) -> Epoch:
+    def _epoch(self: Any, plan: FTRLPlan, number: int, size: int) -> Epoch:
         problem, budget = plan.problem, plan.budget
         rules = defaults.FTRL[problem.loss.task]
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))

@@ -161,6 +161,7 @@ class PhasedSGDPlan(Plan):
         return descent.units.result(coef[: problem.size], problem, self.max_iter)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PhasedSGD(Solver):
     """Phased stochastic gradient descent (Feldman, Koren, Talwar 2020; BGM21, Algorithms 3 and 4).
 
@@ -197,22 +198,19 @@ class PhasedSGD(Solver):
 
     form = "phased-sgd"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_phases: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        rank_bound: int | None = None,
-        shuffle: bool = True,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    n_phases: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    rank_bound: int | None = None
+    shuffle: bool = True
 
     # ---------------------------------------------------------------- planning
 
-    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+    def _check(
+        self: Any, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str
+    ) -> None:
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
         if not base_loss(loss).is_convex:
@@ -274,7 +272,7 @@ class PhasedSGD(Solver):
             phases=phases,
         )
 
-    def _longest(self, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
+    def _longest(self: Any, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
         """The longest step; infinite for losses whose smoothing depends on the step."""
         if not math.isfinite(loss.smoothness):
             return math.inf
@@ -309,7 +307,7 @@ def _block(n_features: int) -> int:
 
 
 class _Draft:
-    def __init__(self, solver: PhasedSGD, problem: Problem, budget: PrivacyBudget) -> None:
+    def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
         self.solver, self.problem, self.budget = solver, problem, budget
         self.rules = PHASED_SGD[problem.loss.task]
         rank = problem.n_features if solver.rank_bound is None else solver.rank_bound

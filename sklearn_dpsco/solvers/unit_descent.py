@@ -428,6 +428,7 @@ def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
     return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Descent(Solver):
     """Gradient descent in learned units: mirror descent with the Euclidean map, without a set.
 
@@ -449,8 +450,7 @@ class Descent(Solver):
     form = "descent"
     with_set: ClassVar[str] = "noisy-md"  # the solver for sets and other losses
 
-    def __init__(self, *, max_iter: int | Auto = "auto") -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
 
     def _check(
         self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
@@ -477,7 +477,7 @@ class Descent(Solver):
         return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
 
     def _stages(
-        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance
+        self: Any, problem: Problem, budget: PrivacyBudget, allowance: Allowance
     ) -> tuple[dict[str, Any], tuple[Release, ...]]:
         """The stages of a plan within an allowance, by their fields, and what they release."""
         if problem.loss.task == "rates" and (is_wide(problem) or problem.n_outputs > 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,7 @@ class UnboundedDescentPlan(UnitDescentPlan):
         return replace(result, coef=coef, intercept=intercept, frame=inner, units=units)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class UnboundedDescent(Descent):
     """`Descent` for data without bounds, which the typical sizes of the columns take the place of.
 
@@ -110,12 +112,10 @@ class UnboundedDescent(Descent):
     # what the plan releases; other sizes are 1, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True
 
-    def __init__(
-        self, *, max_iter: int | Auto = "auto", scale_share: float | Auto = "auto"
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    scale_share: float | Auto = "auto"
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
         if is_wide(problem):
             raise ValueError(
                 f"solver='descent' without bounds is for up to {MOST_COPIED_FEATURES} features: "

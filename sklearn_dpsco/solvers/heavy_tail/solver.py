@@ -175,6 +175,7 @@ class HeavyTailPlan(Plan):
         return replace(frame.result(mean, problem, self.max_iter), units=units)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class SCOF(Solver):
     """Gradient descent on private means of heavy-tailed gradients (KLZ22, Algorithms 1 to 4).
 
@@ -224,20 +225,15 @@ class SCOF(Solver):
     # what the plan releases; other scales are 1, other centres 0, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        oracle: Oracle = "clipped",
-        moment_order: float = 2.0,
-        moment_bound: float = 1.0,
-        tau: float | Auto = "auto",
-        n_buckets: int | Auto = "auto",
-        scale_share: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    oracle: Oracle = "clipped"
+    moment_order: float = 2.0
+    moment_bound: float = 1.0
+    tau: float | Auto = "auto"
+    n_buckets: int | Auto = "auto"
+    scale_share: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
     # ---------------------------------------------------------------- planning
 
@@ -332,7 +328,7 @@ class _Draft:
     max_iter: int = 0
 
     def __init__(
-        self, problem: Problem, budget: PrivacyBudget, solver: SCOF, factor: float = 1.0
+        self, problem: Problem, budget: PrivacyBudget, solver: Any, factor: float = 1.0
     ) -> None:
         self.problem, self.budget, self.solver = problem, budget, solver
         self.rules = HEAVY_TAIL[problem.loss.task]

@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -198,6 +198,7 @@ class SinglePassPlan(SetPlan):
 # ------------------------------------------------------------------------------- planning
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Rounds(FrankWolfe):
     """Frank-Wolfe in a single pass with a corrected estimate of the gradient (BGM21, Algorithm 1).
 
@@ -222,18 +223,15 @@ class Rounds(FrankWolfe):
 
     form = "rounds"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    n_restarts: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
-    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+    def _check(
+        self: Any, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str
+    ) -> None:
         if self.form != "spider" and (self.max_iter or 1) > MOST_BATCHES:
             raise ValueError(
                 f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
@@ -297,6 +295,7 @@ class Tree(Rounds):
     form = "tree"
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Spider(Rounds):
     """Frank-Wolfe in a single pass with steps of one record each (BGN21, Algorithm 1).
 
@@ -314,19 +313,11 @@ class Spider(Rounds):
 
     form = "spider"
 
-    def __init__(
-        self,
-        *,
-        n_restarts: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: Any = field(default=None, init=False)  # a step for each record
 
 
 class _Draft:
-    def __init__(self, solver: Rounds, facts: Facts) -> None:
+    def __init__(self, solver: Any, facts: Facts) -> None:
         self.solver, self.problem, self.box = solver, facts.problem, facts.box
         self.rules = SINGLE_PASS[facts.problem.loss.task]
         self.geometry, size = facts.selection_geometry, facts.problem.size
