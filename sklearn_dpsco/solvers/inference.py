@@ -22,7 +22,6 @@ Releases are means of vectors and of positive semi-definite matrices of norm at 
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -236,7 +235,7 @@ class NewtonSteps(Part):
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
-        counts = functools.partial(copy.sum, _size_counts)
+        counts = copy.sum(_size_counts, _SIZES)
         # far too wide ones, which cost most, are as likely by chance as others
         octaves = np.log2(_SIZES)
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)

@@ -205,14 +205,15 @@ class LearnedUnits(Part):
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
             for j in range(k):
-                counts = functools.partial(data.sum, statistics.target_counts, j, None)
+                counts = data.sum(statistics.target_counts, j, None, _CENTRES)
                 facts = _CENTRES, prior, self.target_median, stream
                 centers[j] = statistics.median_on_grid(counts, n, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
-            counts = functools.partial(data.sum, statistics.target_counts, j, float(centers[j]))
             scales[j] = 0.25
             if self.target_spread is not None:
+                of_one = j, float(centers[j]), statistics.SPREADS
+                counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         centers = self._moved_to_means(data, ratio, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
@@ -225,7 +226,7 @@ class LearnedUnits(Part):
         assert self.target_median is not None
         assert self.target_spread is not None
         few, counted = self.n_far_targets, statistics.rate_size_counts
-        counts = functools.partial(data.sum, counted, 0.0)
+        counts = data.sum(counted, 0.0, _RATE_SIZES)
         facts = _RATE_SIZES, 0.1 * np.log2(_RATE_SIZES), self.target_median, stream, few
         size = statistics.median_on_grid(counts, n, *facts)
         # nearly all are 0, and say nothing about the others
@@ -235,7 +236,7 @@ class LearnedUnits(Part):
         noisy = np.maximum(self.target_mean.release(sums, stream), least)
         mean = min(1.0, size * float(noisy[0] / noisy[1]))
         data = data.map(statistics.in_target_units, 0.0, mean)
-        counts, octaves = functools.partial(data.sum, counted, 1.0), np.log2(_RATE_CLIPS)
+        counts, octaves = data.sum(counted, 1.0, _RATE_CLIPS), np.log2(_RATE_CLIPS)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 4.0, 0.0)
         facts = _RATE_CLIPS, prior, self.target_spread, stream, few
@@ -310,8 +311,8 @@ class LearnedUnits(Part):
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
-            sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
-            counts = functools.partial(sizes.sum, statistics.norm_counts)
+            grid = 2.0 ** (_LENGTHS / 4)
+            counts = copy.map(lengths).sum(statistics.norm_counts, grid)
             further = np.zeros(grid.size), self.far, stream, self.n_longer
             bound = statistics.median_on_grid(counts, n, grid, *further)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0

@@ -12,7 +12,6 @@ its sensitivity does not depend on the clip (doc/privacy, section 4.5).
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -115,10 +114,10 @@ class Correction(Part):
         d, half, point = problem.n_features, math.sqrt(0.5), units.unit * coef
         sizes = units.data.map(_of_predictions, point[:d]).kept()
         octaves = np.arange(-8.0, 8.01, 0.25)
-        counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * np.abs(octaves)
-        n, grid = units.n_present, 2.0**octaves
+        n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
         # a standard deviation of normal predictions
+        counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         spread /= float(ndtri(1 - few / n / 2))
         data = sizes.map(_on_line, spread).kept()
@@ -149,8 +148,8 @@ class Correction(Part):
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
-        counts = functools.partial(sizes.sum, norm_counts)
         grid, n = 2.0**octaves, units.n_present
+        counts = sizes.sum(norm_counts, grid)
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
 
 
