@@ -269,16 +269,12 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 
 def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
     """Flags rows after a user's first `most`, or of no user; `counted` is brought up to date."""
-    nameless = is_nameless(users)
-    surplus = nameless.copy()
+    surplus = is_nameless(users)
     for i, user in enumerate(map(user_of, users.tolist())):
-        if nameless[i]:
-            continue
-        seen = counted.get(user, 0)
-        if seen < most:
-            counted[user] = seen + 1
-        else:
-            surplus[i] = True
+        if not surplus[i]:
+            seen = counted.get(user, 0)
+            surplus[i] = seen >= most
+            counted[user] = min(seen + 1, most)
     return surplus
 
 

@@ -268,17 +268,16 @@ class Inference(DPLinearModel):
         rows, raw = self.linear_functions(X)
         n, k = raw.shape
         if loss.task != "classification":
-            half = np.stack(
-                [found.half_widths(_padded(rows, j, k), level) for j in range(k)], axis=1
-            )
+            functions: Any = np.kron(np.eye(k), rows)  # those of one output after the other
+            half = found.half_widths(functions, level).reshape(k, n).T
             if of == "record":
                 if np.isnan(found.residual_std).all():
                     raise ValueError(
                         "of='record' needs a fit without sample_weight and with "
                         "max_rows_per_user=1: else the variance of the targets is not released"
                     )
-                far = [found.half_widths(_padded(rows, j, k), level, of_std=True) for j in range(k)]
-                half = np.hypot(half, np.stack(far, axis=1) * found.residual_std)
+                far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
+                half = np.hypot(half, far * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
             if loss.task == "rates":
                 with np.errstate(over="ignore"):
@@ -301,9 +300,9 @@ class Inference(DPLinearModel):
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")
         rows, raw = self.linear_functions(X)
-        k = raw.shape[1]
-        std = np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
-        return np.reshape(std, np.shape(self.predict(X)))
+        functions: Any = np.kron(np.eye(raw.shape[1]), rows)  # as in `predict_interval`
+        std = found.errors(functions)[0]
+        return np.reshape(std.reshape(raw.T.shape).T, np.shape(self.predict(X)))
 
     def linear_functions(self, X: Any) -> tuple[Array, Array]:
         """Rows of X as functions of the coefficients that `summary` shows, and their values.
@@ -335,13 +334,6 @@ class Inference(DPLinearModel):
         fixed = np.atleast_1d(self.intercept_) + np.atleast_2d(self.coef_) @ self._origin
         rows = rows - self._origin
         return rows, rows @ found.coef.T + fixed
-
-
-def _padded(rows: Array, output: int, n_outputs: int) -> Array:
-    """The rows as functions of the coefficients of one of several outputs."""
-    functions = np.zeros((len(rows), n_outputs, rows.shape[1]))
-    functions[:, output] = rows
-    return functions.reshape(len(rows), -1)
 
 
 def _notes(found: Any, records: str, middles: list[str]) -> tuple[str, ...]:

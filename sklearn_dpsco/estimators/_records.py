@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,7 +28,7 @@ from ..data.cells import (
     label_codes,
     nonfinite_rows,
 )
-from ..data.compressed import canonical
+from ..data.compressed import canonical, row_range
 from ..data.pieces import Pieces, Source, here
 from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
@@ -309,18 +310,24 @@ class LocalTable:
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
     ) -> SolverData | Pieces:
         """Scaled records; in pieces, that are scaled when they are read."""
-        y, facts = self.targets.scaled(), (scaling, fit_intercept)
-        is_empty, surplus, weight = self.targets.is_empty, self.is_surplus, self.weight
-        if not in_pieces:
-            rows = self.reader.rows(self.X, *facts, is_empty, surplus, weight)
-            return SolverData(replace(rows, users=self.users), y)
+        if in_pieces:
+            return here(self.parts(scaling, fit_intercept), *self.shape)
+        flags = self.targets.is_empty, self.is_surplus
+        rows = self.reader.rows(self.X, scaling, fit_intercept, *flags, self.weight)
+        return SolverData(replace(rows, users=self.users), self.targets.scaled())
+
+    def parts(self, scaling: FeatureScaling, fit_intercept: bool) -> Callable[[slice], SolverData]:
+        """What makes the scaled records of a range."""
+        X, y = self.X, self.targets.scaled()
+        of_rows: tuple[Any, ...] = (self.targets.is_empty, self.is_surplus, self.weight)
+        is_csr = sparse.issparse(X) and X.format == "csr"
 
         def read(part: slice) -> SolverData:
-            flags = is_empty[part], None if surplus is None else surplus[part]
-            some = None if weight is None else weight[part]
-            return SolverData(self.reader.rows(self.X[part], *facts, *flags, some), y[part])
+            some = row_range(X, part) if is_csr else X[part]
+            arrays: Any = (None if array is None else array[part] for array in of_rows)
+            return SolverData(self.reader.rows(some, scaling, fit_intercept, *arrays), y[part])
 
-        return here(read, *self.shape)
+        return read
 
 
 # ------------------------------------------------------------------------ blocks elsewhere

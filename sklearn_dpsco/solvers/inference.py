@@ -118,12 +118,6 @@ class Point(NamedTuple):
     loss: Loss
     largest: float  # prediction
 
-    @classmethod
-    def of(cls, problem: Problem, units: Units, coef: Array) -> Point:
-        """That of the coefficients of a descent, of shape (size,)."""
-        facts = units.unit, units.frame.offset, problem.loss, units.largest
-        return cls(problem.matrix(coef), *facts)
-
 
 class Bread(NamedTuple):
     """The inverse of the second derivatives, 0 in weak directions, and its root."""
@@ -169,7 +163,8 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate | None]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        at = Point.of(problem, units, coef)
+        facts = units.unit, units.frame.offset, problem.loss, units.largest
+        at = Point(problem.matrix(coef), *facts)
         copy, n_records, n_present = self._records(units, n, stream)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
@@ -218,10 +213,6 @@ class NewtonSteps(Part):
         estimate = Estimate(found, sampling, noise, weak, gram, *seen)
         return best, in_plain_units(problem, units, estimate)
 
-    def _widest(self, units: Units) -> float:
-        """The clip of an estimate without a covariance: the descent's, if there is noise."""
-        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
-
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
         """The copy by records, how many there are, and about how many of them are not empty."""
         by_user = self.rows_per_user > 1
@@ -232,6 +223,10 @@ class NewtonSteps(Part):
             total = np.array([float(copy.numbers.counted.sum())])
             present = statistics.n_present(total, n, n_records, self.present, stream)
         return copy, n_records, max(present, 8 * self.n_large)
+
+    def _widest(self, units: Units) -> float:
+        """The clip of an estimate without a covariance: the descent's, if there is noise."""
+        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
@@ -425,7 +420,12 @@ def plan_steps(
 ) -> tuple[NewtonSteps | None, float]:
     """The steps within the share `left` of an allowance, and the share that they leave."""
     rules = INFERENCE
-    _check_problem(problem)
+    if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
+        raise ValueError(
+            "inference=True is for the squared and the logistic loss, and for counts and costs"
+        )
+    if is_wide(problem):
+        raise ValueError("inference=True takes at most 1000 features")
     if budget.rows_per_user > 1 and not problem.inference:
         return None, left  # users may be a promise alone
     k = _n_joint(problem)
@@ -475,7 +475,10 @@ def _newton_steps(
         change = (change + error) / rows
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
-    of_matrix, moments, first = curvature_mean(problem, budget), None, None
+    # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
+    products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
+    of_matrix = statistics.second_moments(problem, budget) + 16 * products * UNIT_ROUNDOFF
+    moments, first = None, None
     spent = rules.last_share
     if n_first > 0:
         first = noise(change, rules.first_share, n_first, size)
@@ -508,15 +511,6 @@ def _n_joint(problem: Problem) -> int:
     return problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
 
 
-def _check_problem(problem: Problem) -> None:
-    if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
-        raise ValueError(
-            "inference=True is for the squared and the logistic loss, and for counts and costs"
-        )
-    if is_wide(problem):
-        raise ValueError("inference=True takes at most 1000 features")
-
-
 def _check_rows(
     problem: Problem, budget: PrivacyBudget, k: int, needed: float, enough: float
 ) -> None:
@@ -540,12 +534,6 @@ def _check_rows(
             f"{float(f'{enough:.2g}'):.0f} rows on. {take}",
             PrivacyParameterWarning,
         )
-
-
-def curvature_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """Change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)."""
-    products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
-    return statistics.second_moments(problem, budget) + 16 * products * UNIT_ROUNDOFF
 
 
 def expected_std(

@@ -430,7 +430,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = statistics.median_score(problem.n_samples, budget.record_factor)
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    unit = statistics.unit_mean(problem, budget)
+    unit, of_one = statistics.unit_mean(problem, budget), statistics.share_present(problem, budget)
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
         median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
@@ -438,7 +438,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if problem.loss.task == "rates":
         most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(statistics.rate_mean(problem, budget), wanted(250, rules.most_mean_share), 2)
+        mean = noise(of_one, wanted(250, rules.most_mean_share), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
@@ -449,7 +449,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds, present = None, None, None, None, 0, None
     if problem.may_be_empty:
-        present = noise(statistics.share_present(problem, budget), rules.present_share)
+        present = noise(of_one, rules.present_share)
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)

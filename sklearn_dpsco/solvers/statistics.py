@@ -147,16 +147,12 @@ def deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) 
     return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
 
 
-def rate_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """Change of the mean of `rate_sum`: both numbers of a record are in [0, sqrt(1 / 2)].
-
-    So two of its vectors are no further apart than one is from 0, under both relations.
-    """
-    return share_present(problem, budget)
-
-
 def rate_sum(data: SolverData, clip: float) -> Array:
-    """Sum of vectors of norm at most 1: weights times clipped targets, and weights."""
+    """Sum of vectors of norm at most 1: weights times clipped targets, and weights.
+
+    Both numbers of a record are in [0, sqrt(1 / 2)], so that two of its vectors are no further
+    apart than one is from 0: the mean changes as `share_present`.
+    """
     weights = data.rows.sample_weights() * data.rows.present()
     sizes = np.minimum(weights * data.y, clip) / clip
     return np.asarray(sum_over_records(math.sqrt(0.5) * np.column_stack((sizes, weights))))

@@ -44,7 +44,7 @@ from .defaults import (
     unit_rules,
 )
 from .inference import NewtonSteps, expected_std, plan_steps
-from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, pays, plan_units
+from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, plan_units
 from .records import SolverData, WithNumbers, gradient_sum
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
@@ -531,12 +531,6 @@ def _plan_correction(
         n_above = math.ceil(problem.n_samples / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
     step = Gaussian.calibrate(change, allowance.share(share * left), n_steps, dimension)
     return Correction(tail, n_above, step, n_steps, size), (1 - share) * left
-
-
-def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether the descent is possible, and its units are better than those of the bounds."""
-    is_free = problem.feasible_set is Geometry and problem.units != "bounds"
-    return is_free and knows(problem.loss) and pays(problem, budget)
 
 
 def knows(loss: Loss) -> bool:

@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 
 from ..._checks import auto_or, check_real
 from ..._types import Auto
-from ...geometry import Geometry
 from ...mechanisms import Release
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
 from ..base import Part, Problem, SolverResult, releases_of
 from ..defaults import HEAVY_TAIL, MOST_COPIED_FEATURES, MOST_SCALE_SHARE, is_wide
-from ..learned_units import accuracy
 from ..records import Frame, SolverData
 from ..statistics import in_target_units
-from ..unit_descent import Descent, UnitDescentPlan, knows
+from ..unit_descent import Descent, UnitDescentPlan
 from . import magnitudes
 
 Array = NDArray[np.float64]
@@ -139,12 +137,3 @@ class UnboundedDescent(Descent):
         guarantee = Guarantee.of(budget, (*first.releases, *releases), allowance.kind)
         fields |= {"guarantee": guarantee, "reach": first, "learns_center": self.private_center_X}
         return UnboundedDescentPlan(problem, budget, self.form, **fields)
-
-
-def is_descent_best(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether the descent is possible without bounds, and better than steps in learned scales."""
-    is_possible = problem.feasible_set is Geometry and knows(problem.loss)
-    if budget.is_pure or is_wide(problem) or not is_possible:
-        return False
-    rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
-    return accuracy(problem, budget) >= max(rules.descent, rules.descent_columns * d**0.5)

@@ -29,11 +29,13 @@ from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import statistics
 from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
-from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
+from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps, is_wide
+from ..learned_units import accuracy
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
+from ..unit_descent import knows
 from . import magnitudes
-from .descent import UnboundedDescent, is_descent_best
+from .descent import UnboundedDescent
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
 Array = NDArray[np.float64]
@@ -294,7 +296,12 @@ class HeavyTail(Solver):
         SCOF().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        kind = UnboundedDescent if is_descent_best(problem, budget) else SCOF
+        may_descend = problem.feasible_set is Geometry and knows(problem.loss)
+        kind: type[Solver] = SCOF
+        if may_descend and not (budget.is_pure or is_wide(problem)):
+            rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
+            enough = max(rules.descent, rules.descent_columns * d**0.5)
+            kind = UnboundedDescent if accuracy(problem, budget) >= enough else SCOF
         facts = {name: value for name, value in vars(self).items() if name.startswith("private_")}
         return kind().with_facts(**facts).plan(problem, budget)
 

@@ -26,9 +26,10 @@ from ..base import Plan, Problem, Solver, none_or_count, releases_of
 from ..box_units import Box
 from ..defaults import MIRROR_DESCENT
 from ..first_releases import FirstReleases, plan_first
+from ..learned_units import pays
 from ..slices import fast_restarts, slices, smallest
 from ..statistics import row_mean
-from ..unit_descent import Descent, is_best
+from ..unit_descent import Descent, knows
 from .stages import MirrorDescentPlan, Slice, Stage, Stages, VectorNoise
 
 
@@ -45,8 +46,9 @@ class MirrorDescent(Solver):
         NoisyMD().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        is_free = problem.inference or is_best(problem, budget)
-        return (Descent if is_free else NoisyMD)().plan(problem, budget)
+        may_descend = problem.feasible_set is Geometry and problem.units != "bounds"
+        is_best = may_descend and knows(problem.loss) and pays(problem, budget)
+        return (Descent if problem.inference or is_best else NoisyMD)().plan(problem, budget)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
