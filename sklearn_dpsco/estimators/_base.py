@@ -56,17 +56,8 @@ from ..preprocessing.declared import Declared, declared_bounds
 from ..privacy.branches import Account
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
+from . import _models as models
 from ._docstrings import merged
-from ._models import (
-    LinearModel,
-    described,
-    feature_index,
-    likeliest,
-    log_probabilities,
-    probabilities,
-    read_and_predict,
-    scores,
-)
 from ._other_names import naming_equivalents
 from ._records import (
     BlocksTable,
@@ -504,24 +495,24 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
         facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
         # only models without bounds clip
-        model = LinearModel(*facts, getattr(self, "limits_X_", None))
+        model = models.LinearModel(*facts, getattr(self, "limits_X_", None))
         if not is_elsewhere(X):
             with np.errstate(all="ignore"):
                 return model(self._features(X, reset=False))
         columns = without_rows(X)
         if columns is not None:
             validate_data(self, columns, "no_validation", reset=False, skip_check_array=True)
-        names = self._feature_names()
-        read = functools.partial(read_and_predict, self._reader, model, self.n_features_in_, names)
+        of_fit = self._reader, model, self.n_features_in_, self._feature_names()
+        read = functools.partial(models.read_and_predict, *of_fit)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
     def _described(self, encoder: Any) -> tuple[list[str], Any]:
         """Names of the features, and what they stand for in an encoder's table, if it tells."""
         if encoder is not None:
-            return described(encoder, self.n_features_in_)
+            return models.described(encoder, self.n_features_in_)
         own, found = self._feature_names(), None
         if self._encoder is not None:
-            found = described(self._encoder, self.n_features_in_)
+            found = models.described(self._encoder, self.n_features_in_)
         if found is not None and own in (None, found[0]):  # else X was renamed, or made otherwise
             return found
         return own or [f"x{k}" for k in range(self.n_features_in_)], None
@@ -575,7 +566,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
         pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
-        index = feature_index(names, columns)
+        index = models.feature_index(names, columns)
         return pandas.DataFrame(rows, index, pandas.Index(labels, name=name))
 
     @abstractmethod
@@ -810,7 +801,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
         """
         check_is_fitted(self)
-        return self._predicted(X, scores)
+        return self._predicted(X, models.scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
@@ -824,7 +815,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         array of Dask.
         """
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(likeliest, self.classes_))
+        return self._predicted(X, functools.partial(models.likeliest, self.classes_))
 
     @available_if(_loss_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -833,14 +824,14 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         For the logistic loss the sigmoid of the score, or of several classes' the softmax.
         """
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss))
+        return self._predicted(X, functools.partial(models.probabilities, self.plan_.problem.loss))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
         check_is_fitted(self)
         loss = self.plan_.problem.loss
-        return self._predicted(X, functools.partial(log_probabilities, loss))
+        return self._predicted(X, functools.partial(models.log_probabilities, loss))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -92,13 +92,13 @@ class Box:
         return self.budget.mixed_allowance if self.is_learned else self.budget.gaussian_allowance
 
     def first(
-        self, allowance: Allowance, plan: Callable[[Problem, Allowance], FirstReleases]
+        self, budget: PrivacyBudget, allowance: Allowance, plan: Callable[..., FirstReleases]
     ) -> FirstReleases:
-        """The first releases within an allowance: `plan(problem, allowance)`, after the units'."""
+        """The first releases, after the units': `plan(problem, budget, allowance)`."""
         if not self.is_learned:
-            return plan(self.problem, allowance)
-        units = plan_units(self.whole, self.budget, allowance, DiagonalUnits)
-        first = plan(self.problem, allowance.share(units.left))
+            return plan(self.problem, budget, allowance)
+        units = plan_units(self.whole, budget, allowance, DiagonalUnits)
+        first = plan(self.problem, budget, allowance.share(units.left))
         return replace(first, left=units.left * first.left, units=units)
 
 

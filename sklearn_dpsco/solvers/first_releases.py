@@ -170,8 +170,8 @@ class SetPlan(Plan):
 def plan_first(
     problem: Problem,
     budget: PrivacyBudget,
-    norm: float,
     allowance: Allowance,
+    norm: float,
     *,
     may_shrink: bool,
     may_step: bool = True,

@@ -324,12 +324,8 @@ class Gradient(FrankWolfe):
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
         facts = facts.smoothed(clip, max_iter)
         problem, allowance = facts.problem, facts.box.allowance
-        first = facts.box.first(
-            allowance,
-            lambda problem, part: plan_first(
-                problem, budget, facts.norm, part, may_shrink=geometry.contains_origin
-            ),
-        )
+        plan = partial(plan_first, norm=facts.norm, may_shrink=geometry.contains_origin)
+        first = facts.box.first(budget, allowance, plan)
         change = clip * statistics.row_mean(problem, budget, facts.norm)
         left = allowance.share(first.left)
         step = Gaussian.calibrate(change, left, max_iter, problem.size)
@@ -353,7 +349,7 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
     budget = box.budget
 
     def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
-        first = box.first(whole, lambda problem, part: plan_offset(problem, budget, part))
+        first = box.first(budget, whole, plan_offset)
         step = SelectVertex.calibrate(change, whole.share(first.left), max_iter)
         return whole.kind, first, step
 

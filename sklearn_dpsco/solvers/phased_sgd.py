@@ -351,8 +351,8 @@ class _Draft:
         first = plan_first(
             replace(problem, n_samples=n_first) if n_first else problem,
             budget,
-            self.norm,
             allowance,
+            self.norm,
             may_shrink=True,
             may_step=False,
             shares=rules.first_shares if n_first else None,

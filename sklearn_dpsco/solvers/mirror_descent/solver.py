@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from ..._types import Auto, MirrorMapName
@@ -94,12 +95,8 @@ class SetDescent(Solver):
         box = Box.of(self, problem, budget, auto=False)
         problem, allowance = box.problem, box.allowance
         facts = Facts(self, problem, budget)
-        first = box.first(
-            allowance,
-            lambda problem, part: plan_first(
-                problem, budget, facts.norm, part, may_shrink=facts.geometry.contains_origin
-            ),
-        )
+        plan = partial(plan_first, norm=facts.norm, may_shrink=facts.geometry.contains_origin)
+        first = box.first(budget, allowance, plan)
         stages, composition = self._stages(facts, first, allowance.share(first.left))
         releases = releases_of(first, *stages)
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)

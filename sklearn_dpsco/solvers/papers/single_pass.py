@@ -251,14 +251,13 @@ class Rounds(FrankWolfe):
             )
         is_spider = self.form == "spider"
         plan_runs = draft.record_runs if is_spider else draft.batch_runs
-        plan_before = plan_offset if is_spider else plan_box
         allowances = [budget.allowance]
         if not (budget.is_pure or draft.box.is_learned) and budget.currency == "auto":
             # that of pure DP is better for few steps
             allowances.append(replace(budget, delta=0.0).allowance)
         plans = []
         for whole in allowances:
-            first = draft.box.first(whole, lambda problem, part: plan_before(problem, budget, part))
+            first = draft.box.first(budget, whole, plan_offset if is_spider else plan_box)
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
         return SinglePassPlan(
@@ -318,7 +317,7 @@ class Spider(Rounds):
 
 class _Draft:
     def __init__(self, solver: Any, facts: Facts) -> None:
-        self.solver, self.problem, self.box = solver, facts.problem, facts.box
+        self.solver, self.facts, self.problem, self.box = solver, facts, facts.problem, facts.box
         self.rules = SINGLE_PASS[facts.problem.loss.task]
         self.geometry, size = facts.selection_geometry, facts.problem.size
         self.vertices = known_vertices(self.geometry.vertices(size), size)
@@ -344,9 +343,8 @@ class _Draft:
 
     def smoothed(self, n_steps: int) -> _Draft:
         """The same, with the envelope of a loss that is not smooth."""
-        loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
         draft = copy(self)
-        draft.problem = replace(self.problem, loss=loss)
+        draft.problem = self.facts.smoothed(self.clip, n_steps).problem
         return draft
 
     def change(self, kept: float, moved: float) -> float:
