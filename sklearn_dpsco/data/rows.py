@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .. import losses
 from .._kernels.arguments import (
     MULTINOMIAL,
     NO_MOVE,
@@ -25,15 +26,6 @@ from .._kernels.arguments import (
     OfRecords,
     RowForm,
     Slope,
-)
-from ..losses import (
-    Envelope,
-    Loss,
-    Multinomial,
-    base_loss,
-    clipped_derivative,
-    clipped_rows,
-    kernel_id,
 )
 from .compressed import row_range, stored_places, value_parts
 from .summation import (
@@ -59,7 +51,7 @@ class Terms(NamedTuple):
     """What is minimized, but for the targets: the mean of l(offset + prediction, y)."""
 
     offset: Any  # a constant outside the linear model, or one for each of K outputs
-    loss: Loss
+    loss: losses.Loss
     clip: float  # a bound on the l2 norm of a record's derivatives
 
 
@@ -68,20 +60,20 @@ class Objective(NamedTuple):
 
     y: Array
     offset: Any
-    loss: Loss
+    loss: losses.Loss
     clip: float
 
 
 def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | None:
     """The derivative as kernels take it, None if it is a user's; if `is_joint`, without offset."""
     loss, offset, beta = terms.loss, terms.offset, math.inf
-    if is_joint and isinstance(loss, Multinomial):
+    if is_joint and isinstance(loss, losses.Multinomial):
         return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
     if is_joint:
-        loss, offset = base_loss(loss), 0.0
-    if isinstance(loss, Envelope) and loss.is_closed_form:
+        loss, offset = losses.base_loss(loss), 0.0
+    if isinstance(loss, losses.Envelope) and loss.is_closed_form:
         beta, loss = loss.beta, loss.base
-    loss_id = kernel_id(loss)
+    loss_id = losses.kernel_id(loss)
     if loss_id is None:
         return None
     return Slope(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
@@ -305,8 +297,8 @@ class Rows:
         """`factor` times the clipped derivative, for the rows of one part."""
         scale, factor = (None if a is None else a[part] for a in (self.scale, self.factor))
         y, offset, loss, clip = objective
-        r = clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
-        r = r if bounds is None else clipped_rows(r, bounds[part], 2)
+        r = losses.clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
+        r = r if bounds is None else losses.clipped_rows(r, bounds[part], 2)
         return times_rows(r, factor)
 
     def gradient_sum(self, coef: Array, objective: Objective, bounds: Array | None = None) -> Array:
@@ -356,7 +348,7 @@ class Rows:
             z = self.product(coef) + offset
             if self.center is not None:
                 z -= self.center @ coef[:d]
-            r = clipped_derivative(loss, z, y, clip)
+            r = losses.clipped_derivative(loss, z, y, clip)
             return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).factor))
         from .._kernels.gradient_sums import csr_gradient_sum, dense_gradient_sum
 

@@ -339,9 +339,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             X, y = self._validate(X, y)
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
-            return LocalTable(
-                reader, X, targets, is_surplus, reader.weights(X, sample_weight, targets)
-            )
+            weight = reader.weights(X, sample_weight, targets.record_weight)
+            return LocalTable(reader, X, targets, is_surplus, weight)
         there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
         given = {"y": y, "weight": sample_weight, "groups": there}
         found = read_blocks(reader, X, given, self._declared_classes())
@@ -474,7 +473,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.empty, targets, groups is not None
                 plan, scaling = self._charge(*charge)
-            self.__dict__.update(targets.attributes)
             self._solve(plan, scaling, table)
         return self
 

@@ -65,7 +65,7 @@ class HasFeasibleSet(DPLinearModel):
             targets = self._targets.of(self._reader, y)
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
-            weight = self._reader.weights(X, sample_weight, targets)
+            weight = self._reader.weights(X, sample_weight, targets.record_weight)
             flags = targets.is_empty, None
             rows = self._reader.rows(X, self._scaling, problem.fit_intercept, *flags, weight)
             frame, coef = model.frame, np.asarray(model.coef).T

@@ -239,7 +239,7 @@ class _StreamingModel(DPLinearModel):
                     targets, budget = progress.targets.of(self._reader, y), progress.plan.budget
                 counted, rows = self._rows_of_users(groups, progress), budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
-                weight = self._reader.weights(X, sample_weight, targets)
+                weight = self._reader.weights(X, sample_weight, targets.record_weight)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
                 if isinstance(progress, Settings):
@@ -279,7 +279,7 @@ class _StreamingModel(DPLinearModel):
         charged = [] if accounting.accountant is None else [accounting.accountant]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(noise_is_secret_=root.is_secure, plan_=plan, n_seen_=0)
-        self.__dict__.update(targets.attributes | self._units_used(features, None))
+        self.__dict__.update(self._units_used(features, None))
         users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
         run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
         public = plan, features, targets.without_records()
@@ -501,8 +501,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
-        is_first = isinstance(progress, Settings)
-        declared = self._declared_classes() if is_first else self.classes_
+        if isinstance(progress, Settings):
+            declared = self._declared_classes()
+        else:
+            declared = progress.targets.classes
         if classes is not None:
             given = check_classes(classes)
             if declared is not None and not np.array_equal(given, declared):
