@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+Array = NDArray[np.float64]  # as all modules call it
+
 Auto = Literal["auto"]
 Relation = Literal["replace-one", "zero-out"]
 Precision = Literal["exact", "float"]

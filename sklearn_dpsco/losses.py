@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from ._checks import LARGEST, SMALLEST, check_real, shown
-
-Array = NDArray[np.float64]
+from ._types import Array
 
 _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta

@@ -21,11 +21,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from .._checks import LARGEST, listed, shown, warn_user
+from .._types import Array
 from ..exceptions import PrivacyLeakWarning
 from .compressed import stored_places, value_parts, with_values
 from .summation import slices
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _BLOCK_BYTES = 2**22

@@ -27,6 +27,7 @@ from .._kernels.arguments import (
     RowForm,
     Slope,
 )
+from .._types import Array
 from .compressed import row_range, stored_places, value_parts
 from .summation import (
     BLOCK_ROWS,
@@ -40,7 +41,6 @@ from .summation import (
     sum_over_records,
 )
 
-Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 Which = slice | Numbers
 

@@ -30,6 +30,7 @@ from .._checks import check_bool, check_choice, check_count, check_size, import_
 from .._fitting import Accounting, PrivateFit
 from .._progress import check_verbose, working
 from .._types import (
+    Array,
     Auto,
     Bounds,
     ClassLabels,
@@ -72,7 +73,6 @@ from ._records import (
     read_blocks,
 )
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 C = TypeVar("C", bound=type)
 

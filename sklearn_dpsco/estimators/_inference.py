@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, first_of, import_pandas
+from .._types import Array
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
@@ -20,8 +20,6 @@ from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import BlocksTable, Labels, LocalTable, Numbers
-
-Array = NDArray[np.float64]
 
 
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)

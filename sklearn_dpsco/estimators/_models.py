@@ -11,11 +11,10 @@ from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from .._checks import import_pandas
+from .._types import Array
 from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical, with_values
 from ._records import Reader
-
-Array = NDArray[np.float64]
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from .._checks import check_size, shown
 from .._fitting import checked, checked_table
+from .._types import Array
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling, TargetScaling
@@ -26,7 +27,6 @@ from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 

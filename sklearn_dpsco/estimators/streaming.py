@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,8 +29,6 @@ from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 from ._records import BlocksTable, Labels, LocalTable, Numbers
-
-Array = NDArray[np.float64]
 
 _NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _ENDED = (

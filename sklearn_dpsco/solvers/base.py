@@ -10,20 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
+from .._types import Array
 from ..geometry import Geometry
 from ..losses import Loss, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
 from .._progress import steps
-from .._types import Auto
+from .._types import Array, Auto
 from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
@@ -44,8 +43,6 @@ from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
 from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

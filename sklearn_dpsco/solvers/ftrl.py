@@ -25,10 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._progress import advance
-from .._types import Auto, MirrorMapName
+from .._types import Array, Auto, MirrorMapName
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
@@ -40,8 +39,6 @@ from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .records import Frame, SolverData
-
-Array = NDArray[np.float64]
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless

@@ -32,6 +32,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, gamma, poisson
 
 from .._checks import warn_user
+from .._types import Array
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
@@ -62,8 +63,6 @@ from .defaults import INFERENCE, is_wide
 from .learned_units import LARGEST_PREDICTION, Units, accuracy
 from .records import WithNumbers
 from .statistics import TINY, clipped_to
-
-Array = NDArray[np.float64]
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have

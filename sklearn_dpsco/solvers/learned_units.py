@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._types import Array
 from ..data import summation
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import UNIT_ROUNDOFF
@@ -36,7 +36,6 @@ from .records import Frame, SolverData, WithNumbers
 from .statistics import TINY, clipped_to
 from .wide_units import moments_size, size_of_moments, wide_rows
 
-Array = NDArray[np.float64]
 K = TypeVar("K", bound="LearnedUnits")
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target

@@ -29,7 +29,7 @@ from scipy import sparse
 
 from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
-from .._types import Auto
+from .._types import Array, Auto
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
@@ -47,7 +47,6 @@ from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_unit
 from .records import SolverData, Which
 from .tables import GRID, is_tabulated, tables
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps

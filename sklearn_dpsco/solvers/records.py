@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Change
+from .._types import Array
 from ..data.rows import Objective, Rows, Terms, joined_rows, times_rows
 from ..data.summation import chunk_rows, slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
 
-Array = NDArray[np.float64]
 Which = slice | NDArray[np.intp]
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from .._types import Array
 from ..data.compressed import with_values
 from ..data.rows import make_rows
 from ..data.summation import (
@@ -37,8 +38,6 @@ from ..randomness.stream import RandomStream
 from .base import Problem
 from .defaults import FIRST_RELEASES as RULES
 from .records import Frame, SolverData, WithNumbers
-
-Array = NDArray[np.float64]
 
 _OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
 SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from .._checks import check_real, check_size
 from .._progress import steps
-from .._types import Auto
+from .._types import Array, Auto
 from ..data.rows import Terms, make_rows
 from ..estimates import check_level
 from ..geometry import Geometry
@@ -48,8 +47,6 @@ from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, pl
 from .records import SolverData, WithNumbers, gradient_sum
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
-
-Array = NDArray[np.float64]
 
 
 class Pace(NamedTuple):

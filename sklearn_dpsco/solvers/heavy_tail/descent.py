@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._checks import auto_or, check_real
-from ..._types import Auto
+from ..._types import Array, Auto
 from ...mechanisms import Release
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
@@ -21,8 +20,6 @@ from ..records import Frame, SolverData
 from ..statistics import in_target_units
 from ..unit_descent import Descent, UnitDescentPlan
 from . import magnitudes
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

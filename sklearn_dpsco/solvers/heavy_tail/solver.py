@@ -15,11 +15,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
-from ..._types import Auto, Oracle
+from ..._types import Array, Auto, Oracle
 from ...data.rows import Terms, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
@@ -38,7 +37,6 @@ from . import magnitudes
 from .descent import UnboundedDescent
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
-Array = NDArray[np.float64]
 Noise = Gaussian | Laplace
 
 # Less noise by this factor is worth another analysis, as long as it is quickly found.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._progress import advance, steps
+from ..._types import Array
 from ...data.rows import Terms
 from ...geometry import MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
@@ -19,7 +19,6 @@ from ..base import Part, SolverResult
 from ..first_releases import SetPlan
 from ..records import Records, SolverData
 
-Array = NDArray[np.float64]
 VectorNoise = Gaussian | GeneralizedGaussian
 Slice = tuple[int, int]  # of the secret order of the records: start and stop
 

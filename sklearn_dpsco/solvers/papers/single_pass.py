@@ -32,7 +32,7 @@ from scipy import sparse
 
 from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
-from ..._types import Auto
+from ..._types import Array, Auto
 from ...data.rows import Terms, slope_of
 from ...data.summation import UNIT_ROUNDOFF, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
@@ -50,7 +50,6 @@ from ..frank_wolfe import Facts, FrankWolfe, score_error
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
