@@ -28,7 +28,7 @@ from .._kernels.arguments import (
     Slope,
 )
 from .._types import Array
-from .compressed import row_range, stored_places, value_parts
+from .compressed import row_range, with_values
 from .summation import (
     BLOCK_ROWS,
     UNIT_ROUNDOFF,
@@ -202,11 +202,7 @@ class Rows:
 
             squares = row_norms(Compressed.of(self.X), weights)
         else:
-            squares = np.zeros(self.n_samples)
-            for part in value_parts(self.X):
-                values = self.X.data[part].astype(np.float64)
-                weighted = weights[stored_places(self.X, part, 1)] * values**2
-                np.add.at(squares, self.X.indices[part], weighted)
+            squares = with_values(self.X, self.X.data.astype(np.float64) ** 2) @ weights
         largest = squares
         if self.center is not None:
             point = np.zeros(self.dimension)

@@ -37,7 +37,7 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
+from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .records import Frame, SolverData
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
@@ -72,9 +72,7 @@ class FirstMeans(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        if self.noise is None:
-            return ()
-        return (Release("first means", self.noise, 1, "first records"),)
+        return named_releases(("first means", self.noise, 1), group="first records")
 
     @property
     def weights(self) -> tuple[float, float]:
