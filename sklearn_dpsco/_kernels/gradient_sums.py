@@ -146,12 +146,8 @@ def _add_block(
     start, stop = ends
     size, d = stop - start, X.shape[1]
     # slices, as no place in them is negative, which the compiler would have to look for
-    y, scale, factor, bounds = (
-        records.y[start:stop],
-        records.scale[start:stop],
-        records.factor[start:stop],
-        records.bounds[start:stop],
-    )
+    y, scale = records.y[start:stop], records.scale[start:stop]
+    factor, bounds = records.factor[start:stop], records.bounds[start:stop]
     for k in range(z.shape[0]):
         line = z[k]
         for t in range(size):

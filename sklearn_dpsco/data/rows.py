@@ -424,12 +424,8 @@ class Rows:
         from .._kernels.gradient_sums import dense_gradient_after_move, dense_gradient_at
 
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
-        records = OfRecords(
-            y,
-            _NONE if self.scale is None else self.scale,
-            _NONE if self.factor is None else self.factor,
-            _NONE if bounds is None else bounds,
-        )
+        given = (_NONE if array is None else array for array in (self.scale, self.factor, bounds))
+        records = OfRecords(y, *given)
         offset = np.full(y.shape[1], objective.offset, dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
         kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at

@@ -361,7 +361,5 @@ def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
         composition="none",
         releases=tuple(dataclasses.replace(r, mechanism=quiet[id(r.mechanism)]) for r in releases),
     )
-    changes: dict[str, Any] = {"guarantee": guarantee}
-    if hasattr(plan, "budget"):
-        changes["budget"] = budget
-    return dataclasses.replace(without_noise, **changes)
+    changes = {"budget": budget} if hasattr(plan, "budget") else {}
+    return dataclasses.replace(without_noise, guarantee=guarantee, **changes)

@@ -347,17 +347,11 @@ class _Draft:
         noise = budget.record_factor / math.sqrt(2 * allowance.amount * rules.first_shares[0])
         if n_first and noise / n_first > rules.first_noise:
             n_first = 0
-        first = plan_first(
-            replace(problem, n_samples=n_first) if n_first else problem,
-            budget,
-            allowance,
-            self.norm,
-            may_shrink=True,
-            may_step=False,
-            shares=rules.first_shares if n_first else None,
-            group="first slice" if n_first else None,
-        )
-        return first, n_first, allowance
+        settings: dict[str, Any] = {"may_shrink": True, "may_step": False}
+        if n_first:
+            problem = replace(problem, n_samples=n_first)
+            settings |= {"shares": rules.first_shares, "group": "first slice"}
+        return plan_first(problem, budget, allowance, self.norm, **settings), n_first, allowance
 
     def in_bounds(self, unit: float) -> tuple[float, float, None]:
         """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`."""

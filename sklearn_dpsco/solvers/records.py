@@ -127,11 +127,9 @@ class Frame:
 
     def weighted(self, data: SolverData) -> SolverData:
         """The records, their weights times those of their classes if classes are balanced."""
-        return (
-            data
-            if self.class_weight is None
-            else data.map(SolverData.reweighted, self.class_weight)
-        )
+        if self.class_weight is None:
+            return data
+        return data.map(SolverData.reweighted, self.class_weight)
 
     def units(self, problem: Problem) -> Array:
         """What the coordinates of centred rows are multiplied by, shape (size,)."""

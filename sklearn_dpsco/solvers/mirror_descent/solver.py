@@ -265,7 +265,7 @@ class Facts:
 
     def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
         self.problem, self.budget, size = problem, budget, problem.size
-        self.rules, loss = MIRROR_DESCENT[problem.loss.task], problem.loss
+        self.rules = rules = MIRROR_DESCENT[problem.loss.task]
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
         self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
         self.mirror_map = solver._map(geometry)
@@ -273,12 +273,10 @@ class Facts:
         l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
         clip = solver.gradient_clip
         if clip is None:
-            noise = defaults.gradient_noise(
-                problem, budget, self.norm, budget.gaussian_allowance.amount
-            )
-            clip = defaults.growing_clip(
-                problem, self.rules.smallest_clip, noise, self.rules.accurate
-            )
+            amount = budget.gaussian_allowance.amount
+            noise = defaults.gradient_noise(problem, budget, self.norm, amount)
+            clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
+        loss = problem.loss
         self.clip = bounded_clip(loss, clip, self.norm * l2_radius + largest_constant(loss))
         # bound on the coordinates of a row: centred ones may be 2
         self.box = 2.0 if problem.fit_intercept else 1.0

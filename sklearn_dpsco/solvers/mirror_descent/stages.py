@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -99,21 +99,14 @@ class Stage(Part):
     def _descend(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Array:
-        """Weighted mean of the points of a descent from `coef`, on all records or fresh batches."""
+        """Weighted mean of the points of a descent from `coef`."""
         (noise,) = self.noises
-        batches = noise.batches
-        if batches is not None:
-            part = replace(part, data=part.data.row_major())
+        gradient_at = _gradient_source(part, noise, stream)
         mirror_map, start = plan.mirror_map, coef
         center = start if self.anchor > 0 else None
         total, weights, energy = np.zeros(coef.size), 0.0, 0.0
         for t in steps(range(self.n_steps)):
-            if batches is None:
-                mean = part.mean_gradient(coef)
-            else:
-                batch = part.drawn(batches.draw(stream))
-                mean = batch.mean_gradient(coef) * (batch.n_samples / batches.batch_size)
-            gradient = noise.release(mean, stream)
+            gradient = noise.release(gradient_at(coef), stream)
             if plan.l2_penalty > 0:
                 gradient = gradient + plan.l2_penalty * coef
             if center is not None:
@@ -245,3 +238,19 @@ class MirrorDescentPlan(SetPlan):
                 coef, result = point, point if number == 0 else result
                 number -= 1
         return frame.result(result, problem, self.max_iter)
+
+
+def _gradient_source(
+    part: Records, noise: VectorNoise, stream: RandomStream
+) -> Callable[[Array], Array]:
+    """The mean gradient at a point: over all records, or over a fresh batch at each call."""
+    batches = noise.batches
+    if batches is None:
+        return part.mean_gradient
+    part = replace(part, data=part.data.row_major())
+
+    def batch_gradient(coef: Array) -> Array:
+        batch = part.drawn(batches.draw(stream))
+        return batch.mean_gradient(coef) * (batch.n_samples / batches.batch_size)
+
+    return batch_gradient
