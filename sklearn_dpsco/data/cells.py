@@ -21,12 +21,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from .._checks import LARGEST, listed, shown, warn_user
-from .._types import Array
+from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning
 from .compressed import stored_places, value_parts, with_values
 from .summation import slices
-
-Flags = NDArray[np.bool_]
 
 _BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
@@ -278,7 +276,7 @@ def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, in
     return surplus
 
 
-def user_numbers(users: NDArray[Any]) -> NDArray[np.intp]:
+def user_numbers(users: NDArray[Any]) -> Indices:
     """A number for the user of each row, in the order in which they come; of no user 0."""
     codes: dict[Any, int] = {}
     named, numbers = ~is_nameless(users), np.zeros(users.size, dtype=np.intp)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .. import losses
@@ -27,7 +26,7 @@ from .._kernels.arguments import (
     RowForm,
     Slope,
 )
-from .._types import Array
+from .._types import Array, Flags, Indices, Which
 from .compressed import row_range, with_values
 from .summation import (
     BLOCK_ROWS,
@@ -40,9 +39,6 @@ from .summation import (
     sum_on_threads,
     sum_over_records,
 )
-
-Numbers = NDArray[np.intp]
-Which = slice | Numbers
 
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 
@@ -96,7 +92,7 @@ class Rows:
     # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
     sample_weight: Array | None = None
     is_drawn: bool = False  # whether the rows are a random batch, see `drawn`
-    users: NDArray[np.intp] | None = None  # a number for the user of each row; public
+    users: Indices | None = None  # a number for the user of each row; public
 
     def __post_init__(self) -> None:
         self.n_samples, self.n_columns = self.X.shape
@@ -127,7 +123,7 @@ class Rows:
         """Scale times weight, shape (n,); the array of `scales` itself without weights."""
         return self._ones if self.factor is None else self.factor
 
-    def present(self) -> NDArray[np.bool_]:
+    def present(self) -> Flags:
         """Flags the records that contribute something, shape (n,)."""
         return np.ones(self.n_samples, dtype=bool) if self.scale is None else self.scale > 0
 
@@ -168,7 +164,7 @@ class Rows:
         users = None if self.users is None else self.users[which]
         return replace(self, X=X, scale=scale, sample_weight=weight, users=users)
 
-    def drawn(self, which: Numbers) -> Rows:
+    def drawn(self, which: Indices) -> Rows:
         """The rows of a random batch, whose predictions do not depend on the batch."""
         # BLAS rounds a product by the place of its row, and other records have other places in the
         # batches that an analysis compares. At a kink, a last bit may turn a derivative.
@@ -385,7 +381,7 @@ class Rows:
         return self.weighted_sum(self._derivative(product, slice(None), objective))
 
     def change_sum(
-        self, which: Numbers, points: tuple[Array, Array], change: Change, objective: Objective
+        self, which: Indices, points: tuple[Array, Array], change: Change, objective: Objective
     ) -> Array | None:
         """Sum over the listed rows, of the clipped change of each derivative times weight and row.
 

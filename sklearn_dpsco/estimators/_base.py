@@ -73,7 +73,6 @@ from ._records import (
     read_blocks,
 )
 
-Flags = NDArray[np.bool_]
 C = TypeVar("C", bound=type)
 
 # The order in which readers see parameters.

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from .._checks import check_size, shown
 from .._fitting import checked, checked_table
-from .._types import Array
+from .._types import Array, Flags, Indices
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling, TargetScaling
@@ -26,8 +26,6 @@ from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -276,7 +274,7 @@ class LocalTable:
     targets: Numbers | Labels
     is_surplus: Flags | None
     weight: Array | None
-    users: NDArray[np.intp] | None = None  # a number for each row's, where the plan asks for them
+    users: Indices | None = None  # a number for each row's, where the plan asks for them
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, gamma, poisson
 
 from .._checks import warn_user
-from .._types import Array
+from .._types import Array, Flags, Indices
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
@@ -45,15 +45,7 @@ from ..data.summation import (
 )
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
-from ..losses import (
-    Logistic,
-    Loss,
-    Multinomial,
-    Squared,
-    Tweedie,
-    base_loss,
-    clipped_derivative,
-)
+from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -602,10 +594,10 @@ def contrasts(problem: Problem) -> Array:
 class Users(NamedTuple):
     """Which rows are one user's."""
 
-    of_rows: NDArray[np.intp]  # the number of each row's user
-    order: NDArray[np.intp]  # rows, those of one user after those of the other
-    starts: NDArray[np.intp]  # where in this order those of each user begin
-    ends: NDArray[np.intp]
+    of_rows: Indices  # the number of each row's user
+    order: Indices  # rows, those of one user after those of the other
+    starts: Indices  # where in this order those of each user begin
+    ends: Indices
 
 
 class Sized(NamedTuple):
@@ -619,7 +611,7 @@ class Sized(NamedTuple):
 
     x: NDArray[Any]
     unit: Array  # z is this times [x, 1], or times x
-    counted: NDArray[np.bool_]  # of each present record once: of users, at their first rows
+    counted: Flags  # of each present record once: of users, at their first rows
     users: Users | None  # None where each row is a record
     weights: Array
     norms: Array

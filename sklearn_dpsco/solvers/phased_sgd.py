@@ -24,12 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
-from .._types import Array, Auto
+from .._types import Array, Auto, Indices, Which
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
@@ -44,10 +43,8 @@ from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
-from .records import SolverData, Which
+from .records import SolverData
 from .tables import GRID, is_tabulated, tables
-
-Indices = NDArray[np.intp]
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from .._types import Array
+from .._types import Array, Flags
 from ..data.compressed import with_values
 from ..data.rows import make_rows
 from ..data.summation import (
@@ -360,7 +359,7 @@ def median_score(n_samples: int, record_factor: float) -> float:
     return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
 
 
-def place_counts(values: Array, present: NDArray[np.bool_], grid: Array) -> Array:
+def place_counts(values: Array, present: Flags, grid: Array) -> Array:
     """Counts of the values of present records by interval that ends on a grid, and beyond it."""
     from .._kernels.places import count_places
 

@@ -27,12 +27,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
-from ..._types import Array, Auto
+from ..._types import Array, Auto, Indices
 from ...data.rows import Terms, slope_of
 from ...data.summation import UNIT_ROUNDOFF, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
@@ -49,8 +48,6 @@ from ..first_releases import SetPlan, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe, score_error
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
-
-Indices = NDArray[np.intp]
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
