@@ -136,13 +136,7 @@ class RateModel(Inference, DPRegressor):
         return np.where(np.isfinite(y), rates, y), sample_weight
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        exposure: Any = None,
-        groups: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, exposure: Any = None, groups: Any = None, sample_weight: Any = None
     ) -> Self:
         """Fit the model.
 

@@ -165,11 +165,7 @@ Move = tuple[int, VectorNoise, float | None, float, float]
 
 
 def _frank_wolfe(
-    part: Records,
-    coef: Array,
-    plan: MirrorDescentPlan,
-    stream: RandomStream,
-    moves: Iterable[Move],
+    part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream, moves: Iterable[Move]
 ) -> Iterator[Array]:
     """The points of a pass over disjoint batches, v = kept v + a batch's term.
 
