@@ -457,7 +457,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
-        settings = self._settings()
+        return self._fit(self._settings(), X, y, groups, sample_weight)
+
+    def _fit(self, settings: Settings, X: Any, y: Any, groups: Any, sample_weight: Any) -> Self:
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 rows = settings.accounting.budget.rows_per_user
@@ -514,6 +516,20 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             return found
         return own or [f"x{k}" for k in range(self.n_features_in_)], None
 
+    def _units(self, encoder: Any, units: str) -> tuple[list[str], Any, Array, Array]:
+        """What `_described` says, and shift and width: features are (z - shift) / width.
+
+        Of z the columns of the encoder's table, or scaled features.
+        """
+        check_choice("units", units, ("data", "scaled"))
+        names, columns = self._described(encoder)
+        shift, width = np.zeros(len(names)), np.ones(len(names))
+        if units == "scaled":
+            shift, width = -self._origin / self._width, 1 / self._width
+        elif columns is not None:
+            shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        return names, columns, shift, width
+
     def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:
         """The coefficients and the intercept as a pandas data frame, a row for each feature.
 
@@ -552,15 +568,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If `encoder` has another number of outputs than the model has features.
         """
         check_is_fitted(self)
-        check_choice("units", units, ("data", "scaled"))
-        names, columns = self._described(encoder)
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        if units == "scaled":
-            coef, intercept = coef * self._width, intercept + coef @ self._origin
-        elif columns is not None:  # of (z - shift) / width, z the columns of the encoder's table
-            shift, width = np.transpose([(column.shift, column.width) for column in columns])
-            coef = coef / width
-            intercept = intercept - coef @ shift
+        names, columns, shift, width = self._units(encoder, units)
+        coef, intercept = np.atleast_2d(self.coef_) / width, np.atleast_1d(self.intercept_)
+        intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
         pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
         index = models.feature_index(names, columns)

@@ -202,25 +202,15 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, `encoder` has another number of outputs, or
             `exponentiate` is True of a linear model or of several classes.
         """
-        found = self._in_units(self._found("summary"), encoder, units)
+        found = self._found("summary")
+        names, _, *of_units = self._units(encoder, units)
+        found = found.in_units(tuple(names), *of_units)
         if check_bool("exponentiate", exponentiate):
             check_ratios(self.plan_.problem.loss)
         found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
         others = ", or PrivateMoments" * (self.plan_.problem.loss.task == "regression")
         encoder = self._encoder if encoder is None else encoder
         return telling_unknown(found, has_references(encoder) or not self.fit_intercept, others)
-
-    def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
-        """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
-        check_choice("units", units, ("data", "scaled"))
-        names, columns = self._described(encoder)
-        shift, width = np.zeros(1), np.ones(1)
-        if units == "scaled":
-            shift, width = -self._origin / self._width, 1 / self._width
-        elif columns is not None:
-            shift, width = np.transpose([(column.shift, column.width) for column in columns])
-        ones = np.ones(self.n_features_in_)
-        return found.in_units(tuple(names), shift * ones, width * ones)
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.
@@ -238,8 +228,9 @@ class Inference(DPLinearModel):
         -------
         WaldTest
         """
-        found = self._in_units(self._found("wald_test"), None, "data")
-        return found.wald_test(hypotheses, value)
+        found = self._found("wald_test")
+        names, _, *of_units = self._units(None, "data")
+        return found.in_units(tuple(names), *of_units).wald_test(hypotheses, value)
 
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.

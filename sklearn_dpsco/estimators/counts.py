@@ -156,9 +156,9 @@ class RateModel(Inference, DPRegressor):
         -------
         self
         """
-        self._settings()
+        settings = self._settings()
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
-        return super().fit(X, y, groups=groups, sample_weight=sample_weight)
+        return self._fit(settings, X, y, groups, sample_weight)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).
