@@ -57,8 +57,16 @@ from ..preprocessing.declared import Declared, declared_bounds
 from ..privacy.branches import Account
 from ..randomness.stream import check_random_state, stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
-from . import _models as models
 from ._docstrings import merged
+from ._models import (
+    LinearModel,
+    described,
+    likeliest,
+    log_probabilities,
+    probabilities,
+    read_and_predict,
+    scores,
+)
 from ._other_names import naming_equivalents
 from ._records import (
     BlocksTable,
@@ -494,7 +502,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
         facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
         # only models without bounds clip
-        model = models.LinearModel(*facts, getattr(self, "limits_X_", None))
+        model = LinearModel(*facts, getattr(self, "limits_X_", None))
         if not is_elsewhere(X):
             with np.errstate(all="ignore"):
                 return model(self._features(X, reset=False))
@@ -502,16 +510,16 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         if columns is not None:
             validate_data(self, columns, "no_validation", reset=False, skip_check_array=True)
         of_fit = self._reader, model, self.n_features_in_, self._feature_names()
-        read = functools.partial(models.read_and_predict, *of_fit)
+        read = functools.partial(read_and_predict, *of_fit)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
     def _described(self, encoder: Any) -> tuple[list[str], Any]:
         """Names of the features, and what they stand for in an encoder's table, if it tells."""
         if encoder is not None:
-            return models.described(encoder, self.n_features_in_)
+            return described(encoder, self.n_features_in_)
         own, found = self._feature_names(), None
         if self._encoder is not None:
-            found = models.described(self._encoder, self.n_features_in_)
+            found = described(self._encoder, self.n_features_in_)
         if found is not None and own in (None, found[0]):  # else X was renamed, or made otherwise
             return found
         return own or [f"x{k}" for k in range(self.n_features_in_)], None
@@ -573,7 +581,12 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
         pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
-        index = models.feature_index(names, columns)
+        if columns is None:
+            index = pandas.Index([*names, "(intercept)"], name="feature")
+        else:
+            pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
+            pairs, levels = [*pairs, ("(intercept)", "")], ["column", "category"]
+            index = pandas.MultiIndex.from_tuples(pairs, names=levels)
         return pandas.DataFrame(rows, index, pandas.Index(labels, name=name))
 
     @abstractmethod
@@ -808,7 +821,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
         """
         check_is_fitted(self)
-        return self._predicted(X, models.scores)
+        return self._predicted(X, scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
@@ -822,7 +835,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         array of Dask.
         """
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(models.likeliest, self.classes_))
+        return self._predicted(X, functools.partial(likeliest, self.classes_))
 
     @available_if(_loss_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -831,14 +844,14 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         For the logistic loss the sigmoid of the score, or of several classes' the softmax.
         """
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(models.probabilities, self.plan_.problem.loss))
+        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
         check_is_fitted(self)
         loss = self.plan_.problem.loss
-        return self._predicted(X, functools.partial(models.log_probabilities, loss))
+        return self._predicted(X, functools.partial(log_probabilities, loss))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
