@@ -60,7 +60,6 @@ from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
 from ._models import (
     LinearModel,
-    described,
     likeliest,
     log_probabilities,
     probabilities,
@@ -515,13 +514,18 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _described(self, encoder: Any) -> tuple[list[str], Any]:
         """Names of the features, and what they stand for in an encoder's table, if it tells."""
+        own, is_given = self._feature_names(), encoder is not None
+        encoder = encoder if is_given else self._encoder
         if encoder is not None:
-            return described(encoder, self.n_features_in_)
-        own, found = self._feature_names(), None
-        if self._encoder is not None:
-            found = described(self._encoder, self.n_features_in_)
-        if found is not None and own in (None, found[0]):  # else X was renamed, or made otherwise
-            return found
+            names = list(encoder.get_feature_names_out())
+            if len(names) != self.n_features_in_:
+                raise ValueError(
+                    f"encoder has {len(names)} output columns, but the model has "
+                    f"{self.n_features_in_} features: give the step right before it"
+                )
+            if is_given or own in (None, names):  # else X was renamed, or made otherwise
+                tells = hasattr(encoder, "output_columns")
+                return names, encoder.output_columns() if tells else None
         return own or [f"x{k}" for k in range(self.n_features_in_)], None
 
     def _units(self, encoder: Any, units: str) -> tuple[list[str], Any, Array, Array]:

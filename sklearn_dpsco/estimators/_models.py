@@ -98,14 +98,3 @@ def log_probabilities(loss: Any, raw: Array) -> Array:
     """Their logarithms."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities(loss, raw))
-
-
-def described(encoder: Any, n_features: int) -> tuple[list[str], Any]:
-    """Names of an encoder's output columns, and what they stand for, if it tells."""
-    names = list(encoder.get_feature_names_out())
-    if len(names) != n_features:
-        raise ValueError(
-            f"encoder has {len(names)} output columns, but the model has {n_features} features: "
-            "give the step right before it"
-        )
-    return names, encoder.output_columns() if hasattr(encoder, "output_columns") else None
