@@ -8,7 +8,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+# as all modules call them
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+Which = slice | Indices
 
 Auto = Literal["auto"]
 Relation = Literal["replace-one", "zero-out"]

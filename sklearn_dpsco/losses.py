@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from ._checks import LARGEST, SMALLEST, check_real, shown
-
-Array = NDArray[np.float64]
+from ._types import Array
 
 _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
@@ -217,14 +215,8 @@ class _Known(Loss):
     def kernel_parameter(self) -> float:
         return getattr(self, self._parameter) if self._parameter else 0.0
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
-        raise NotImplementedError
-
     def derivative(self, z: Array, y: Array) -> Array:
-        return self._slope(z, y, math.inf)
-
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return self._slope(z, y, beta)
+        return self.envelope_derivative(z, y, math.inf)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return self._steepest
@@ -264,7 +256,7 @@ class Squared(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return (z - y) ** 2 / 2
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return (z - y) * _shrunk(beta)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -304,7 +296,7 @@ class Huber(_Known):
         r = np.abs(z - y)
         return np.where(r <= self.threshold, r**2 / 2, self.threshold * (r - self.threshold / 2))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -369,8 +361,6 @@ class Welsch(_Known):
         r = min(prediction_bound + y_bound, w / math.sqrt(2))
         return r * math.exp(-((r / w) ** 2))
 
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
-
 
 @dataclass(frozen=True, slots=True)
 class Logistic(_Known):
@@ -416,8 +406,6 @@ class Logistic(_Known):
         """P(y = +1) at raw prediction z."""
         return expit(z)
 
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
-
 
 @dataclass(frozen=True, slots=True)
 class SmoothedHinge(_Known):
@@ -458,7 +446,7 @@ class SmoothedHinge(_Known):
         gap = np.maximum(1 - y * z, 0.0)
         return np.where(gap < self.width, gap**2 / (2 * self.width), gap - self.width / 2)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.clip((1 - y * z) / (self.width + 1 / beta), 0.0, 1.0)
 
     def best_constant(self, mean: float) -> float:
@@ -493,7 +481,7 @@ class Absolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -1.0, 1.0)
 
 
@@ -529,7 +517,7 @@ class Quantile(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -564,7 +552,7 @@ class EpsilonInsensitive(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r = z - y
         if beta == math.inf:
             return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
@@ -605,7 +593,7 @@ class LogAbsolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return self.width * np.log1p(np.abs(z - y) / self.width)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         self.excess(beta)
         m = np.abs(z - y)
         total = m + self.width
@@ -651,7 +639,7 @@ class MCPAbsolute(_Known):
         r = np.minimum(np.abs(z - y), self.width)
         return r * (1 - r / (2 * self.width))
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         r, falling = z - y, 1 - np.abs(z - y) / self.width
         if beta == math.inf:
             return np.sign(r) * np.maximum(falling, 0.0)
@@ -681,7 +669,7 @@ class Hinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         if beta == math.inf:
             return np.where(y * z < 1, -y, 0.0)
         return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
@@ -712,7 +700,7 @@ class SquaredHinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0) ** 2 / 2
 
-    def _slope(self, z: Array, y: Array, beta: float) -> Array:
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
@@ -751,8 +739,6 @@ class Sigmoid(_Known):
     def derivative(self, z: Array, y: Array) -> Array:
         e = np.exp(-np.abs(y * z))
         return -y * e / (1 + e) ** 2
-
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
 
 @dataclass(frozen=True, slots=True)
@@ -804,8 +790,6 @@ class Tweedie(_Known):
     def information(self, z: Array) -> Array:
         r"""The mean of second derivatives at z, :math:`\mu^{2 - p}`, if that of y is exp(z)."""
         return np.exp((2 - self.power) * np.clip(z, -_FAR, _FAR))
-
-    envelope_derivative = Loss.envelope_derivative  # without a closed form
 
 
 # ------------------------------------------------------------------------ several outputs

@@ -9,7 +9,6 @@ release costs nothing.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -177,7 +176,7 @@ class MomentsPlan(Plan):
         sizes, octaves = copy.map(lengths), np.arange(-4.0, 8.01, 0.125)
         # short cuts bias, and noise grows with the square of this length
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
-        counts = functools.partial(sizes.sum, statistics.norm_counts)
+        counts = sizes.sum(statistics.norm_counts, grid)
         further = prior, self.far, stream, self.n_far
         bound = statistics.median_on_grid(counts, n_present, grid, *further)
         mean = copy.sum(joined_sum, bound) / n

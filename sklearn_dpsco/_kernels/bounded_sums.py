@@ -40,6 +40,11 @@ def _smooth(value: float, bound: float) -> float:
     return math.copysign(min(h * (a * inverse), bound), value)
 
 
+@njit(cache=True, inline="always")
+def _bounded(value: float, is_smooth: bool, bound: float) -> float:
+    return _smooth(value, bound) if is_smooth else _clip(value, bound)
+
+
 @njit(cache=True, error_model="numpy")
 def bounded_sums(
     X: Any, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
@@ -50,22 +55,16 @@ def bounded_sums(
     goes to row i mod m of `total`, which has shape (m, d) or, with an intercept, (m, d + 1).
     """
     n, d = X.shape
-    part = np.zeros(total.shape)
+    part, is_smooth = np.zeros(total.shape), factor != 0.0
     for first in range(0, n, chunk):
         part[:] = 0.0
         for i in range(first, min(n, first + chunk)):
             bucket = part[i % total.shape[0]]
-            if factor == 0.0:
-                for j in range(d):
-                    bucket[j] += _clip(r[i] * X[i, j], bound)
-                if has_intercept:
-                    bucket[d] += _clip(r[i], bound)
-            else:
-                weight = r[i] * factor
-                for j in range(d):
-                    bucket[j] += _smooth(weight * X[i, j], bound)
-                if has_intercept:
-                    bucket[d] += _smooth(weight, bound)
+            weight = r[i] * factor if is_smooth else r[i]
+            for j in range(d):
+                bucket[j] += _bounded(weight * X[i, j], is_smooth, bound)
+            if has_intercept:
+                bucket[d] += _bounded(weight, is_smooth, bound)
         total += part
 
 
@@ -76,22 +75,16 @@ def csr_bounded_sums(
     """`bounded_sums` for rows in CSR storage."""
     data, indices, indptr = X
     n, d = indptr.size - 1, total.shape[1] - has_intercept
-    part = np.zeros(total.shape)
+    part, is_smooth = np.zeros(total.shape), factor != 0.0
     for first in range(0, n, chunk):
         part[:] = 0.0
         for i in range(first, min(n, first + chunk)):
             bucket = part[i % total.shape[0]]
-            if factor == 0.0:
-                for k in range(indptr[i], indptr[i + 1]):
-                    bucket[np.uint64(indices[k])] += _clip(r[i] * data[k], bound)
-                if has_intercept:
-                    bucket[d] += _clip(r[i], bound)
-            else:
-                weight = r[i] * factor
-                for k in range(indptr[i], indptr[i + 1]):
-                    bucket[np.uint64(indices[k])] += _smooth(weight * data[k], bound)
-                if has_intercept:
-                    bucket[d] += _smooth(weight, bound)
+            weight = r[i] * factor if is_smooth else r[i]
+            for k in range(indptr[i], indptr[i + 1]):
+                bucket[np.uint64(indices[k])] += _bounded(weight * data[k], is_smooth, bound)
+            if has_intercept:
+                bucket[d] += _bounded(weight, is_smooth, bound)
         total += part
 
 

@@ -13,18 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from . import products
 from .arguments import Change, Compressed, OfRecords, RowForm, Slope
 from .derivatives import clipped_derivative, replace_by_derivatives
 from .jit import njit
-from .products import (
-    add_rows,
-    dense_products,
-    inner_product,
-    plain_sum,
-    row_factor,
-    row_products,
-    stored_products,
-)
 
 _BLOCK = 64  # rows: they fit into a cache, and any number of lanes divides them
 
@@ -39,8 +31,8 @@ def dense_gradient_sum(
     for i in range(y.size):
         if factor[i] > 0.0:
             row = X[i]
-            product, square = dense_products(row, center, w)
-            s = row_factor(factor[i], square * (1.0 + norm_error) + bias * bias, bound)
+            product, square = products.dense_products(row, center, w)
+            s = products.row_factor(factor[i], square * (1.0 + norm_error) + bias * bias, bound)
             r = s * clipped_derivative(slope, product + bias * w[d], y[i])
             for j in range(d):
                 total[j] += r * (row[j] - center[j])
@@ -58,14 +50,14 @@ def csr_gradient_sum(
     data, indices, indptr = X
     center, bias, bound, norm_error = form
     d = center.size
-    center_square = inner_product(center, center)
-    center_w = inner_product(center, w[:d])
+    center_square = products.inner_product(center, center)
+    center_w = products.inner_product(center, w[:d])
     for i in range(y.size):
         if factor[i] > 0.0:
-            product, row_center, square = stored_products(X, i, center, w)
+            product, row_center, square = products.stored_products(X, i, center, w)
             error = norm_error * (math.sqrt(square) + math.sqrt(center_square)) ** 2
             square = max(square - 2.0 * row_center + center_square, 0.0) + error
-            s = row_factor(factor[i], square + bias * bias, bound)
+            s = products.row_factor(factor[i], square + bias * bias, bound)
             r = s * clipped_derivative(slope, product - center_w + bias * w[d], y[i])
             for k in range(indptr[i], indptr[i + 1]):
                 total[indices[k]] += r * data[k]
@@ -96,7 +88,7 @@ def dense_gradient_at(
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
             for k in range(z.shape[0]):
-                row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
+                products.row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
                 for t in range(_BLOCK):
                     z[k, t] += coef[k, d]
             _add_block(X, records, (start, stop), offset, slope, buffers, part)
@@ -146,12 +138,8 @@ def _add_block(
     start, stop = ends
     size, d = stop - start, X.shape[1]
     # slices, as no place in them is negative, which the compiler would have to look for
-    y, scale, factor, bounds = (
-        records.y[start:stop],
-        records.scale[start:stop],
-        records.factor[start:stop],
-        records.bounds[start:stop],
-    )
+    y, scale = records.y[start:stop], records.scale[start:stop]
+    factor, bounds = records.factor[start:stop], records.bounds[start:stop]
     for k in range(z.shape[0]):
         line = z[k]
         for t in range(size):
@@ -167,8 +155,8 @@ def _add_block(
         line = z[k, :size]
         for t in range(factor.size):
             line[t] *= factor[t]
-        add_rows(X[start:stop], line, part[k, :d])
-        part[k, d] += plain_sum(line)
+        products.add_rows(X[start:stop], line, part[k, :d])
+        part[k, d] += products.plain_sum(line)
 
 
 @njit(cache=True, nogil=True)
@@ -193,10 +181,10 @@ def dense_change_at(
         for t in range(first, min(n, first + chunk)):
             i = rows[t]
             row = X[i]
-            z = inner_product(row, coef[:d]) + intercept
+            z = products.inner_product(row, coef[:d]) + intercept
             r = clipped_derivative(slope, scale[i] * z, y[i])
             if change.kept > 0.0:
-                z = inner_product(row, before[:d]) + intercept_before
+                z = products.inner_product(row, before[:d]) + intercept_before
                 r -= change.kept * clipped_derivative(slope, scale[i] * z, y[i])
                 r = min(max(r, -change.largest), change.largest)
             r *= factor[i]

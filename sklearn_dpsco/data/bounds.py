@@ -15,16 +15,14 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import SMALLEST, listed, shown, warn_user
+from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
 from .compressed import canonical, stored_places, value_parts, with_values
 from .summation import on_threads, slices
-
-Array = NDArray[np.float64]
 
 _NARROWEST = SMALLEST  # high - low, and in units of the larger end:
 _FINEST = 1e-12

@@ -21,12 +21,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from .._checks import LARGEST, listed, shown, warn_user
+from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning
 from .compressed import stored_places, value_parts, with_values
 from .summation import slices
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
@@ -269,20 +267,16 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 
 def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
     """Flags rows after a user's first `most`, or of no user; `counted` is brought up to date."""
-    nameless = is_nameless(users)
-    surplus = nameless.copy()
+    surplus = is_nameless(users)
     for i, user in enumerate(map(user_of, users.tolist())):
-        if nameless[i]:
-            continue
-        seen = counted.get(user, 0)
-        if seen < most:
-            counted[user] = seen + 1
-        else:
-            surplus[i] = True
+        if not surplus[i]:
+            seen = counted.get(user, 0)
+            surplus[i] = seen >= most
+            counted[user] = min(seen + 1, most)
     return surplus
 
 
-def user_numbers(users: NDArray[Any]) -> NDArray[np.intp]:
+def user_numbers(users: NDArray[Any]) -> Indices:
     """A number for the user of each row, in the order in which they come; of no user 0."""
     codes: dict[Any, int] = {}
     named, numbers = ~is_nameless(users), np.zeros(users.size, dtype=np.intp)

@@ -18,14 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._types import Indices, Which
 from ..exceptions import BlocksChangedError, TasksLostError
 from .summation import alone, blas_alone, on_threads, slices
 
 Get = Callable[[dict[Any, Any], list[Any]], Any]
-Numbers = NDArray[np.intp]
-Which = slice | Numbers
 _Step = tuple[Callable[..., Any], Sequence[Any] | None, tuple[Any, ...]]
 
 _NUMBERS_READ = 2**20  # of a piece in this process
@@ -58,7 +56,7 @@ class Pieces:
     # what is made of a piece once it is read: functions of it, of an argument of its own from a
     # sequence if there is one, and of arguments that are the same for all
     steps: tuple[_Step, ...] = ()
-    _whole: tuple[Pieces, Numbers] | None = field(default=None, repr=False)
+    _whole: tuple[Pieces, Indices] | None = field(default=None, repr=False)
 
     is_local = False
 
@@ -82,7 +80,7 @@ class Pieces:
         firsts = [0, *itertools.accumulate(self.sizes)][:-1]
         return self._sum((function, firsts, arguments), self.sizes)
 
-    def sum_over(self, which: Numbers, function: Callable[..., Any], *arguments: Any) -> Any:
+    def sum_over(self, which: Indices, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, numbers, ...)`` over pieces with some of the records."""
         by_piece = self._by_piece(which)
         return self._sum((function, by_piece, arguments), [some.size for some in by_piece])
@@ -146,11 +144,11 @@ class Pieces:
         sizes = tuple(numbers.size for numbers in by_piece)
         return replace(self, sizes=sizes, steps=(*self.steps, step), _whole=(self, which))
 
-    def drawn(self, which: Numbers) -> Pieces:
+    def drawn(self, which: Indices) -> Pieces:
         """A random batch."""
         return self.part(which, is_drawn=True)
 
-    def _by_piece(self, which: Numbers) -> list[Numbers]:
+    def _by_piece(self, which: Indices) -> list[Indices]:
         """Increasing numbers of records, in each piece from 0."""
         firsts = [0, *itertools.accumulate(self.sizes)][:-1]
         parts = np.split(which, np.searchsorted(which, firsts[1:]))
@@ -173,7 +171,7 @@ class Pieces:
         for part in self._portions(which, size):
             yield from self._gathered(part).in_order(slice(0, part.size), size)
 
-    def _portions(self, which: Which, size: int) -> Iterator[Numbers]:
+    def _portions(self, which: Which, size: int) -> Iterator[Indices]:
         """Numbers that are brought here at a time, a multiple of `size` of them."""
         width = 8 * (self.meta.rows.n_columns + 4)
         if not isinstance(which, slice):
@@ -191,7 +189,7 @@ class Pieces:
             yield np.arange(start, min(stop, end))
             start = end
 
-    def _gathered(self, which: Numbers) -> Any:
+    def _gathered(self, which: Indices) -> Any:
         """Those records as one piece in this process."""
         order = np.argsort(which, kind="stable")
         by_piece = self._by_piece(which[order])

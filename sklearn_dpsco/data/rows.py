@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from .. import losses
 from .._kernels.arguments import (
     MULTINOMIAL,
     NO_MOVE,
@@ -26,16 +26,8 @@ from .._kernels.arguments import (
     RowForm,
     Slope,
 )
-from ..losses import (
-    Envelope,
-    Loss,
-    Multinomial,
-    base_loss,
-    clipped_derivative,
-    clipped_rows,
-    kernel_id,
-)
-from .compressed import row_range, stored_places, value_parts
+from .._types import Array, Flags, Indices, Which
+from .compressed import row_range, with_values
 from .summation import (
     BLOCK_ROWS,
     UNIT_ROUNDOFF,
@@ -48,10 +40,6 @@ from .summation import (
     sum_over_records,
 )
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.intp]
-Which = slice | Numbers
-
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 
 
@@ -59,7 +47,7 @@ class Terms(NamedTuple):
     """What is minimized, but for the targets: the mean of l(offset + prediction, y)."""
 
     offset: Any  # a constant outside the linear model, or one for each of K outputs
-    loss: Loss
+    loss: losses.Loss
     clip: float  # a bound on the l2 norm of a record's derivatives
 
 
@@ -68,20 +56,20 @@ class Objective(NamedTuple):
 
     y: Array
     offset: Any
-    loss: Loss
+    loss: losses.Loss
     clip: float
 
 
 def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | None:
     """The derivative as kernels take it, None if it is a user's; if `is_joint`, without offset."""
     loss, offset, beta = terms.loss, terms.offset, math.inf
-    if is_joint and isinstance(loss, Multinomial):
+    if is_joint and isinstance(loss, losses.Multinomial):
         return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
     if is_joint:
-        loss, offset = base_loss(loss), 0.0
-    if isinstance(loss, Envelope) and loss.is_closed_form:
+        loss, offset = losses.base_loss(loss), 0.0
+    if isinstance(loss, losses.Envelope) and loss.is_closed_form:
         beta, loss = loss.beta, loss.base
-    loss_id = kernel_id(loss)
+    loss_id = losses.kernel_id(loss)
     if loss_id is None:
         return None
     return Slope(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
@@ -104,7 +92,7 @@ class Rows:
     # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
     sample_weight: Array | None = None
     is_drawn: bool = False  # whether the rows are a random batch, see `drawn`
-    users: NDArray[np.intp] | None = None  # a number for the user of each row; public
+    users: Indices | None = None  # a number for the user of each row; public
 
     def __post_init__(self) -> None:
         self.n_samples, self.n_columns = self.X.shape
@@ -135,7 +123,7 @@ class Rows:
         """Scale times weight, shape (n,); the array of `scales` itself without weights."""
         return self._ones if self.factor is None else self.factor
 
-    def present(self) -> NDArray[np.bool_]:
+    def present(self) -> Flags:
         """Flags the records that contribute something, shape (n,)."""
         return np.ones(self.n_samples, dtype=bool) if self.scale is None else self.scale > 0
 
@@ -176,7 +164,7 @@ class Rows:
         users = None if self.users is None else self.users[which]
         return replace(self, X=X, scale=scale, sample_weight=weight, users=users)
 
-    def drawn(self, which: Numbers) -> Rows:
+    def drawn(self, which: Indices) -> Rows:
         """The rows of a random batch, whose predictions do not depend on the batch."""
         # BLAS rounds a product by the place of its row, and other records have other places in the
         # batches that an analysis compares. At a kink, a last bit may turn a derivative.
@@ -210,11 +198,7 @@ class Rows:
 
             squares = row_norms(Compressed.of(self.X), weights)
         else:
-            squares = np.zeros(self.n_samples)
-            for part in value_parts(self.X):
-                values = self.X.data[part].astype(np.float64)
-                weighted = weights[stored_places(self.X, part, 1)] * values**2
-                np.add.at(squares, self.X.indices[part], weighted)
+            squares = with_values(self.X, self.X.data.astype(np.float64) ** 2) @ weights
         largest = squares
         if self.center is not None:
             point = np.zeros(self.dimension)
@@ -305,8 +289,8 @@ class Rows:
         """`factor` times the clipped derivative, for the rows of one part."""
         scale, factor = (None if a is None else a[part] for a in (self.scale, self.factor))
         y, offset, loss, clip = objective
-        r = clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
-        r = r if bounds is None else clipped_rows(r, bounds[part], 2)
+        r = losses.clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
+        r = r if bounds is None else losses.clipped_rows(r, bounds[part], 2)
         return times_rows(r, factor)
 
     def gradient_sum(self, coef: Array, objective: Objective, bounds: Array | None = None) -> Array:
@@ -356,7 +340,7 @@ class Rows:
             z = self.product(coef) + offset
             if self.center is not None:
                 z -= self.center @ coef[:d]
-            r = clipped_derivative(loss, z, y, clip)
+            r = losses.clipped_derivative(loss, z, y, clip)
             return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).factor))
         from .._kernels.gradient_sums import csr_gradient_sum, dense_gradient_sum
 
@@ -397,7 +381,7 @@ class Rows:
         return self.weighted_sum(self._derivative(product, slice(None), objective))
 
     def change_sum(
-        self, which: Numbers, points: tuple[Array, Array], change: Change, objective: Objective
+        self, which: Indices, points: tuple[Array, Array], change: Change, objective: Objective
     ) -> Array | None:
         """Sum over the listed rows, of the clipped change of each derivative times weight and row.
 
@@ -436,12 +420,8 @@ class Rows:
         from .._kernels.gradient_sums import dense_gradient_after_move, dense_gradient_at
 
         y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
-        records = OfRecords(
-            y,
-            _NONE if self.scale is None else self.scale,
-            _NONE if self.factor is None else self.factor,
-            _NONE if bounds is None else bounds,
-        )
+        given = (_NONE if array is None else array for array in (self.scale, self.factor, bounds))
+        records = OfRecords(y, *given)
         offset = np.full(y.shape[1], objective.offset, dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
         kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at

@@ -30,6 +30,7 @@ from .._checks import check_bool, check_choice, check_count, check_size, import_
 from .._fitting import Accounting, PrivateFit
 from .._progress import check_verbose, working
 from .._types import (
+    Array,
     Auto,
     Bounds,
     ClassLabels,
@@ -59,8 +60,6 @@ from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
 from ._models import (
     LinearModel,
-    described,
-    feature_index,
     likeliest,
     log_probabilities,
     probabilities,
@@ -81,8 +80,6 @@ from ._records import (
     read_blocks,
 )
 
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 C = TypeVar("C", bound=type)
 
 # The order in which readers see parameters.
@@ -349,9 +346,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             X, y = self._validate(X, y)
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
-            return LocalTable(
-                reader, X, targets, is_surplus, reader.weights(X, sample_weight, targets)
-            )
+            weight = reader.weights(X, sample_weight, targets.record_weight)
+            return LocalTable(reader, X, targets, is_surplus, weight)
         there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
         given = {"y": y, "weight": sample_weight, "groups": there}
         found = read_blocks(reader, X, given, self._declared_classes())
@@ -469,7 +465,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
-        settings = self._settings()
+        return self._fit(self._settings(), X, y, groups, sample_weight)
+
+    def _fit(self, settings: Settings, X: Any, y: Any, groups: Any, sample_weight: Any) -> Self:
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 rows = settings.accounting.budget.rows_per_user
@@ -484,7 +482,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.empty, targets, groups is not None
                 plan, scaling = self._charge(*charge)
-            self.__dict__.update(targets.attributes)
             self._solve(plan, scaling, table)
         return self
 
@@ -512,20 +509,39 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         columns = without_rows(X)
         if columns is not None:
             validate_data(self, columns, "no_validation", reset=False, skip_check_array=True)
-        names = self._feature_names()
-        read = functools.partial(read_and_predict, self._reader, model, self.n_features_in_, names)
+        of_fit = self._reader, model, self.n_features_in_, self._feature_names()
+        read = functools.partial(read_and_predict, *of_fit)
         return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
 
     def _described(self, encoder: Any) -> tuple[list[str], Any]:
         """Names of the features, and what they stand for in an encoder's table, if it tells."""
+        own, is_given = self._feature_names(), encoder is not None
+        encoder = encoder if is_given else self._encoder
         if encoder is not None:
-            return described(encoder, self.n_features_in_)
-        own, found = self._feature_names(), None
-        if self._encoder is not None:
-            found = described(self._encoder, self.n_features_in_)
-        if found is not None and own in (None, found[0]):  # else X was renamed, or made otherwise
-            return found
+            names = list(encoder.get_feature_names_out())
+            if len(names) != self.n_features_in_:
+                raise ValueError(
+                    f"encoder has {len(names)} output columns, but the model has "
+                    f"{self.n_features_in_} features: give the step right before it"
+                )
+            if is_given or own in (None, names):  # else X was renamed, or made otherwise
+                tells = hasattr(encoder, "output_columns")
+                return names, encoder.output_columns() if tells else None
         return own or [f"x{k}" for k in range(self.n_features_in_)], None
+
+    def _units(self, encoder: Any, units: str) -> tuple[list[str], Any, Array, Array]:
+        """What `_described` says, and shift and width: features are (z - shift) / width.
+
+        Of z the columns of the encoder's table, or scaled features.
+        """
+        check_choice("units", units, ("data", "scaled"))
+        names, columns = self._described(encoder)
+        shift, width = np.zeros(len(names)), np.ones(len(names))
+        if units == "scaled":
+            shift, width = -self._origin / self._width, 1 / self._width
+        elif columns is not None:
+            shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        return names, columns, shift, width
 
     def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:
         """The coefficients and the intercept as a pandas data frame, a row for each feature.
@@ -565,18 +581,17 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If `encoder` has another number of outputs than the model has features.
         """
         check_is_fitted(self)
-        check_choice("units", units, ("data", "scaled"))
-        names, columns = self._described(encoder)
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        if units == "scaled":
-            coef, intercept = coef * self._width, intercept + coef @ self._origin
-        elif columns is not None:  # of (z - shift) / width, z the columns of the encoder's table
-            shift, width = np.transpose([(column.shift, column.width) for column in columns])
-            coef = coef / width
-            intercept = intercept - coef @ shift
+        names, columns, shift, width = self._units(encoder, units)
+        coef, intercept = np.atleast_2d(self.coef_) / width, np.atleast_1d(self.intercept_)
+        intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
         pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
-        index = feature_index(names, columns)
+        if columns is None:
+            index = pandas.Index([*names, "(intercept)"], name="feature")
+        else:
+            pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
+            pairs, levels = [*pairs, ("(intercept)", "")], ["column", "category"]
+            index = pandas.MultiIndex.from_tuples(pairs, names=levels)
         return pandas.DataFrame(rows, index, pandas.Index(labels, name=name))
 
     @abstractmethod

@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, first_of, import_pandas
+from .._types import Array
 from ..data.blocks import check_in_memory, is_elsewhere
 from ..data.bounds import FeatureScaling
 from ..data.cells import as_users, user_numbers
@@ -20,8 +20,6 @@ from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import BlocksTable, Labels, LocalTable, Numbers
-
-Array = NDArray[np.float64]
 
 
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)
@@ -204,25 +202,15 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, `encoder` has another number of outputs, or
             `exponentiate` is True of a linear model or of several classes.
         """
-        found = self._in_units(self._found("summary"), encoder, units)
+        found = self._found("summary")
+        names, _, *of_units = self._units(encoder, units)
+        found = found.in_units(tuple(names), *of_units)
         if check_bool("exponentiate", exponentiate):
             check_ratios(self.plan_.problem.loss)
         found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
         encoder = self._encoder if encoder is None else encoder
         has_all = has_references(encoder) or not self.fit_intercept
         return telling_unknown(found, has_all, *_ADVICE.get(self.plan_.problem.loss.task, ()))
-
-    def _in_units(self, found: Estimates, encoder: Any, units: str) -> Estimates:
-        """Estimates of the features of X, in other units and by other names, as of `coef_frame`."""
-        check_choice("units", units, ("data", "scaled"))
-        names, columns = self._described(encoder)
-        shift, width = np.zeros(1), np.ones(1)
-        if units == "scaled":
-            shift, width = -self._origin / self._width, 1 / self._width
-        elif columns is not None:
-            shift, width = np.transpose([(column.shift, column.width) for column in columns])
-        ones = np.ones(self.n_features_in_)
-        return found.in_units(tuple(names), shift * ones, width * ones)
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.
@@ -240,8 +228,9 @@ class Inference(DPLinearModel):
         -------
         WaldTest
         """
-        found = self._in_units(self._found("wald_test"), None, "data")
-        return found.wald_test(hypotheses, value)
+        found = self._found("wald_test")
+        names, _, *of_units = self._units(None, "data")
+        return found.in_units(tuple(names), *of_units).wald_test(hypotheses, value)
 
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
@@ -268,17 +257,16 @@ class Inference(DPLinearModel):
         rows, raw = self.linear_functions(X)
         n, k = raw.shape
         if loss.task != "classification":
-            half = np.stack(
-                [found.half_widths(_padded(rows, j, k), level) for j in range(k)], axis=1
-            )
+            functions: Any = np.kron(np.eye(k), rows)  # those of one output after the other
+            half = found.half_widths(functions, level).reshape(k, n).T
             if of == "record":
                 if np.isnan(found.residual_std).all():
                     raise ValueError(
                         "of='record' needs a fit without sample_weight and with "
                         "max_rows_per_user=1: else the variance of the targets is not released"
                     )
-                far = [found.half_widths(_padded(rows, j, k), level, of_std=True) for j in range(k)]
-                half = np.hypot(half, np.stack(far, axis=1) * found.residual_std)
+                far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
+                half = np.hypot(half, far * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
             if loss.task == "rates":
                 with np.errstate(over="ignore"):
@@ -301,9 +289,9 @@ class Inference(DPLinearModel):
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")
         rows, raw = self.linear_functions(X)
-        k = raw.shape[1]
-        std = np.stack([found.errors(_padded(rows, j, k))[0] for j in range(k)], axis=1)
-        return np.reshape(std, np.shape(self.predict(X)))
+        functions: Any = np.kron(np.eye(raw.shape[1]), rows)  # as in `predict_interval`
+        std = found.errors(functions)[0]
+        return np.reshape(std.reshape(raw.T.shape).T, np.shape(self.predict(X)))
 
     def linear_functions(self, X: Any) -> tuple[Array, Array]:
         """Rows of X as functions of the coefficients that `summary` shows, and their values.
@@ -345,13 +333,6 @@ _ADVICE = {
         ", or effects on probabilities (DPLinearRegression or PrivateMoments on 0 and 1)",
     ),
 }
-
-
-def _padded(rows: Array, output: int, n_outputs: int) -> Array:
-    """The rows as functions of the coefficients of one of several outputs."""
-    functions = np.zeros((len(rows), n_outputs, rows.shape[1]))
-    functions[:, output] = rows
-    return functions.reshape(len(rows), -1)
 
 
 def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Fitted linear models: predictions, by what may be sent to whoever holds the rows, and frames."""
+"""Fitted linear models: predictions, by what may be sent to whoever holds the rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from .._checks import import_pandas
+from .._types import Array
 from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical, with_values
 from ._records import Reader
-
-Array = NDArray[np.float64]
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
 
@@ -100,27 +98,3 @@ def log_probabilities(loss: Any, raw: Array) -> Array:
     """Their logarithms."""
     with np.errstate(divide="ignore"):
         return np.log(probabilities(loss, raw))
-
-
-_INTERCEPT = "(intercept)"
-
-
-def described(encoder: Any, n_features: int) -> tuple[list[str], Any]:
-    """Names of an encoder's output columns, and what they stand for, if it tells."""
-    names = list(encoder.get_feature_names_out())
-    if len(names) != n_features:
-        raise ValueError(
-            f"encoder has {len(names)} output columns, but the model has {n_features} features: "
-            "give the step right before it"
-        )
-    return names, encoder.output_columns() if hasattr(encoder, "output_columns") else None
-
-
-def feature_index(names: list[str], columns: Any) -> Any:
-    """An index of the features and the intercept, by an encoder's output columns if it told."""
-    pandas = import_pandas("coef_frame")
-    if columns is None:
-        return pandas.Index([*names, _INTERCEPT], name="feature")
-    pairs = [(c.source, "" if c.category is None else c.category) for c in columns]
-    levels = ["column", "category"]
-    return pandas.MultiIndex.from_tuples([*pairs, (_INTERCEPT, "")], names=levels)

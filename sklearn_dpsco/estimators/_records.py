@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,27 +16,16 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from .._checks import check_size, shown
 from .._fitting import checked, checked_table
+from .._types import Array, Flags, Indices
+from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling, TargetScaling
-from ..data.cells import (
-    as_labels,
-    as_numbers,
-    as_users,
-    as_weights,
-    clear_rows,
-    is_missing,
-    label_codes,
-    nonfinite_rows,
-)
-from ..data.compressed import canonical
+from ..data.compressed import canonical, row_range
 from ..data.pieces import Pieces, Source, here
 from ..data.rows import Rows, make_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -51,16 +41,11 @@ class Numbers:
     def n_outputs(self) -> int:
         return n_targets_of(self.y)
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """What is public of the targets."""
-        return {}
-
     @cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose target is invalid."""
         columns = self.y if self.y.ndim == 2 else self.y[:, None]
-        return np.any([is_missing(column) for column in columns.T], axis=0)
+        return np.any([cells.is_missing(column) for column in columns.T], axis=0)
 
     def without_records(self) -> Numbers:
         """What is public of the targets."""
@@ -104,11 +89,6 @@ class Labels:
     def n_outputs(self) -> int:
         return n_outputs_of(self.classes.size)
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """What is public of the labels."""
-        return {"classes_": self.classes}
-
     @cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose label is invalid."""
@@ -129,9 +109,10 @@ class Labels:
         return np.where(self.codes[:, None] == np.arange(self.classes.size), 1.0, -1.0)
 
     def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
-        """Coefficients with a row for each output."""
-        coef, intercept = features.unscale(result.coef, result.intercept)
-        return {"coef_": np.atleast_2d(coef), "intercept_": np.atleast_1d(intercept)}
+        """Coefficients with a row for each output, and the classes."""
+        plain = features.unscale(result.coef, result.intercept)
+        coef, intercept = np.atleast_2d(plain[0]), np.atleast_1d(plain[1])
+        return {"classes_": self.classes, "coef_": coef, "intercept_": intercept}
 
 
 def n_targets_of(y: Array) -> int:
@@ -206,7 +187,7 @@ class Reader:
         if self.task != "classification":
             y = checked(
                 check_array,
-                as_numbers("y", y, strict=self.is_strict),
+                cells.as_numbers("y", y, strict=self.is_strict),
                 dtype=np.float64,
                 ensure_2d=False,
                 ensure_all_finite=self.is_strict,
@@ -226,8 +207,8 @@ class Reader:
                     "with another target contributes nothing"
                 )
             return np.where(is_low, np.nan, y)
-        labels = checked(as_labels, y)
-        if self.is_strict and np.any(is_missing(labels)):
+        labels = checked(cells.as_labels, y)
+        if self.is_strict and np.any(cells.is_missing(labels)):
             raise ValueError(
                 "y contains labels that are missing: NaN, None or infinity. Say nonfinite='zero', "
                 "so that such a record contributes nothing"
@@ -236,7 +217,7 @@ class Reader:
 
     def codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
         """Position of each label among the classes, -1 for one that is not among them."""
-        codes = label_codes(y, classes)
+        codes = cells.label_codes(y, classes)
         # an array of text against numbers is a mistake in the types, not in some records
         of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
@@ -247,13 +228,13 @@ class Reader:
             raise ValueError(f"{_OTHER_LABELS}. {_CODES}")
         return codes
 
-    def weights(self, X: Any, sample_weight: Any, targets: Numbers | Labels) -> Array | None:
+    def weights(self, X: Any, sample_weight: Any, of_classes: Array | None = None) -> Array | None:
         """The records' weights in [0, 1], times those of their classes; None if there are none."""
         if sample_weight is None:
-            return targets.record_weight
-        weights = as_weights(sample_weight, self.max_weight, strict=self.is_strict)
+            return of_classes
+        weights = cells.as_weights(sample_weight, self.max_weight, strict=self.is_strict)
         check_consistent_length(X, weights)
-        return times_rows(weights, targets.record_weight)
+        return times_rows(weights, of_classes)
 
     def rows(
         self,
@@ -277,10 +258,10 @@ class Reader:
             scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
             return make_rows(scaling.transform(X), fit_intercept, scale, weight)
         X = canonical(X) if sparse.issparse(X) else X
-        empty = nonfinite_rows(X) | is_empty
+        empty = cells.nonfinite_rows(X) | is_empty
         if left_out is not None:
             empty |= left_out
-        cleared = clear_rows(scaling.transform(X), empty, X)
+        cleared = cells.clear_rows(scaling.transform(X), empty, X)
         return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
 
 
@@ -293,7 +274,7 @@ class LocalTable:
     targets: Numbers | Labels
     is_surplus: Flags | None
     weight: Array | None
-    users: NDArray[np.intp] | None = None  # a number for each row's, where the plan asks for them
+    users: Indices | None = None  # a number for each row's, where the plan asks for them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -309,18 +290,24 @@ class LocalTable:
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
     ) -> SolverData | Pieces:
         """Scaled records; in pieces, that are scaled when they are read."""
-        y, facts = self.targets.scaled(), (scaling, fit_intercept)
-        is_empty, surplus, weight = self.targets.is_empty, self.is_surplus, self.weight
-        if not in_pieces:
-            rows = self.reader.rows(self.X, *facts, is_empty, surplus, weight)
-            return SolverData(replace(rows, users=self.users), y)
+        if in_pieces:
+            return here(self.parts(scaling, fit_intercept), *self.shape)
+        flags = self.targets.is_empty, self.is_surplus
+        rows = self.reader.rows(self.X, scaling, fit_intercept, *flags, self.weight)
+        return SolverData(replace(rows, users=self.users), self.targets.scaled())
+
+    def parts(self, scaling: FeatureScaling, fit_intercept: bool) -> Callable[[slice], SolverData]:
+        """What makes the scaled records of a range."""
+        X, y = self.X, self.targets.scaled()
+        of_rows: tuple[Any, ...] = (self.targets.is_empty, self.is_surplus, self.weight)
+        is_csr = sparse.issparse(X) and X.format == "csr"
 
         def read(part: slice) -> SolverData:
-            flags = is_empty[part], None if surplus is None else surplus[part]
-            some = None if weight is None else weight[part]
-            return SolverData(self.reader.rows(self.X[part], *facts, *flags, some), y[part])
+            some = row_range(X, part) if is_csr else X[part]
+            arrays: Any = (None if array is None else array[part] for array in of_rows)
+            return SolverData(self.reader.rows(some, scaling, fit_intercept, *arrays), y[part])
 
-        return here(read, *self.shape)
+        return read
 
 
 # ------------------------------------------------------------------------ blocks elsewhere
@@ -399,7 +386,7 @@ def _read(
         X, y = _read_both(reader, given)
         if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
             targets = meta.of(reader, y)
-            weight = reader.weights(X, given.get("weight"), targets)
+            weight = reader.weights(X, given.get("weight"), targets.record_weight)
             flags = targets.is_empty, given.get("surplus")
             rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
             return SolverData(rows, targets.scaled())
@@ -426,16 +413,14 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
         with np.errstate(all="ignore"):
             X, y = _read_both(reader, given)
             check_consistent_length(X, y)
-            if "weight" in given:
-                weights = as_weights(given["weight"], reader.max_weight, strict=reader.is_strict)
-                check_consistent_length(X, weights)
-            users = as_users(given["groups"]) if "groups" in given else None
+            reader.weights(X, given.get("weight"))
+            users = cells.as_users(given["groups"]) if "groups" in given else None
             check_consistent_length(X, users)
         labels = ()
         if classes is not None:
             reader.codes(y, classes)
         elif reader.task == "classification":
-            labels = tuple(set(y[~is_missing(y)].tolist()))
+            labels = tuple(set(y[~cells.is_missing(y)].tolist()))
         bare, empty = _emptied(given["X"]), _emptied(X)
         names = list(bare.columns) if hasattr(bare, "columns") else None
         form = empty.shape, sparse.issparse(empty), names, y.shape[1:]
@@ -472,7 +457,8 @@ def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) ->
         )
     targets: Any = np.empty((0, *first.form[-1]))
     if reader.task == "classification":
-        targets = as_labels(sorted({label for fact in facts for label in fact.labels}, key=repr))
+        labels = {label for fact in facts for label in fact.labels}
+        targets = cells.as_labels(sorted(labels, key=repr))
     sizes = tuple(fact.n_samples for fact in facts)
     counted = [key for key, size in zip(blocks["X"].keys, sizes, strict=True) if size]
     if len(set(counted)) < len(counted):

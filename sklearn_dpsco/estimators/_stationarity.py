@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.rows import Objective
-from ..solvers.records import SolverData
 from ._base import DPLinearModel
+from ._records import LocalTable
 
 
 class HasFeasibleSet(DPLinearModel):
@@ -65,18 +65,18 @@ class HasFeasibleSet(DPLinearModel):
             targets = self._targets.of(self._reader, y)
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
-            weight = self._reader.weights(X, sample_weight, targets)
-            flags = targets.is_empty, None
-            rows = self._reader.rows(X, self._scaling, problem.fit_intercept, *flags, weight)
+            weight = self._reader.weights(X, sample_weight, targets.record_weight)
+            table = LocalTable(self._reader, X, targets, None, weight)
             frame, coef = model.frame, np.asarray(model.coef).T
-            rows = frame.weighted(SolverData(rows, targets.scaled())).rows
+            data = frame.weighted(table.data(self._scaling, problem.fit_intercept, False))
+            rows = data.rows
             if problem.fit_intercept:
                 center = np.zeros(len(coef)) if frame.center is None else frame.center
                 rows = rows.centered(center)
                 intercept = model.intercept - frame.offset + center @ coef
                 coef = np.concatenate((coef, np.reshape(intercept, (1, *coef.shape[1:]))))
             units = frame.units(problem)
-            objective = Objective(targets.scaled(), frame.offset, problem.loss, math.inf)
+            objective = Objective(data.y, frame.offset, problem.loss, math.inf)
             gradient = units * rows.gradient_sum(coef, objective).ravel() / rows.n_samples
         point = coef.ravel() / units
         gradient = gradient + getattr(plan, "l2_penalty", 0.0) * point

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from .._checks import check_real
-from .._types import Bounds
+from .._types import Array, Bounds
 from ..data.blocks import check_in_memory, here
 from ..data.bounds import TargetScaling, check_positive_bounds, rate_scaling
 from ..data.cells import as_numbers, as_weights
@@ -21,8 +20,6 @@ from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
 from ._records import Numbers
-
-Array = NDArray[np.float64]
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
 _LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
@@ -139,13 +136,7 @@ class RateModel(Inference, DPRegressor):
         return np.where(np.isfinite(y), rates, y), sample_weight
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        exposure: Any = None,
-        groups: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, *, exposure: Any = None, groups: Any = None, sample_weight: Any = None
     ) -> Self:
         """Fit the model.
 
@@ -165,9 +156,9 @@ class RateModel(Inference, DPRegressor):
         -------
         self
         """
-        self._settings()
+        settings = self._settings()
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
-        return super().fit(X, y, groups=groups, sample_weight=sample_weight)
+        return self._fit(settings, X, y, groups, sample_weight)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).

@@ -17,15 +17,7 @@ from .._types import (
     Magnitudes,
     MirrorSet,
 )
-from ..data.bounds import (
-    PRIVATE,
-    FeatureScaling,
-    TargetScaling,
-    by_column,
-    check_magnitude,
-    guessed_feature_scaling,
-    guessed_target_scaling,
-)
+from ..data import bounds
 from ..geometry import Geometry
 from ..losses import Loss
 from ..preprocessing.declared import Declared
@@ -110,8 +102,8 @@ class _HeavyTailMixin(DPLinearModel):
     bounds_y: Any = field(default=None, init=False)
     units: Any = field(default="auto", init=False)
 
-    scale_X: Magnitudes = PRIVATE
-    center_X: Magnitudes = PRIVATE
+    scale_X: Magnitudes = bounds.PRIVATE
+    center_X: Magnitudes = bounds.PRIVATE
     feasible_set: MirrorSet | Geometry = "auto"
     solver: HeavyTailSolver | Solver = "auto"
 
@@ -130,19 +122,19 @@ class _HeavyTailMixin(DPLinearModel):
         return super()._solver().with_facts(**private)
 
     def _check_magnitudes(self) -> None:
-        check_magnitude("scale_X", self.scale_X, positive=True)
-        check_magnitude("center_X", self.center_X, positive=False)
+        bounds.check_magnitude("scale_X", self.scale_X, positive=True)
+        bounds.check_magnitude("center_X", self.center_X, positive=False)
         center = self.center_X
         center = list(center.values()) if isinstance(center, Mapping) else center
         is_shifted = not isinstance(center, str) and np.any(np.asarray(center) != 0)
         if not check_bool("fit_intercept", self.fit_intercept) and is_shifted:
             raise ValueError("center_X needs fit_intercept=True: a centre is part of the intercept")
 
-    def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
+    def _feature_scaling(self, declared: Declared, n_features: int) -> bounds.FeatureScaling:
         names = self._feature_names()
-        center = by_column("center_X", self.center_X, names)
-        scale = by_column("scale_X", self.scale_X, names)
-        return guessed_feature_scaling(center, scale, n_features)
+        center = bounds.by_column("center_X", self.center_X, names)
+        scale = bounds.by_column("scale_X", self.scale_X, names)
+        return bounds.guessed_feature_scaling(center, scale, n_features)
 
     def _check_plan_sizes(
         self, settings: Settings, n_samples: Any, n_features: Any
@@ -157,13 +149,13 @@ class _HeavyTailMixin(DPLinearModel):
 
     def _charge(
         self, settings: Settings, n_samples: int, empty: Any, *facts: Any
-    ) -> tuple[Any, FeatureScaling]:
+    ) -> tuple[Any, bounds.FeatureScaling]:
         is_private = isinstance(self.center_X, str) and self.fit_intercept
         if is_private and not isinstance(empty, np.ndarray):
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
         return super()._charge(settings, n_samples, empty, *facts)
 
-    def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
+    def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
         if units is None:
             return used | {"limits_X_": None}
@@ -216,14 +208,14 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     True
     """
 
-    scale_y: Magnitude = PRIVATE
-    center_y: Magnitude = PRIVATE
+    scale_y: Magnitude = bounds.PRIVATE
+    center_y: Magnitude = bounds.PRIVATE
     loss: HeavyTailRegressionLoss | Loss = "squared"
 
     def _check_magnitudes(self) -> None:
         super()._check_magnitudes()
-        check_magnitude("scale_y", self.scale_y, positive=True)
-        check_magnitude("center_y", self.center_y, positive=False)
+        bounds.check_magnitude("scale_y", self.scale_y, positive=True)
+        bounds.check_magnitude("center_y", self.center_y, positive=False)
         for name in ("scale_y", "center_y"):
             value = getattr(self, name)
             if isinstance(value, Mapping) or np.ndim(value) != 0:
@@ -231,8 +223,8 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
         if not self.fit_intercept and not isinstance(self.center_y, str) and self.center_y != 0:
             raise ValueError("center_y needs fit_intercept=True: a centre is part of the intercept")
 
-    def _target_scaling(self, n_targets: int) -> TargetScaling:
-        return guessed_target_scaling(self.center_y, self.scale_y)
+    def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
+        return bounds.guessed_target_scaling(self.center_y, self.scale_y)
 
 
 @estimator

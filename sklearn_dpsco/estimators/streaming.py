@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,8 +19,7 @@ from .._progress import progress_bar
 from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling
 from ..data.cells import check_classes
-from ..data.compressed import row_range
-from ..data.summation import piece_rows
+from ..data.summation import piece_rows, slices
 from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.accountant import accountant_in_force
@@ -29,11 +27,8 @@ from ..privacy.branches import Account
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
-from ..solvers.records import SolverData
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 from ._records import BlocksTable, Labels, LocalTable, Numbers
-
-Array = NDArray[np.float64]
 
 _NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _ENDED = (
@@ -241,12 +236,14 @@ class _StreamingModel(DPLinearModel):
                     targets, budget = progress.targets.of(self._reader, y), progress.plan.budget
                 counted, rows = self._rows_of_users(groups, progress), budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
-                weight = self._reader.weights(X, sample_weight, targets)
+                weight = self._reader.weights(X, sample_weight, targets.record_weight)
+                X = X.tocsr() if sparse.issparse(X) else X
+                table = LocalTable(self._reader, X, targets, is_surplus, weight)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets, counted is not None, lock)
                 else:
                     self._charge_again(progress)
-            self._feed(progress, X, targets, (is_surplus, weight), counted)
+            self._feed(progress, table, counted)
         return self
 
     def _rows_of_users(
@@ -279,7 +276,7 @@ class _StreamingModel(DPLinearModel):
         charged = [] if accounting.accountant is None else [accounting.accountant]
         root = stream_from_random_state(self.random_state)
         self.__dict__.update(noise_is_secret_=root.is_secure, plan_=plan, n_seen_=0)
-        self.__dict__.update(targets.attributes | self._units_used(features, None))
+        self.__dict__.update(self._units_used(features, None))
         users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
         run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
         public = plan, features, targets.without_records()
@@ -297,38 +294,20 @@ class _StreamingModel(DPLinearModel):
         progress.charged = [*charged, account]
 
     def _feed(
-        self,
-        progress: _Progress,
-        X: Any,
-        targets: Numbers | Labels,
-        further: tuple[Any, ...],
-        counted: ChainMap[Any, int] | None,
+        self, progress: _Progress, table: LocalTable, counted: ChainMap[Any, int] | None
     ) -> None:
         """Feed one chunk to the model, and publish what it is now; needs the lock.
 
-        `further` are the last arguments of `_rows`: arrays of the records, or None.
         An error or an interrupt leaves the stream before the chunk, and nothing has been
         published then: no record enters twice if the call is repeated.
         """
-        if sparse.issparse(X) and X.format == "csc":
-            X = X.tocsr()
-        size = piece_rows(X.shape[0], X.shape[1], sparse.issparse(X))
-        plan, is_empty = progress.plan, targets.is_empty
-        what = "record", type(self).__name__
-        with progress_bar(self.verbose, X.shape[0], *what) as bar:
+        plan, n = progress.plan, table.shape[0]
+        with progress_bar(self.verbose, n, "record", type(self).__name__) as bar:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
-            run, scaled = progress.run.copy(), targets.scaled()
-            for start in range(0, X.shape[0], size):
-                part = slice(start, min(start + size, X.shape[0]))
-                piece = row_range(X, part) if sparse.issparse(X) else X[part]
-                rows = self._reader.rows(
-                    piece,
-                    progress.features,
-                    plan.problem.fit_intercept,
-                    is_empty[part],
-                    *(None if array is None else array[part] for array in further),
-                )
-                run.add(SolverData(rows, scaled[part]), stream)
+            read = table.parts(progress.features, plan.problem.fit_intercept)
+            run = progress.run.copy()
+            for part in slices(n, piece_rows(*table.shape, sparse.issparse(table.X))):
+                run.add(read(part), stream)
                 bar.update(part.stop - part.start)
             result = run.result()
             published = {
@@ -337,7 +316,7 @@ class _StreamingModel(DPLinearModel):
                 "guarantee_": self._claimed(plan.guarantee_after(run.n_seen)),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
-                **targets.model(result, progress.features),
+                **table.targets.model(result, progress.features),
             }
             # no interrupt comes between these: no call ends before the last of them
             if self._stream is not progress:
@@ -519,8 +498,10 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
-        is_first = isinstance(progress, Settings)
-        declared = self._declared_classes() if is_first else self.classes_
+        if isinstance(progress, Settings):
+            declared = self._declared_classes()
+        else:
+            declared = progress.targets.classes
         if classes is not None:
             given = check_classes(classes)
             if declared is not None and not np.array_equal(given, declared):

@@ -14,14 +14,7 @@ from .sets import (
     Unconstrained,
     get_geometry,
 )
-from .vertices import (
-    AxisVertices,
-    Vertex,
-    VertexMatrix,
-    Vertices,
-    known_vertices,
-    moved,
-)
+from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices, known_vertices, moved
 
 __all__ = [
     "AnySet",

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._types import Array
 from .norms import dual_exponent, lp_norm
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dnrm2
 
-Array = NDArray[np.float64]
+from .._types import Array
 
 
 def lp_norm(x: Array, p: float) -> float:

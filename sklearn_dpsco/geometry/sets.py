@@ -8,14 +8,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_choice, check_real, check_size, shown
+from .._types import Array
 from .mirror_maps import Entropy, MirrorMap, PowerMap
 from .norms import dual_exponent, lp_norm
 from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices
-
-Array = NDArray[np.float64]
 
 _L1_MAPS = ("entropy", "power", "euclidean")
 

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
 from .._checks import LARGEST, SMALLEST, check_int, check_real
-
-Array = NDArray[np.float64]
+from .._types import Array
 
 _MOST_PAIRED = 1000  # vertices of which every two are compared
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-Array = NDArray[np.float64]
+from .._types import Array
+
 Ends = tuple[Any, Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)

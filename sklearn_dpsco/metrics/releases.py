@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._types import Array
 from ..mechanisms import SelectVertex
 from .intervals import (
     Law,
@@ -25,8 +26,6 @@ from .intervals import (
     ratio_interval,
     share_interval,
 )
-
-Array = NDArray[np.float64]
 
 # Moments are rounded to multiples of this, so that integers are added up, exactly and in any
 # order; the slack covers what that and the rounding of a record's own moments add to its norm.

@@ -28,7 +28,7 @@ from .._checks import (
 )
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
-from .._types import Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
+from .._types import Array, Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
 from ..data.blocks import check_in_memory
 from ..data.bounds import number_bounds
 from ..data.cells import (
@@ -60,8 +60,6 @@ from .releases import (
     queries_for,
     sized,
 )
-
-Array = NDArray[np.float64]
 
 _OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")

@@ -8,7 +8,6 @@ stand for several versions of it, less and less certain ones.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ class Choice(Part):
             largest *= self.regret_factor
         else:
             flat = np.zeros(_GRID.size)
-            counts = functools.partial(place_counts, losses[:, 0, 0], weights > 0)
+            counts = place_counts(losses[:, 0, 0], weights > 0, _GRID)
             largest *= median_on_grid(counts, n, _GRID, flat, self.unit, stream)
         scores = self.scores(losses.reshape(n, -1), weights, largest)
         scores[:n_versions] += _BONUS * self.select.scale + margin * n

@@ -10,20 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
+from .._types import Array
 from ..geometry import Geometry
 from ..losses import Loss, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -224,16 +221,13 @@ class Solver(BaseEstimator):
 
     Parameters are checked when a plan is made, which keeps what follows from them and not the
     solver itself. So a solver may be changed between fits, also by ``solver__name`` in searches.
+    Methods that plan are called on a resolved copy, whose values are not what users may give (None
+    for "auto"): such a method says ``self: Any``.
     """
 
     form: ClassVar[str]
     checks: ClassVar[Mapping[str, Check]] = {}
     _is_resolved = False
-
-    def _store(self, arguments: dict[str, Any]) -> None:
-        """Keep the arguments of `__init__` under their names, untouched as scikit-learn asks."""
-        arguments.pop("self")
-        self.__dict__.update(arguments)
 
     def resolved(self) -> Self:
         """A copy with checked parameters, None in the place of "auto"."""
@@ -367,7 +361,5 @@ def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
         composition="none",
         releases=tuple(dataclasses.replace(r, mechanism=quiet[id(r.mechanism)]) for r in releases),
     )
-    changes: dict[str, Any] = {"guarantee": guarantee}
-    if hasattr(plan, "budget"):
-        changes["budget"] = budget
-    return dataclasses.replace(without_noise, **changes)
+    changes = {"budget": budget} if hasattr(plan, "budget") else {}
+    return dataclasses.replace(without_noise, guarantee=guarantee, **changes)

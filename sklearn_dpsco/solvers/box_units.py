@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from .._types import Array
 from ..data.compressed import stored_places, value_parts, with_values
 from ..data.rows import make_rows
 from ..data.summation import (
@@ -36,9 +36,6 @@ from .first_releases import FirstReleases
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers
 from .statistics import clipped_to
-
-Array = NDArray[np.float64]
-
 
 # parameters of solvers that are stated in units of the features and the targets
 _IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
@@ -92,13 +89,13 @@ class Box:
         return self.budget.mixed_allowance if self.is_learned else self.budget.gaussian_allowance
 
     def first(
-        self, allowance: Allowance, plan: Callable[[Problem, Allowance], FirstReleases]
+        self, budget: PrivacyBudget, allowance: Allowance, plan: Callable[..., FirstReleases]
     ) -> FirstReleases:
-        """The first releases within an allowance: `plan(problem, allowance)`, after the units'."""
+        """The first releases, after the units': `plan(problem, budget, allowance)`."""
         if not self.is_learned:
-            return plan(self.problem, allowance)
-        units = plan_units(self.whole, self.budget, allowance, DiagonalUnits)
-        first = plan(self.problem, allowance.share(units.left))
+            return plan(self.problem, budget, allowance)
+        units = plan_units(self.whole, budget, allowance, DiagonalUnits)
+        first = plan(self.problem, budget, allowance.share(units.left))
         return replace(first, left=units.left * first.left, units=units)
 
 

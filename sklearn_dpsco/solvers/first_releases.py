@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._types import Array
 from ..geometry import Geometry
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -23,8 +23,6 @@ from .base import Part, Plan, Problem, named_releases, releases_of
 from .defaults import FIRST_RELEASES as RULES
 from .defaults import intercept_share
 from .records import Frame, SolverData
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -170,8 +168,8 @@ class SetPlan(Plan):
 def plan_first(
     problem: Problem,
     budget: PrivacyBudget,
-    norm: float,
     allowance: Allowance,
+    norm: float,
     *,
     may_shrink: bool,
     may_step: bool = True,

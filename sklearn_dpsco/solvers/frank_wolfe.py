@@ -22,12 +22,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
 from .._progress import steps
-from .._types import Auto
+from .._types import Array, Auto
 from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
@@ -44,8 +43,6 @@ from .defaults import FRANK_WOLFE, FrankWolfeDefaults
 from .first_releases import FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
 from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -215,6 +212,7 @@ class FrankWolfe(Solver):
         return clip
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Selection(FrankWolfe):
     """Frank-Wolfe that selects vertices privately (Talwar, Thakurta, Zhang 2015; BGM21, 5).
 
@@ -256,18 +254,13 @@ class Selection(FrankWolfe):
 
     form = "selection"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        min_selections: int = 1,
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    min_selections: int = 1
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
-    def _plan_form(self, facts: Facts) -> Plan:
+    def _plan_form(self: Any, facts: Facts) -> Plan:
         problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
         clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
@@ -287,6 +280,7 @@ class Selection(FrankWolfe):
         return self._finish(facts, composition, geometry, first, max_iter, **fields)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Gradient(FrankWolfe):
     """Frank-Wolfe on noisy mean gradients, averaged by momentum.
 
@@ -310,18 +304,13 @@ class Gradient(FrankWolfe):
     form = "gradient"
     learns_units = True
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
-    def _plan_form(self, facts: Facts) -> Plan:
+    def _plan_form(self: Any, facts: Facts) -> Plan:
         problem, budget, rules = facts.problem, facts.budget, facts.rules
         noise = facts.gradient_noise
         # of a set that is not declared, the radius falls as the noise grows
@@ -332,12 +321,8 @@ class Gradient(FrankWolfe):
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
         facts = facts.smoothed(clip, max_iter)
         problem, allowance = facts.problem, facts.box.allowance
-        first = facts.box.first(
-            allowance,
-            lambda problem, part: plan_first(
-                problem, budget, facts.norm, part, may_shrink=geometry.contains_origin
-            ),
-        )
+        plan = partial(plan_first, norm=facts.norm, may_shrink=geometry.contains_origin)
+        first = facts.box.first(budget, allowance, plan)
         change = clip * statistics.row_mean(problem, budget, facts.norm)
         left = allowance.share(first.left)
         step = Gaussian.calibrate(change, left, max_iter, problem.size)
@@ -361,7 +346,7 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
     budget = box.budget
 
     def composed(budget: PrivacyBudget, whole: Allowance) -> _Selections:
-        first = box.first(whole, lambda problem, part: plan_offset(problem, budget, part))
+        first = box.first(budget, whole, plan_offset)
         step = SelectVertex.calibrate(change, whole.share(first.left), max_iter)
         return whole.kind, first, step
 

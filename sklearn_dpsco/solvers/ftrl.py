@@ -22,13 +22,12 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._progress import advance
-from .._types import Auto, MirrorMapName
+from .._types import Array, Auto, MirrorMapName
 from ..data.rows import Objective, Rows, make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
@@ -38,10 +37,8 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
+from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .records import Frame, SolverData
-
-Array = NDArray[np.float64]
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
@@ -75,9 +72,7 @@ class FirstMeans(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        if self.noise is None:
-            return ()
-        return (Release("first means", self.noise, 1, "first records"),)
+        return named_releases(("first means", self.noise, 1), group="first records")
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -240,6 +235,7 @@ class FTRLPlan(Plan):
         return replace(self.guarantee, releases=tuple(begun))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class FTRL(Solver):
     """Follow the regularized leader, on noisy prefix sums of the gradients of a stream.
 
@@ -276,20 +272,15 @@ class FTRL(Solver):
 
     # of a stream of unknown length: epochs that double, and the records of the first of them
     doubling = False
-    first_epoch: int | None = None
+    first_epoch: ClassVar[int | None] = None
 
-    def __init__(
-        self,
-        *,
-        batch_size: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        average: bool = True,
-        shuffle: bool = True,
-    ) -> None:
-        self._store(locals())
+    batch_size: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    mirror_map: MirrorMapName = "auto"
+    average: bool = True
+    shuffle: bool = True
 
     # ---------------------------------------------------------------- planning
 
@@ -313,7 +304,7 @@ class FTRL(Solver):
         if feasible_set is not L2Ball:
             raise ValueError("units='learned' needs feasible_set='l2' in a stream")
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> FTRLPlan:
         if problem.n_samples > LONGEST_STREAM:
             raise ValueError(
                 f"a stream has at most {LONGEST_STREAM} records, got n_samples={problem.n_samples}"
@@ -428,7 +419,7 @@ class FTRL(Solver):
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
-    def _epoch(self, plan: FTRLPlan, number: int, size: int) -> Epoch:
+    def _epoch(self: Any, plan: FTRLPlan, number: int, size: int) -> Epoch:
         problem, budget = plan.problem, plan.budget
         rules = defaults.FTRL[problem.loss.task]
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))

@@ -22,7 +22,6 @@ Releases are means of vectors and of positive semi-definite matrices of norm at 
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -34,6 +33,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import chi2, gamma, poisson
 
 from .._checks import warn_user
+from .._types import Array, Flags, Indices
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
@@ -46,15 +46,7 @@ from ..data.summation import (
 )
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
-from ..losses import (
-    Logistic,
-    Loss,
-    Multinomial,
-    Squared,
-    Tweedie,
-    base_loss,
-    clipped_derivative,
-)
+from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -64,8 +56,6 @@ from .defaults import INFERENCE, is_wide
 from .learned_units import LARGEST_PREDICTION, Units, accuracy
 from .records import WithNumbers
 from .statistics import TINY, clipped_to
-
-Array = NDArray[np.float64]
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have
@@ -120,12 +110,6 @@ class Point(NamedTuple):
     loss: Loss
     largest: float  # prediction
 
-    @classmethod
-    def of(cls, problem: Problem, units: Units, coef: Array) -> Point:
-        """That of the coefficients of a descent, of shape (size,)."""
-        facts = units.unit, units.frame.offset, problem.loss, units.largest
-        return cls(problem.matrix(coef), *facts)
-
 
 class Bread(NamedTuple):
     """The inverse of the second derivatives, 0 in weak directions, and its root."""
@@ -171,7 +155,8 @@ class NewtonSteps(Part):
     ) -> tuple[Array, Estimate | None]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
-        at = Point.of(problem, units, coef)
+        facts = units.unit, units.frame.offset, problem.loss, units.largest
+        at = Point(problem.matrix(coef), *facts)
         copy, n_records, n_present = self._records(units, n, stream)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
@@ -220,10 +205,6 @@ class NewtonSteps(Part):
         estimate = Estimate(found, sampling, noise, weak, gram, *seen)
         return best, in_plain_units(problem, units, estimate)
 
-    def _widest(self, units: Units) -> float:
-        """The clip of an estimate without a covariance: the descent's, if there is noise."""
-        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
-
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
         """The copy by records, how many there are, and about how many of them are not empty."""
         by_user = self.rows_per_user > 1
@@ -235,9 +216,13 @@ class NewtonSteps(Part):
             present = statistics.n_present(total, n, n_records, self.present, stream)
         return copy, n_records, max(present, 8 * self.n_large)
 
+    def _widest(self, units: Units) -> float:
+        """The clip of an estimate without a covariance: the descent's, if there is noise."""
+        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
+
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
-        counts = functools.partial(copy.sum, _size_counts)
+        counts = copy.sum(_size_counts, _SIZES)
         # far too wide ones, which cost most, are as likely by chance as others
         octaves = np.log2(_SIZES)
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
@@ -427,7 +412,12 @@ def plan_steps(
 ) -> tuple[NewtonSteps | None, float]:
     """The steps within the share `left` of an allowance, and the share that they leave."""
     rules = INFERENCE
-    _check_problem(problem)
+    if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
+        raise ValueError(
+            "inference=True is for the squared and the logistic loss, and for counts and costs"
+        )
+    if is_wide(problem):
+        raise ValueError("inference=True takes at most 1000 features")
     if budget.rows_per_user > 1 and not problem.inference:
         return None, left  # users may be a promise alone
     k = _n_joint(problem)
@@ -478,7 +468,10 @@ def _newton_steps(
         change = (change + error) / rows
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
-    of_matrix, moments, first = curvature_mean(problem, budget), None, None
+    # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
+    products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
+    of_matrix = statistics.second_moments(problem, budget) + 16 * products * UNIT_ROUNDOFF
+    moments, first = None, None
     spent = rules.last_share
     if n_first > 0:
         first = noise(change, rules.first_share, n_first, size)
@@ -511,15 +504,6 @@ def _n_joint(problem: Problem) -> int:
     return problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
 
 
-def _check_problem(problem: Problem) -> None:
-    if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
-        raise ValueError(
-            "inference=True is for the squared and the logistic loss, and for counts and costs"
-        )
-    if is_wide(problem):
-        raise ValueError("inference=True takes at most 1000 features")
-
-
 def _check_rows(
     problem: Problem, budget: PrivacyBudget, k: int, needed: float, enough: float
 ) -> None:
@@ -548,12 +532,6 @@ def _check_rows(
             f"{float(f'{enough:.2g}'):.0f} rows{of_users} on. {take}",
             PrivacyParameterWarning,
         )
-
-
-def curvature_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """Change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)."""
-    products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
-    return statistics.second_moments(problem, budget) + 16 * products * UNIT_ROUNDOFF
 
 
 def expected_std(
@@ -659,10 +637,10 @@ def contrasts(problem: Problem) -> Array:
 class Users(NamedTuple):
     """Which rows are one user's."""
 
-    of_rows: NDArray[np.intp]  # the number of each row's user
-    order: NDArray[np.intp]  # rows, those of one user after those of the other
-    starts: NDArray[np.intp]  # where in this order those of each user begin
-    ends: NDArray[np.intp]
+    of_rows: Indices  # the number of each row's user
+    order: Indices  # rows, those of one user after those of the other
+    starts: Indices  # where in this order those of each user begin
+    ends: Indices
 
 
 class Sized(NamedTuple):
@@ -676,7 +654,7 @@ class Sized(NamedTuple):
 
     x: NDArray[Any]
     unit: Array  # z is this times [x, 1], or times x
-    counted: NDArray[np.bool_]  # of each present record once: of users, at their first rows
+    counted: Flags  # of each present record once: of users, at their first rows
     users: Users | None  # None where each row is a record
     weights: Array
     norms: Array

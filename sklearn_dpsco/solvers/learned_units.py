@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from .._types import Array
 from ..data import summation
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import UNIT_ROUNDOFF
@@ -36,7 +36,6 @@ from .records import Frame, SolverData, WithNumbers
 from .statistics import TINY, clipped_to
 from .wide_units import moments_size, size_of_moments, wide_rows
 
-Array = NDArray[np.float64]
 K = TypeVar("K", bound="LearnedUnits")
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
@@ -205,14 +204,15 @@ class LearnedUnits(Part):
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
             for j in range(k):
-                counts = functools.partial(data.sum, statistics.target_counts, j, None)
+                counts = data.sum(statistics.target_counts, j, None, _CENTRES)
                 facts = _CENTRES, prior, self.target_median, stream
                 centers[j] = statistics.median_on_grid(counts, n, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         for j in range(k):
-            counts = functools.partial(data.sum, statistics.target_counts, j, float(centers[j]))
             scales[j] = 0.25
             if self.target_spread is not None:
+                of_one = j, float(centers[j]), statistics.SPREADS
+                counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         centers = self._moved_to_means(data, ratio, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
@@ -225,7 +225,7 @@ class LearnedUnits(Part):
         assert self.target_median is not None
         assert self.target_spread is not None
         few, counted = self.n_far_targets, statistics.rate_size_counts
-        counts = functools.partial(data.sum, counted, 0.0)
+        counts = data.sum(counted, 0.0, _RATE_SIZES)
         facts = _RATE_SIZES, 0.1 * np.log2(_RATE_SIZES), self.target_median, stream, few
         size = statistics.median_on_grid(counts, n, *facts)
         # nearly all are 0, and say nothing about the others
@@ -235,7 +235,7 @@ class LearnedUnits(Part):
         noisy = np.maximum(self.target_mean.release(sums, stream), least)
         mean = min(1.0, size * float(noisy[0] / noisy[1]))
         data = data.map(statistics.in_target_units, 0.0, mean)
-        counts, octaves = functools.partial(data.sum, counted, 1.0), np.log2(_RATE_CLIPS)
+        counts, octaves = data.sum(counted, 1.0, _RATE_CLIPS), np.log2(_RATE_CLIPS)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 4.0, 0.0)
         facts = _RATE_CLIPS, prior, self.target_spread, stream, few
@@ -310,8 +310,8 @@ class LearnedUnits(Part):
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
-            sizes, grid = copy.map(lengths), 2.0 ** (_LENGTHS / 4)
-            counts = functools.partial(sizes.sum, statistics.norm_counts)
+            grid = 2.0 ** (_LENGTHS / 4)
+            counts = copy.map(lengths).sum(statistics.norm_counts, grid)
             further = np.zeros(grid.size), self.far, stream, self.n_longer
             bound = statistics.median_on_grid(counts, n, grid, *further)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
@@ -429,7 +429,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = statistics.median_score(problem.n_samples, budget.record_factor)
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    unit = statistics.unit_mean(problem, budget)
+    unit, of_one = statistics.unit_mean(problem, budget), statistics.share_present(problem, budget)
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
         median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
@@ -437,7 +437,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if problem.loss.task == "rates":
         most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(statistics.rate_mean(problem, budget), wanted(250, rules.most_mean_share), 2)
+        mean = noise(of_one, wanted(250, rules.most_mean_share), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
@@ -448,7 +448,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds, present = None, None, None, None, 0, None
     if problem.may_be_empty:
-        present = noise(statistics.share_present(problem, budget), rules.present_share)
+        present = noise(of_one, rules.present_share)
     if m >= rules.least_for_center and (has_center or is_wide(problem)):
         center = noise(unit, rules.center_share, d)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)

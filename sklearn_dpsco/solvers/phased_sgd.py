@@ -24,12 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
-from .._types import Auto
+from .._types import Array, Auto, Indices, Which
 from ..data.rows import make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
@@ -44,11 +43,8 @@ from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
-from .records import SolverData, Which
+from .records import SolverData
 from .tables import GRID, is_tabulated, tables
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -161,6 +157,7 @@ class PhasedSGDPlan(Plan):
         return descent.units.result(coef[: problem.size], problem, self.max_iter)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PhasedSGD(Solver):
     """Phased stochastic gradient descent (Feldman, Koren, Talwar 2020; BGM21, Algorithms 3 and 4).
 
@@ -197,22 +194,19 @@ class PhasedSGD(Solver):
 
     form = "phased-sgd"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_phases: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        rank_bound: int | None = None,
-        shuffle: bool = True,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    n_phases: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    rank_bound: int | None = None
+    shuffle: bool = True
 
     # ---------------------------------------------------------------- planning
 
-    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+    def _check(
+        self: Any, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str
+    ) -> None:
         if budget.is_pure:
             raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
         if not base_loss(loss).is_convex:
@@ -274,7 +268,7 @@ class PhasedSGD(Solver):
             phases=phases,
         )
 
-    def _longest(self, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
+    def _longest(self: Any, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
         """The longest step; infinite for losses whose smoothing depends on the step."""
         if not math.isfinite(loss.smoothness):
             return math.inf
@@ -309,7 +303,7 @@ def _block(n_features: int) -> int:
 
 
 class _Draft:
-    def __init__(self, solver: PhasedSGD, problem: Problem, budget: PrivacyBudget) -> None:
+    def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
         self.solver, self.problem, self.budget = solver, problem, budget
         self.rules = PHASED_SGD[problem.loss.task]
         rank = problem.n_features if solver.rank_bound is None else solver.rank_bound
@@ -350,17 +344,11 @@ class _Draft:
         noise = budget.record_factor / math.sqrt(2 * allowance.amount * rules.first_shares[0])
         if n_first and noise / n_first > rules.first_noise:
             n_first = 0
-        first = plan_first(
-            replace(problem, n_samples=n_first) if n_first else problem,
-            budget,
-            self.norm,
-            allowance,
-            may_shrink=True,
-            may_step=False,
-            shares=rules.first_shares if n_first else None,
-            group="first slice" if n_first else None,
-        )
-        return first, n_first, allowance
+        settings: dict[str, Any] = {"may_shrink": True, "may_step": False}
+        if n_first:
+            problem = replace(problem, n_samples=n_first)
+            settings |= {"shares": rules.first_shares, "group": "first slice"}
+        return plan_first(problem, budget, allowance, self.norm, **settings), n_first, allowance
 
     def in_bounds(self, unit: float) -> tuple[float, float, None]:
         """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`."""

@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .._kernels.arguments import Change
+from .._types import Array, Indices, Which
 from ..data.rows import Objective, Rows, Terms, joined_rows, times_rows
 from ..data.summation import chunk_rows, slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
-
-Array = NDArray[np.float64]
-Which = slice | NDArray[np.intp]
 
 
 class Piece:
@@ -68,9 +65,7 @@ class SolverData(Piece):
         """What is minimized on these records."""
         return Objective(self.y, *terms)
 
-    def sum_over(
-        self, which: NDArray[np.intp], function: Callable[..., Any], *arguments: Any
-    ) -> Any:
+    def sum_over(self, which: Indices, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
         return function(self, which, *arguments)
 
@@ -78,7 +73,7 @@ class SolverData(Piece):
         """The records of a range or of a list of numbers."""
         return SolverData(self.rows.part(which), self.y[which])
 
-    def drawn(self, which: NDArray[np.intp]) -> SolverData:
+    def drawn(self, which: Indices) -> SolverData:
         """A random batch; see `Rows.drawn`."""
         return SolverData(self.rows.drawn(which), self.y[which])
 
@@ -127,11 +122,9 @@ class Frame:
 
     def weighted(self, data: SolverData) -> SolverData:
         """The records, their weights times those of their classes if classes are balanced."""
-        return (
-            data
-            if self.class_weight is None
-            else data.map(SolverData.reweighted, self.class_weight)
-        )
+        if self.class_weight is None:
+            return data
+        return data.map(SolverData.reweighted, self.class_weight)
 
     def units(self, problem: Problem) -> Array:
         """What the coordinates of centred rows are multiplied by, shape (size,)."""
@@ -192,7 +185,7 @@ class Records:
         """The records of a range or of a list of numbers."""
         return replace(self, data=self.data.part(which))
 
-    def drawn(self, which: NDArray[np.intp]) -> Records:
+    def drawn(self, which: Indices) -> Records:
         """A random batch."""
         return replace(self, data=self.data.drawn(which))
 
@@ -219,7 +212,7 @@ class Records:
 
     def mean_over(
         self,
-        which: NDArray[np.intp],
+        which: Indices,
         coef: Array,
         before: Array | None = None,
         largest: float = np.inf,
@@ -254,11 +247,7 @@ def _change_sum(
 
 
 def _sum_of_some(
-    data: SolverData,
-    which: NDArray[np.intp],
-    points: tuple[Array, Array],
-    change: Change,
-    terms: Terms,
+    data: SolverData, which: Indices, points: tuple[Array, Array], change: Change, terms: Terms
 ) -> Array:
     """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
     if points[0].ndim == 1:

@@ -25,13 +25,12 @@ from scipy import sparse
 
 from .._kernels.arguments import Compressed, Secant
 from .._progress import steps
+from .._types import Array
 from ..data.rows import Objective, Rows, slope_of
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
 from ..randomness.exact import GroupedScores
 from ..randomness.stream import RandomStream
-
-Array = NDArray[np.float64]
 
 _LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection
 MOST_SPARSE_STEPS = 10**6  # whose sizes are held in memory

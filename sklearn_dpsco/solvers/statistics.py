@@ -9,17 +9,15 @@ included. The sections named below are those of doc/privacy.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from .._types import Array, Flags
 from ..data.compressed import with_values
 from ..data.rows import make_rows
 from ..data.summation import (
@@ -40,10 +38,8 @@ from .base import Problem
 from .defaults import FIRST_RELEASES as RULES
 from .records import Frame, SolverData, WithNumbers
 
-Array = NDArray[np.float64]
-Counts = Callable[[Array], Array]
-
-_OCTAVES = 18  # of the grids of scales, four candidates in each
+_OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
+SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2
 TINY = 1e-300  # in the place of 0 in a denominator
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
@@ -149,16 +145,12 @@ def deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) 
     return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
 
 
-def rate_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """Change of the mean of `rate_sum`: both numbers of a record are in [0, sqrt(1 / 2)].
-
-    So two of its vectors are no further apart than one is from 0, under both relations.
-    """
-    return share_present(problem, budget)
-
-
 def rate_sum(data: SolverData, clip: float) -> Array:
-    """Sum of vectors of norm at most 1: weights times clipped targets, and weights."""
+    """Sum of vectors of norm at most 1: weights times clipped targets, and weights.
+
+    Both numbers of a record are in [0, sqrt(1 / 2)], so that two of its vectors are no further
+    apart than one is from 0: the mean changes as `share_present`.
+    """
     weights = data.rows.sample_weights() * data.rows.present()
     sizes = np.minimum(weights * data.y, clip) / clip
     return np.asarray(sum_over_records(math.sqrt(0.5) * np.column_stack((sizes, weights))))
@@ -367,7 +359,7 @@ def median_score(n_samples: int, record_factor: float) -> float:
     return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
 
 
-def place_counts(values: Array, present: NDArray[np.bool_], grid: Array) -> Array:
+def place_counts(values: Array, present: Flags, grid: Array) -> Array:
     """Counts of the values of present records by interval that ends on a grid, and beyond it."""
     from .._kernels.places import count_places
 
@@ -391,7 +383,7 @@ def target_counts(data: SolverData, k: int, center: float | None, grid: Array) -
 
 
 def median_on_grid(
-    counts_of: Counts,
+    counts: Array,
     n_samples: int,
     grid: Array,
     log_prior: Array,
@@ -399,14 +391,13 @@ def median_on_grid(
     stream: RandomStream,
     n_above: int | None = None,
 ) -> float:
-    """A private median on an increasing grid; `counts_of` makes its `place_counts`.
+    """A private median on an increasing grid, by the `place_counts` of that.
 
     Or the place above which `n_above` records are. The score of a candidate is minus the number of
     records by which the interval from the candidate below it misses that. An empty record counts
     as a half on either side, unless `n_samples` is without them (`rows_present`): where few are to
     be above, halves of many would be more than those.
     """
-    counts = counts_of(grid)
     rank = n_samples / 2 if n_above is None else n_samples - n_above
     half_empty = (n_samples - counts.sum()) / 2
     upper = np.cumsum(counts[:-1]) + half_empty
@@ -439,32 +430,29 @@ def scale_on_grid(
     """
     if mechanism is None:
         return guess
-    octaves = np.arange(-_OCTAVES, 0.01, 0.25)
-    grid = largest * (1 + 2.0**-20) * 2.0**octaves  # norms are rounded up
-    log_prior = -fall * np.abs(octaves - math.log2(guess / largest))
-    few = few_longer(n_samples, mechanism)
-    counts_of = functools.partial(measured.sum, norm_counts)
-    found = median_on_grid(counts_of, n_samples, grid, log_prior, mechanism, stream, few)
+    grid = largest * (1 + 2.0**-20) * 2.0**_OCTAVES  # norms are rounded up
+    log_prior = -fall * np.abs(_OCTAVES - math.log2(guess / largest))
+    counts, few = measured.sum(norm_counts, grid), few_longer(n_samples, mechanism)
+    found = median_on_grid(counts, n_samples, grid, log_prior, mechanism, stream, few)
     # nearly all are 0, and say nothing about the others
     return guess if found <= grid[0] else found
 
 
 def spread_on_grid(
-    counts_of: Counts, n_samples: int, mechanism: SelectVertex, stream: RandomStream
+    counts: Array, n_samples: int, mechanism: SelectVertex, stream: RandomStream
 ) -> float:
-    r"""A private spread of deviations up to 2, by the mean of their clipped sizes.
+    r"""A private spread of deviations, by the `place_counts` of their sizes on `SPREADS`.
 
-    The s with :math:`\sum_i \min(1, |v_i| / s) = q n`, in units in which it is the median size of
-    normal deviations. q is .5 where the noise is large, so that no single records matter, and
-    smaller where it is small: then s is about 1 / q times the mean size, which is not 0 where most
-    values are the same, as long as more than q n differ. Sizes count as the middle of their
-    interval on the grid, and ratios as multiples of 2^-20, so that scores are exact; an empty
-    record counts as 1/2.
+    By the mean of clipped sizes: the s with :math:`\sum_i \min(1, |v_i| / s) = q n`, in units in
+    which it is the median size of normal deviations. q is .5 where the noise is large, so that no
+    single records matter, and smaller where it is small: then s is about 1 / q times the mean size,
+    which is not 0 where most values are the same, as long as more than q n differ. Sizes count as
+    the middle of their interval on the grid, and ratios as multiples of 2^-20, so that scores are
+    exact; an empty record counts as 1/2.
     """
-    sizes = np.arange(-_OCTAVES, 0.01, 0.25) + 1.0  # octaves up to 2
-    candidates = np.arange(-_OCTAVES, 5.01, 0.25) + 1.0
+    sizes, candidates = _OCTAVES + 1, np.arange(-17.0, 6.01, 0.25)
     q = min(0.5, max(_LEAST_CLIPPED, 12 * mechanism.scale / n_samples))
-    counts = counts_of(2.0**sizes)[:-1]
+    counts = counts[:-1]
     # of an interval's middle over each candidate; sizes in the first interval count as 0
     ratios = 2.0 ** (sizes - candidates[:, None] - 0.125)
     ratios[:, 0] = 0.0

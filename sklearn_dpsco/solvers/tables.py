@@ -12,11 +12,9 @@ one with a kink that of its Moreau envelope.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._types import Array
 from ..losses import Loss, Multinomial, base_loss, clipped_derivative, kernel_id
-
-Array = NDArray[np.float64]
 
 # Distances of predictions from the target: 0.002 apart at the target itself, where the kink of most
 # losses lies (that of a margin loss lies at z = y, too), and an eighth of the distance far from

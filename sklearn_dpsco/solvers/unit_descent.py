@@ -12,18 +12,16 @@ its sensitivity does not depend on the clip (doc/privacy, section 4.5).
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from .._checks import check_real, check_size
 from .._progress import steps
-from .._types import Auto
+from .._types import Array, Auto
 from ..data.rows import Terms, make_rows
 from ..estimates import check_level
 from ..geometry import Geometry
@@ -45,12 +43,10 @@ from .defaults import (
     unit_rules,
 )
 from .inference import NewtonSteps, expected_std, plan_steps
-from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, pays, plan_units
+from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, plan_units
 from .records import SolverData, WithNumbers, gradient_sum
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
-
-Array = NDArray[np.float64]
 
 
 class Pace(NamedTuple):
@@ -115,10 +111,10 @@ class Correction(Part):
         d, half, point = problem.n_features, math.sqrt(0.5), units.unit * coef
         sizes = units.data.map(_of_predictions, point[:d]).kept()
         octaves = np.arange(-8.0, 8.01, 0.25)
-        counts, prior = functools.partial(sizes.sum, norm_counts), -0.5 * np.abs(octaves)
-        n, grid = units.n_present, 2.0**octaves
+        n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
         # a standard deviation of normal predictions
+        counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         spread /= float(ndtri(1 - few / n / 2))
         data = sizes.map(_on_line, spread).kept()
@@ -149,8 +145,8 @@ class Correction(Part):
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
-        counts = functools.partial(sizes.sum, norm_counts)
         grid, n = 2.0**octaves, units.n_present
+        counts = sizes.sum(norm_counts, grid)
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
 
 
@@ -451,6 +447,7 @@ def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
     return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Descent(Solver):
     """Gradient descent in learned units: mirror descent with the Euclidean map, without a set.
 
@@ -472,8 +469,7 @@ class Descent(Solver):
     form = "descent"
     with_set: ClassVar[str] = "noisy-md"  # the solver for sets and other losses
 
-    def __init__(self, *, max_iter: int | Auto = "auto") -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
 
     def _check(
         self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
@@ -500,7 +496,7 @@ class Descent(Solver):
         return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
 
     def _stages(
-        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance
+        self: Any, problem: Problem, budget: PrivacyBudget, allowance: Allowance
     ) -> tuple[dict[str, Any], tuple[Release, ...]]:
         """The stages of a plan within an allowance, by their fields, and what they release."""
         if problem.loss.task == "rates" and (is_wide(problem) or problem.n_outputs > 1):
@@ -555,12 +551,6 @@ def _plan_correction(
         n_above = math.ceil(problem.n_samples / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
     step = Gaussian.calibrate(change, allowance.share(share * left), n_steps, dimension)
     return Correction(tail, n_above, step, n_steps, size), (1 - share) * left
-
-
-def is_best(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether the descent is possible, and its units are better than those of the bounds."""
-    is_free = problem.feasible_set is Geometry and problem.units != "bounds"
-    return is_free and knows(problem.loss) and pays(problem, budget)
 
 
 def knows(loss: Loss) -> bool:

@@ -16,8 +16,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._types import Array
 from ..data.rows import make_rows
 from ..data.summation import gamma, summation_error
 from ..mechanisms import Gaussian, SelectVertex
@@ -28,8 +28,6 @@ from .base import Problem
 from .defaults import WIDE_UNITS
 from .records import SolverData, WithNumbers
 from .statistics import TINY, clipped_to
-
-Array = NDArray[np.float64]
 
 # Of the released centre of wide rows, in units of their bound.
 LONGEST_CENTER = 16.0

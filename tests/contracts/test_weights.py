@@ -214,7 +214,7 @@ def test_replays_flag_weights_that_are_not_clipped(name, form, monkeypatch):
     def unclipped(sample_weight, largest, *, strict):
         return np.asarray(sample_weight, dtype=np.float64) * 5 / largest
 
-    monkeypatch.setattr(_records, "as_weights", unclipped)
+    monkeypatch.setattr(_records.cells, "as_weights", unclipped)
     # (where coordinates are clipped after they are weighted, no weight does harm)
     is_clipped = form in ("guesses", "buckets")
     relation = relation_of(name, form)

@@ -299,11 +299,12 @@ def test_after_an_interrupted_first_chunk_the_targets_keep_their_shape(monkeypat
 
 @contextmanager
 def ctrl_c(at):
-    """At so many moments of the streams' module where Python may interrupt: after a call."""
+    """At so many moments of the streams' modules where Python may interrupt: after a call."""
     left, earlier = itertools.count(at, -1), sys.getprofile()
+    modules = {f"sklearn_dpsco.estimators.{name}" for name in ("streaming", "_records")}
 
     def look(frame, event, _):
-        is_here = frame.f_globals.get("__name__") == "sklearn_dpsco.estimators.streaming"
+        is_here = frame.f_globals.get("__name__") in modules
         if is_here and event in ("call", "c_return") and next(left) == 0:
             raise KeyboardInterrupt
 

@@ -30,7 +30,7 @@ def facts(n=N, d=D, **others):
 
 def planned(facts, *, budget=BUDGET, norm=1.0, **settings):
     allowance = budget.gaussian_allowance
-    first = plan_first(facts, budget, norm, allowance, **{"may_shrink": True} | settings)
+    first = plan_first(facts, budget, allowance, norm, **{"may_shrink": True} | settings)
     return first, allowance
 
 
@@ -258,7 +258,7 @@ def test_where_the_bounds_are_far_too_wide_a_constant_stays_near_their_middle():
     data = solver_data(np.zeros((200, 1)), y)
     facts, budget = problem(200, 1), PrivacyBudget(0.1, 1e-6)
     plan = plan_first(
-        facts, budget, 1.0, budget.gaussian_allowance, may_shrink=True, may_step=False
+        facts, budget, budget.gaussian_allowance, 1.0, may_shrink=True, may_step=False
     )
     offsets = [abs(plan.run(data, stream(seed))[1].offset) for seed in range(40)]
     assert np.median(offsets) == 0.0

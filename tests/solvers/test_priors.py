@@ -48,7 +48,7 @@ def learned_units(budget):
     prior = np.log1p(1 / (8 * np.abs(grid) + 2.0**-5))
 
     def center(counts, mechanism):
-        median_on_grid(lambda _: counts, N, grid, prior, mechanism, stream())
+        median_on_grid(counts, N, grid, prior, mechanism, stream())
 
     def spread(counts, mechanism):
         measured = SimpleNamespace(sum=lambda *_: counts)

@@ -1,7 +1,6 @@
 """The descent in learned units: what it costs, what its releases are, and what it learns."""
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -48,7 +47,7 @@ from sklearn_dpsco.solvers import (
 )
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import SolverData, WithNumbers
-from sklearn_dpsco.solvers.statistics import median_on_grid, place_counts, spread_on_grid
+from sklearn_dpsco.solvers.statistics import SPREADS, median_on_grid, place_counts, spread_on_grid
 
 TASKS = ("regression", "classification")
 
@@ -200,10 +199,10 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
             for data in ((values, present), (others, present), (values, absent)):
                 mechanism = Recorder(1.0, 1.0)
                 if n_above == "spread":
-                    counts = functools.partial(place_counts, np.abs(data[0]), data[1])
+                    counts = place_counts(np.abs(data[0]), data[1], SPREADS)
                     spread_on_grid(counts, n, mechanism, stream(trial))
                     continue
-                counts = functools.partial(place_counts, *data)
+                counts = place_counts(*data, grid)
                 noise = mechanism, stream(trial), n_above
                 median_on_grid(counts, n, grid, np.zeros(33), *noise)
             for largest, k in ((2, 1), (1, 2)):
@@ -237,12 +236,13 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     for scale in (0.02, 0.3):
         for noise, rel in ((20.0, 0.3), (300.0, 0.4)):  # a clip that few exceed, and the median
             values = np.abs(scale * rng.standard_normal(5000)).clip(0, 2)
-            counts = functools.partial(place_counts, values, np.ones(5000, dtype=bool))
+            counts = place_counts(values, np.ones(5000, dtype=bool), SPREADS)
             found = [
                 spread_on_grid(counts, 5000, SelectVertex(1.0, noise), stream(k)) for k in range(9)
             ]
             assert np.median(found) == pytest.approx(0.6745 * scale, rel=rel), (scale, noise)
     values[rng.random(5000) < 0.9] = 0.0
+    counts = place_counts(values, np.ones(5000, dtype=bool), SPREADS)
     found = [spread_on_grid(counts, 5000, SelectVertex(1.0, 20.0), stream(k)) for k in range(9)]
     assert 0.005 < np.median(found) < 0.2
 

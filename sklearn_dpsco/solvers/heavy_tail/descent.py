@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._checks import auto_or, check_real
-from ..._types import Auto
-from ...geometry import Geometry
+from ..._types import Array, Auto
 from ...mechanisms import Release
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
 from ..base import Part, Problem, SolverResult, releases_of
 from ..defaults import HEAVY_TAIL, MOST_COPIED_FEATURES, MOST_SCALE_SHARE, is_wide
-from ..learned_units import accuracy
 from ..records import Frame, SolverData
 from ..statistics import in_target_units
-from ..unit_descent import Descent, UnitDescentPlan, knows
+from ..unit_descent import Descent, UnitDescentPlan
 from . import magnitudes
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -87,6 +83,7 @@ class UnboundedDescentPlan(UnitDescentPlan):
         return replace(result, coef=coef, intercept=intercept, frame=inner, units=units)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class UnboundedDescent(Descent):
     """`Descent` for data without bounds, which the typical sizes of the columns take the place of.
 
@@ -110,12 +107,10 @@ class UnboundedDescent(Descent):
     # what the plan releases; other sizes are 1, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True
 
-    def __init__(
-        self, *, max_iter: int | Auto = "auto", scale_share: float | Auto = "auto"
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    scale_share: float | Auto = "auto"
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
         if is_wide(problem):
             raise ValueError(
                 f"solver='descent' without bounds is for up to {MOST_COPIED_FEATURES} features: "
@@ -139,12 +134,3 @@ class UnboundedDescent(Descent):
         guarantee = Guarantee.of(budget, (*first.releases, *releases), allowance.kind)
         fields |= {"guarantee": guarantee, "reach": first, "learns_center": self.private_center_X}
         return UnboundedDescentPlan(problem, budget, self.form, **fields)
-
-
-def is_descent_best(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether the descent is possible without bounds, and better than steps in learned scales."""
-    is_possible = problem.feasible_set is Geometry and knows(problem.loss)
-    if budget.is_pure or is_wide(problem) or not is_possible:
-        return False
-    rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
-    return accuracy(problem, budget) >= max(rules.descent, rules.descent_columns * d**0.5)

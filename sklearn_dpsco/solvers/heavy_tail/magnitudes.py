@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..._kernels.arguments import Compressed
+from ..._types import Array, Flags
 from ...data.compressed import value_parts, with_values
 from ...data.rows import Rows, make_rows
 from ...data.summation import UNIT_ROUNDOFF, slices
@@ -29,7 +30,6 @@ from ..base import Part, named_releases
 from ..records import Frame, SolverData
 from ..statistics import shrunk_vector
 
-Array = NDArray[np.float64]
 Exponents = NDArray[np.int64]
 
 _LOWEST, _HIGHEST = -64, 64  # exponents of the grid of scales
@@ -495,7 +495,7 @@ def _are_present(
     n_samples: int,
     mechanism: Gaussian | Laplace,
     stream: RandomStream,
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Whether records that are not far below a column's scale show in the noise.
 
     Where (nearly) all values of a column are 0, every scale is as good as any other. Far too large

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf
 
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
-from ..._types import Oracle
+from ..._types import Array, Oracle
 from ...data.rows import Rows, Terms, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, slices
 from ...losses import clipped_derivative, clipped_rows
 from ..records import WithNumbers
 from ..statistics import coordinate_mean, mean_of_numbers
 
-Array = NDArray[np.float64]
 # Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2.
 Limits = tuple[Array, float]
 

@@ -15,11 +15,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
-from ..._types import Auto, Oracle
+from ..._types import Array, Auto, Oracle
 from ...data.rows import Terms, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
@@ -29,14 +28,15 @@ from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import statistics
 from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
-from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
+from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps, is_wide
+from ..learned_units import accuracy
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
+from ..unit_descent import knows
 from . import magnitudes
-from .descent import UnboundedDescent, is_descent_best
+from .descent import UnboundedDescent
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
 
-Array = NDArray[np.float64]
 Noise = Gaussian | Laplace
 
 # Less noise by this factor is worth another analysis, as long as it is quickly found.
@@ -175,6 +175,7 @@ class HeavyTailPlan(Plan):
         return replace(frame.result(mean, problem, self.max_iter), units=units)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class SCOF(Solver):
     """Gradient descent on private means of heavy-tailed gradients (KLZ22, Algorithms 1 to 4).
 
@@ -224,20 +225,15 @@ class SCOF(Solver):
     # what the plan releases; other scales are 1, other centres 0, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        oracle: Oracle = "clipped",
-        moment_order: float = 2.0,
-        moment_bound: float = 1.0,
-        tau: float | Auto = "auto",
-        n_buckets: int | Auto = "auto",
-        scale_share: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    oracle: Oracle = "clipped"
+    moment_order: float = 2.0
+    moment_bound: float = 1.0
+    tau: float | Auto = "auto"
+    n_buckets: int | Auto = "auto"
+    scale_share: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
     # ---------------------------------------------------------------- planning
 
@@ -298,7 +294,12 @@ class HeavyTail(Solver):
         SCOF().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        kind = UnboundedDescent if is_descent_best(problem, budget) else SCOF
+        may_descend = problem.feasible_set is Geometry and knows(problem.loss)
+        kind: type[Solver] = SCOF
+        if may_descend and not (budget.is_pure or is_wide(problem)):
+            rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
+            enough = max(rules.descent, rules.descent_columns * d**0.5)
+            kind = UnboundedDescent if accuracy(problem, budget) >= enough else SCOF
         facts = {name: value for name, value in vars(self).items() if name.startswith("private_")}
         return kind().with_facts(**facts).plan(problem, budget)
 
@@ -332,7 +333,7 @@ class _Draft:
     max_iter: int = 0
 
     def __init__(
-        self, problem: Problem, budget: PrivacyBudget, solver: SCOF, factor: float = 1.0
+        self, problem: Problem, budget: PrivacyBudget, solver: Any, factor: float = 1.0
     ) -> None:
         self.problem, self.budget, self.solver = problem, budget, solver
         self.rules = HEAVY_TAIL[problem.loss.task]

@@ -9,7 +9,8 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from ..._types import Auto, MirrorMapName
@@ -26,9 +27,10 @@ from ..base import Plan, Problem, Solver, none_or_count, releases_of
 from ..box_units import Box
 from ..defaults import MIRROR_DESCENT
 from ..first_releases import FirstReleases, plan_first
+from ..learned_units import pays
 from ..slices import fast_restarts, slices, smallest
 from ..statistics import row_mean
-from ..unit_descent import Descent, is_best
+from ..unit_descent import Descent, knows
 from .stages import MirrorDescentPlan, Slice, Stage, Stages, VectorNoise
 
 
@@ -41,21 +43,31 @@ class MirrorDescent(Solver):
 
     form = "auto"
 
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+        NoisyMD().check(loss, feasible_set, budget, units)
+
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        may_descend = problem.feasible_set is Geometry and problem.units != "bounds"
+        is_best = may_descend and knows(problem.loss) and pays(problem, budget)
+        return (Descent if problem.inference or is_best else NoisyMD)().plan(problem, budget)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SetDescent(Solver):
+    """What the forms of mirror descent on a feasible set share; `NoisyMD` describes parameters."""
+
     is_anchored: ClassVar[bool] = False  # whether a regularizer about a stage's start is added
     may_draw: ClassVar[bool] = False  # whether of a loss that is not convex the result is drawn
     needs_restarts: ClassVar[bool] = False  # whether a strongly convex loss needs them
     steps_to_boundary: ClassVar[bool] = False
 
-    # what not every form has
-    max_iter: Any = None
-    n_phases: Any = None
-    n_restarts: Any = None
-    batch_size: Any = None
-    mirror_map: Any = None
-    learning_rate: Any = None
-    gradient_clip: Any = None
-    data_norm: Any = None
-    l2_penalty: Any = 0.0
+    max_iter: int | Auto = "auto"
+    n_restarts: int | Auto = "auto"
+    mirror_map: MirrorMapName = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    data_norm: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
     # ---------------------------------------------------------------- planning
 
@@ -72,21 +84,19 @@ class MirrorDescent(Solver):
         for candidate in candidates:
             self._map(candidate(1.0) if isinstance(candidate, type) else candidate)
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        if self.form == "auto":
-            is_free = problem.inference or is_best(problem, budget)
-            kind = Descent if is_free else NoisyMD
-            return kind().plan(problem, budget)
-        self._check_size(problem.n_samples)
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan:
+        n = problem.n_samples
+        if not self._fits(n):
+            raise ValueError(
+                f"n_samples={n} leaves a slice of solver={self.form!r}, "
+                f"n_restarts={self._restarts(n)} empty; "
+                f"the smallest n that works with these settings is {smallest(self._fits)}"
+            )
         box = Box.of(self, problem, budget, auto=False)
         problem, allowance = box.problem, box.allowance
         facts = Facts(self, problem, budget)
-        first = box.first(
-            allowance,
-            lambda problem, part: plan_first(
-                problem, budget, facts.norm, part, may_shrink=facts.geometry.contains_origin
-            ),
-        )
+        plan = partial(plan_first, norm=facts.norm, may_shrink=facts.geometry.contains_origin)
+        first = box.first(budget, allowance, plan)
         stages, composition = self._stages(facts, first, allowance.share(first.left))
         releases = releases_of(first, *stages)
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
@@ -125,22 +135,8 @@ class MirrorDescent(Solver):
             raise ValueError(f"solver={self.form!r} cannot use mirror_map={self.mirror_map!r}")
         return mirror_map
 
-    def _check_size(self, n: int) -> None:
-        if self.batch_size is not None and self.batch_size > n:
-            raise ValueError(
-                f"batch_size={self.batch_size} is larger than the number of samples {n}; "
-                f"the smallest n that works is {self.batch_size}"
-            )
-        if not self._fits(n):
-            raise ValueError(
-                f"n_samples={n} leaves a slice of solver={self.form!r}, "
-                f"n_restarts={self._restarts(n)} empty; "
-                "the smallest n that works with these settings is "
-                f"{max(self.batch_size or 1, smallest(self._fits))}"
-            )
-
     def _fits(self, n: int) -> bool:
-        """Whether no slice or batch is empty."""
+        """Whether no slice is empty."""
         runs = slices(n, self._restarts(n), growing=True)
         return all(self._fits_run(stop - start) for start, stop in runs)
 
@@ -148,7 +144,7 @@ class MirrorDescent(Solver):
         """The same of a run on so many records."""
         return size > 0
 
-    def _restarts(self, n: int) -> int:
+    def _restarts(self: Any, n: int) -> int:
         if self.n_restarts is not None:
             return self.n_restarts
         # those that use all records in each step, and the rounds of "proximal", have the fast rate
@@ -156,7 +152,8 @@ class MirrorDescent(Solver):
         return fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
 
 
-class NoisyMD(MirrorDescent):
+@dataclass(kw_only=True, repr=False, eq=False)
+class NoisyMD(SetDescent):
     """Noisy mirror descent on all records, or on random batches.
 
     Each step releases a mean gradient with Gaussian noise. More steps cost time and hardly change
@@ -210,29 +207,27 @@ class NoisyMD(MirrorDescent):
     form = "noisy-md"
     checks = {"batch_size": none_or_count}
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        batch_size: int | None = None,
-        n_restarts: int | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    batch_size: int | None = None
 
-    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+    def _check(
+        self: Any, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str
+    ) -> None:
         if self.batch_size is not None and (self.n_restarts or 1) > 1:
             raise ValueError("n_restarts is not for random batches: it needs batch_size=None")
         if self.batch_size is not None and units == "learned":
             raise ValueError("batch_size needs units='bounds': medians have no sampled guarantee")
         super()._check(loss, feasible_set, budget, units)
 
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan:
+        if self.batch_size is not None and self.batch_size > problem.n_samples:
+            raise ValueError(
+                f"batch_size={self.batch_size} is larger than the number of samples "
+                f"{problem.n_samples}; the smallest n that works is {self.batch_size}"
+            )
+        return super()._plan(problem, budget)
+
     def _stages(
-        self, facts: Facts, first: FirstReleases, left: Allowance
+        self: Any, facts: Facts, first: FirstReleases, left: Allowance
     ) -> tuple[Stages, Composition | None]:
         if self.batch_size in (None, facts.problem.n_samples):
             return super()._stages(facts, first, left)
@@ -258,7 +253,7 @@ class NoisyMD(MirrorDescent):
         noise, composition = calibrate_batches(budget, make, releases, enough)
         return [facts.stage(None, noise, n_steps)], composition
 
-    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
+    def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         noise = facts.noise(run[1] - run[0], left, n_steps)
         records = None if run == (0, facts.problem.n_samples) else run
@@ -268,9 +263,9 @@ class NoisyMD(MirrorDescent):
 class Facts:
     """Public facts that the plans of all forms use."""
 
-    def __init__(self, solver: MirrorDescent, problem: Problem, budget: PrivacyBudget) -> None:
+    def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
         self.problem, self.budget, size = problem, budget, problem.size
-        self.rules, loss = MIRROR_DESCENT[problem.loss.task], problem.loss
+        self.rules = rules = MIRROR_DESCENT[problem.loss.task]
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
         self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
         self.mirror_map = solver._map(geometry)
@@ -278,12 +273,10 @@ class Facts:
         l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
         clip = solver.gradient_clip
         if clip is None:
-            noise = defaults.gradient_noise(
-                problem, budget, self.norm, budget.gaussian_allowance.amount
-            )
-            clip = defaults.growing_clip(
-                problem, self.rules.smallest_clip, noise, self.rules.accurate
-            )
+            amount = budget.gaussian_allowance.amount
+            noise = defaults.gradient_noise(problem, budget, self.norm, amount)
+            clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
+        loss = problem.loss
         self.clip = bounded_clip(loss, clip, self.norm * l2_radius + largest_constant(loss))
         # bound on the coordinates of a row: centred ones may be 2
         self.box = 2.0 if problem.fit_intercept else 1.0

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._progress import advance, steps
+from ..._types import Array
 from ...data.rows import Terms
 from ...geometry import MirrorMap
 from ...mechanisms import Gaussian, GeneralizedGaussian, Release
@@ -19,7 +19,6 @@ from ..base import Part, SolverResult
 from ..first_releases import SetPlan
 from ..records import Records, SolverData
 
-Array = NDArray[np.float64]
 VectorNoise = Gaussian | GeneralizedGaussian
 Slice = tuple[int, int]  # of the secret order of the records: start and stop
 
@@ -166,11 +165,7 @@ Move = tuple[int, VectorNoise, float | None, float, float]
 
 
 def _frank_wolfe(
-    part: Records,
-    coef: Array,
-    plan: MirrorDescentPlan,
-    stream: RandomStream,
-    moves: Iterable[Move],
+    part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream, moves: Iterable[Move]
 ) -> Iterator[Array]:
     """The points of a pass over disjoint batches, v = kept v + a batch's term.
 

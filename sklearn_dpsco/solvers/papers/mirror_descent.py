@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ..._checks import auto_or, check_size
 from ..._types import Auto, MirrorMapName
@@ -12,12 +14,13 @@ from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
-from ..mirror_descent.solver import Facts, MirrorDescent
+from ..mirror_descent.solver import Facts, SetDescent
 from ..mirror_descent.stages import Round, Slice, Stage, Stages
 from ..slices import slices, smallest
 
 
-class Localized(MirrorDescent):
+@dataclass(kw_only=True, repr=False, eq=False)
+class Localized(SetDescent):
     """Mirror descent in phases on disjoint parts of the records (AFKT21, Algorithms 2 and 6).
 
     Each phase minimizes the loss plus a regularizer about the last phase's result, within a ball
@@ -45,25 +48,14 @@ class Localized(MirrorDescent):
     form = "localized"
     is_anchored = needs_restarts = True
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_phases: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    n_phases: int | Auto = "auto"
+    mirror_map: MirrorMapName = "auto"  # of those that have a centre
 
-    def _fits_run(self, size: int) -> bool:
+    def _fits_run(self: Any, size: int) -> bool:
         phases = slices(size, self.n_phases or 1, growing=False)
         return all(low < high for low, high in phases)
 
-    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
+    def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         """Phase i = 0, 1, ...: about 2^-i of the records, and an eta that falls by 4^-i.
 
         AFKT21 let it fall by 16^-i, as their phases have a share of the budget that halves.
@@ -121,10 +113,10 @@ class Proximal(Localized):
             )
         super()._check(loss, feasible_set, budget, units)
 
-    def _fits_run(self, size: int) -> bool:
+    def _fits_run(self: Any, size: int) -> bool:
         return size >= (self.n_phases or 1)
 
-    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
+    def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
         """Rounds on slices of equal size."""
         start, n = run[0], run[1] - run[0]
         # Of the loss, or of a term which is its variation over the set: below the latter a
@@ -148,7 +140,7 @@ class Proximal(Localized):
         return stages
 
 
-class NoisySFW(MirrorDescent):
+class NoisySFW(SetDescent):
     """One pass of stochastic Frank-Wolfe (BGN21, Algorithm 3; BGM21, Algorithm 6), p <= 2.
 
     Every step corrects a noisy estimate of the gradient by a batch of fresh records. For a loss
@@ -174,19 +166,6 @@ class NoisySFW(MirrorDescent):
     # a Frank-Wolfe step is a weight
     checks = {"learning_rate": partial(auto_or, check_size, high=1)}
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        mirror_map: MirrorMapName = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        data_norm: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
-
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         p = float(getattr(feasible_set, "p", 1.0))
         if p > 2:
@@ -202,7 +181,7 @@ class NoisySFW(MirrorDescent):
                 )
         super()._check(loss, feasible_set, budget, units)
 
-    def _fits_run(self, size: int) -> bool:
+    def _fits_run(self: Any, size: int) -> bool:
         return size > (self.max_iter or 1)  # one batch more than steps
 
     def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
@@ -217,7 +196,7 @@ class NoisySFW(MirrorDescent):
         return [min(plans, key=lambda plan: plan[1])[0]]
 
     def _stage(
-        self, facts: Facts, run: Slice, left: Allowance, n_steps: int
+        self: Any, facts: Facts, run: Slice, left: Allowance, n_steps: int
     ) -> tuple[Stage, float]:
         """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
         n = run[1] - run[0]

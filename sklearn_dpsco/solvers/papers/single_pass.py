@@ -23,16 +23,15 @@ from __future__ import annotations
 import itertools
 import math
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
-from ..._types import Auto
+from ..._types import Array, Auto, Indices
 from ...data.rows import Terms, slope_of
 from ...data.summation import UNIT_ROUNDOFF, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
@@ -49,9 +48,6 @@ from ..first_releases import SetPlan, plan_box, plan_offset
 from ..frank_wolfe import Facts, FrankWolfe, score_error
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
@@ -198,6 +194,7 @@ class SinglePassPlan(SetPlan):
 # ------------------------------------------------------------------------------- planning
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Rounds(FrankWolfe):
     """Frank-Wolfe in a single pass with a corrected estimate of the gradient (BGM21, Algorithm 1).
 
@@ -222,18 +219,15 @@ class Rounds(FrankWolfe):
 
     form = "rounds"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int | Auto = "auto",
-        n_restarts: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: int | Auto = "auto"
+    n_restarts: int | Auto = "auto"
+    learning_rate: float | Auto = "auto"
+    gradient_clip: float | Auto = "auto"
+    l2_penalty: float = 0.0
 
-    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+    def _check(
+        self: Any, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str
+    ) -> None:
         if self.form != "spider" and (self.max_iter or 1) > MOST_BATCHES:
             raise ValueError(
                 f"max_iter must be at most {MOST_BATCHES} for solver={self.form!r}, "
@@ -253,14 +247,13 @@ class Rounds(FrankWolfe):
             )
         is_spider = self.form == "spider"
         plan_runs = draft.record_runs if is_spider else draft.batch_runs
-        plan_before = plan_offset if is_spider else plan_box
         allowances = [budget.allowance]
         if not (budget.is_pure or draft.box.is_learned) and budget.currency == "auto":
             # that of pure DP is better for few steps
             allowances.append(replace(budget, delta=0.0).allowance)
         plans = []
         for whole in allowances:
-            first = draft.box.first(whole, lambda problem, part: plan_before(problem, budget, part))
+            first = draft.box.first(budget, whole, plan_offset if is_spider else plan_box)
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
         return SinglePassPlan(
@@ -297,6 +290,7 @@ class Tree(Rounds):
     form = "tree"
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Spider(Rounds):
     """Frank-Wolfe in a single pass with steps of one record each (BGN21, Algorithm 1).
 
@@ -314,20 +308,12 @@ class Spider(Rounds):
 
     form = "spider"
 
-    def __init__(
-        self,
-        *,
-        n_restarts: int | Auto = "auto",
-        learning_rate: float | Auto = "auto",
-        gradient_clip: float | Auto = "auto",
-        l2_penalty: float = 0.0,
-    ) -> None:
-        self._store(locals())
+    max_iter: Any = field(default=None, init=False)  # a step for each record
 
 
 class _Draft:
-    def __init__(self, solver: Rounds, facts: Facts) -> None:
-        self.solver, self.problem, self.box = solver, facts.problem, facts.box
+    def __init__(self, solver: Any, facts: Facts) -> None:
+        self.solver, self.facts, self.problem, self.box = solver, facts, facts.problem, facts.box
         self.rules = SINGLE_PASS[facts.problem.loss.task]
         self.geometry, size = facts.selection_geometry, facts.problem.size
         self.vertices = known_vertices(self.geometry.vertices(size), size)
@@ -353,9 +339,8 @@ class _Draft:
 
     def smoothed(self, n_steps: int) -> _Draft:
         """The same, with the envelope of a loss that is not smooth."""
-        loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
         draft = copy(self)
-        draft.problem = replace(self.problem, loss=loss)
+        draft.problem = self.facts.smoothed(self.clip, n_steps).problem
         return draft
 
     def change(self, kept: float, moved: float) -> float:
