@@ -66,11 +66,12 @@ def test_what_is_unknown_has_the_whole_line():
 def test_a_note_names_what_is_unknown():
     assert telling_unknown(estimates(), False).notes == ()
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
-    first, note = telling_unknown(found, False, ", or another").notes
+    first, note = telling_unknown(found, False, ", or strong", ", or another").notes
     assert first == "first"
     assert "of 1 direction of the columns the released numbers say nothing" in note
     assert "interval (b). Such" in note
-    assert "as all categories of a list are together" in note
+    assert "as all categories of a list are, together" in note
+    assert "bounds are far too wide, or strong. What" in note
     assert "drop='first'" in note
     assert note.endswith("larger epsilon, or another")
     (_, note) = telling_unknown(found, True).notes

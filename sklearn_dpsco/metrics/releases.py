@@ -316,20 +316,22 @@ class Range:
     """One that holds most targets or sizes of errors, selected among public ones (2.17).
 
     The score of a range is minus the number of records outside of it, plus `worth` records for
-    each factor e by which it is narrower than the widest; `narrowest` is the least share of its
-    width, so that no more can be left out than what that is worth, and what noise adds.
+    each factor e by which it is narrower than the widest; in all at most `most`, so that no more
+    are left out than that, and what noise adds. Targets have no narrower ranges; sizes of errors
+    are worth less and less as that is near, as those of a good model are very small.
     """
 
     of: str  # "targets", within their bounds, or "errors"
     worth: float
-    narrowest: float
+    most: float
     select: SelectVertex
 
     @property
     def ranges(self) -> Array:
         """The lower and the upper end of each, as shares of the widest."""
-        is_one = np.ptp(_RANGES, axis=1) > self.narrowest
-        return _RANGES[is_one & ((self.of == "targets") | (_RANGES[:, 0] == 0))]
+        if self.of == "errors":
+            return _RANGES[_RANGES[:, 0] == 0]
+        return _RANGES[np.ptp(_RANGES, axis=1) > math.exp(-self.most / self.worth)]
 
     def scores(self, facts: Facts, answers: Answers) -> Array:
         """Of each range, an integer. Not private."""
@@ -341,7 +343,10 @@ class Range:
             t = np.abs(_errors(facts, answers))
         t = np.sort(t[np.isfinite(t)])
         inside = np.searchsorted(t, high, "right") - np.searchsorted(t, low, "left")
-        scores: Array = inside - t.size - np.rint(self.worth * np.log(high - low))
+        gain = -self.worth * np.log(high - low)
+        if self.of == "errors":
+            gain = -self.most * np.expm1(-gain / self.most)
+        scores: Array = inside - t.size + np.rint(gain)
         return scores
 
     def narrowed(self, facts: Facts, selected: int) -> Facts:

@@ -68,13 +68,13 @@ _MOST_SHOWN = 20  # rows of a table
 # Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
 # factor e is worth, in units of the noise; and the largest share of all records that may so be left
 # out: rare large targets are not few errors.
-_RANGE_SHARE, _WORTH = {"targets": 0.2, "errors": 0.1}, {"targets": 5.0, "errors": 8.0}
+_RANGE_SHARE, _WORTH = {"targets": 0.2, "errors": 0.1}, {"targets": 5.0, "errors": 12.0}
 _LEFT_OUT = {"targets": 0.1, "errors": 0.02}
 _LIKELY_ERROR = 1.4  # the largest one that is kept, in half widths of the range of the targets
 _FEW = 4  # releases for which Laplace noise is less than Gaussian noise
 _SQUARED_ERROR = "neg_mean_squared_error"
 _FILLED = 1 / 20_000  # noise per record that is too little to hide targets in narrow ranges
-_NARROWER = {"targets": 2.0, "errors": 4.0}  # by which ranges can be at least, or none is selected
+_NARROWER = {"targets": 2.0, "errors": 2.5}  # by which ranges can be at least, or none is selected
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
@@ -174,7 +174,8 @@ class ScorePlan(Overviewed):
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
         answers = Answers(y=y, prediction=prediction)
         for one in self.ranges:
-            part = replace(one, worth=one.worth * m / self.n_samples)
+            share = m / self.n_samples
+            part = replace(one, worth=share * one.worth, most=share * one.most)
             facts = part.narrowed(facts, int(np.argmax(part.scores(facts, answers))))
         query = replace(query, facts=facts)
         sums = query.statistic(answers) * (n / m)
@@ -405,10 +406,10 @@ def _range(of: str, facts: Facts, budget: PrivacyBudget) -> Range | None:
     change = budget.record_factor if of == "targets" else 1.0
     select = SelectVertex.calibrate(change, allowance)
     worth = _WORTH[of] * select.scale
-    narrowest = math.exp(-_LEFT_OUT[of] * n / worth)
-    is_needed = select.scale > _FILLED * n and narrowest < 1 / _NARROWER[of]
+    most = _LEFT_OUT[of] * n
+    is_needed = select.scale > _FILLED * n and most > math.log(_NARROWER[of]) * worth
     is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
-    return Range(of, worth, narrowest, select) if is_needed and is_fine else None
+    return Range(of, worth, most, select) if is_needed and is_fine else None
 
 
 def _plan(

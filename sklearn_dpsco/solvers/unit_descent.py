@@ -236,7 +236,7 @@ class UnitDescentPlan(Plan):
         >>> from sklearn_dpsco import DPLinearRegression
         >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), inference=True)
         >>> round(model.plan(50_000, 10).expected_std(), 4)
-        0.0065
+        0.0066
         """
         facts = r2, correlation, prevalence, mean, dispersion, effect, safe
         sampling, noise, _ = self._expected(*facts)

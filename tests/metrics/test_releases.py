@@ -141,7 +141,7 @@ def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
 def test_r2_is_released_within_a_range_of_most_targets(delta):
     """Wide bounds cost little, noise stays as planned, and the plan foretells the interval."""
     chosen = plan_score(2860, scoring="r2", epsilon=2.0, delta=delta, bounds_y=(0, 300))
-    rng, widths, highs, draws = np.random.default_rng(0), [], [], stream(0)
+    rng, draws, widths, highs, sizes = np.random.default_rng(0), stream(0), [], [], []
     for _ in range(40):
         known, error = rng.standard_normal((2, 2860))
         given = Answers(y=40 + 4 * known + 3 * error, prediction=40 + 4 * known)
@@ -149,13 +149,15 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
         facts, change = own.queries[0].facts, chosen.queries[0].sensitivity(2)
         assert facts.low < 35 < 45 < facts.high
         highs.append(facts.high)
-        assert 6 < facts.max_error < facts.high - facts.low
+        sizes.append(facts.max_error / (facts.high - facts.low))
+        assert 6 < facts.max_error <= facts.high - facts.low
         assert own.queries[0].sensitivity(2) == pytest.approx(change, rel=1e-14)
         assert own.narrowed(given, draws) is own
         _value, (low, high), more = own.estimates(own.release(own.statistics(given), draws))["r2"]
         assert f"clipped to [{facts.low:.4g}, {facts.high:.4g}]" in more["clipped"]
         widths.append(high - low)
     assert np.median(highs) < 80
+    assert np.median(sizes) < 0.95
     low, high = chosen.expected_r2(0.64, spread=5 / 300)
     assert 0.7 < np.median(widths) / (high - low) < 1.4
     assert f"[{low:.2g}" != "[-inf"
