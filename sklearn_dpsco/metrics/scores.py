@@ -78,6 +78,7 @@ _NARROWER = {"targets": 2.0, "errors": 2.5}  # by which ranges can be at least, 
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
+_SELECTED = 41  # times that ranges are, of which the middle is told
 _HIDDEN = (
     "* noise hides the value, which is at the end of its range: take more records or a larger "
     "epsilon"
@@ -172,15 +173,17 @@ class ScorePlan(Overviewed):
         unit, middle = spread * (facts.high - facts.low), facts.low / 2 + facts.high / 2
         prediction = middle + unit * known * normal
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
-        answers = Answers(y=y, prediction=prediction)
-        for one in self.ranges:
-            share = m / self.n_samples
-            part = replace(one, worth=share * one.worth, most=share * one.most)
-            facts = part.narrowed(facts, int(np.argmax(part.scores(facts, answers))))
-        query = replace(query, facts=facts)
-        sums = query.statistic(answers) * (n / m)
-        low, high = query.estimate("r2", sums, self._law(noise)).interval
-        return low, high
+        answers, share, found = Answers(y=y, prediction=prediction), m / self.n_samples, []
+        for seed in range(_SELECTED if self.ranges else 1):
+            stream, own = stream_from_random_state(seed), facts
+            for one in self.ranges:
+                part = replace(one, worth=share * one.worth, most=share * one.most)
+                scores = np.rint(part.scores(own, answers) / share)
+                own = one.narrowed(own, one.select.release(scores, stream))
+            own_query = replace(query, facts=own)
+            sums = own_query.statistic(answers) * (n / m)
+            found.append(own_query.estimate("r2", sums, self._law(noise)).interval)
+        return sorted(found, key=lambda ends: ends[1] - ends[0])[len(found) // 2]
 
     def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:
         """Of the sums of so many groups."""
