@@ -364,7 +364,7 @@ def telling_unknown(
         "say nothing: what depends on them has the whole line for an interval "
         f"({first_of(rows, 5) or 'no row by itself'}). Such are columns that are sums of others"
         f"{lists}, that hardly occur or whose bounds are far too wide{strong}. What helps: "
-        f"{leave_out}fewer columns or a larger epsilon{more}"
+        f"{leave_out}rare categories that are joined, fewer columns or a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
 

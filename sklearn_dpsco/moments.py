@@ -58,6 +58,7 @@ __all__ = ["MomentsPlan", "PrivateMoments"]
 
 
 _FORMAT = "sklearn_dpsco.PrivateMoments/1"
+_SOME = 1.3  # rows over those with which noise hides most directions, that hide some
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
 # Shares of the budget; what is left is for the second moments that are published.
 _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
@@ -316,11 +317,12 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         budget, may_be_empty = accounting.budget_of(n), not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
         usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
-        if _edge(math.sqrt(plan.moments.variance), d + 1) > usual:  # noise hides most directions
+        hidden = _edge(math.sqrt(plan.moments.variance), d + 1) / usual
+        if hidden > 1 / _SOME:  # from 1 on, noise hides most directions
             warn_user(
                 f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
-                f"{budget.epsilon:g}: most intervals will be the whole line; take fewer columns, "
-                "or a larger epsilon",
+                f"{budget.epsilon:g}: {'most' if hidden > 1 else 'some'} intervals may be the "
+                "whole line; take fewer columns, or a larger epsilon",
                 PrivacyParameterWarning,
             )
         return plan
@@ -489,7 +491,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         return telling_unknown(estimates, self._has_references)
 
     def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
-        """R2, adjusted R2, AIC and BIC of a regression, up to the noise of the release.
+        """R2 with its noise, adjusted R2, AIC and BIC of a regression.
 
         Parameters
         ----------
@@ -498,21 +500,29 @@ class PrivateMoments(PrivateFit, BaseEstimator):
 
         Returns
         -------
-        dict with "r2", "r2_adjusted", "aic" and "bic"
-            The last two of normal errors, as statsmodels counts them.
+        dict with "r2", "r2_noise", "r2_adjusted", "aic" and "bic"
+            "r2_noise" is the standard deviation of "r2" by the noise of the release, to first
+            order, without sampling. "aic" and "bic" are of normal errors, as statsmodels counts
+            them. All are NaN where noise hides a direction of the columns: take fewer.
         """
         found = self.regression(target, features)
-        at, _ = self._places(target, features)
+        at, chosen = self._places(target, features)
+        names = "r2", "r2_noise", "r2_adjusted", "aic", "bic"
+        if found.unknown is not None and found.unknown.size > 0:
+            return dict.fromkeys(names, math.nan)
         n, k = self._n * self._total, found.coef.size
         variance = max(float(self.covariance_[at, at]), TINY)
         ml = float(found.residual_std[0]) ** 2 * max(n - k, 1.0) / n
         of_fit = n * (math.log(2 * math.pi * max(ml, TINY)) + 1)
-        return {
-            "r2": 1 - ml / variance,
-            "r2_adjusted": 1 - ml / variance * (n - 1) / max(1.0, n - k),
-            "aic": of_fit + 2 * k,
-            "bic": of_fit + math.log(max(n, 1.0)) * k,
-        }
+        # residuals of the regression and of that on a constant, as weights of the release's numbers
+        _, back, scale, _ = self._moments
+        w = back[at] - found.coef[0] @ back[[*chosen, -1]]
+        v, left = back[at] - self.mean_[at] * back[-1], ml / variance
+        noise = (w @ w) ** 2 + (left * (v @ v)) ** 2 - 2 * left * (w @ v) ** 2
+        noise = scale * math.sqrt(max(noise, 0.0)) / (variance * self._total)
+        adjusted = 1 - left * (n - 1) / max(1.0, n - k)
+        criteria = of_fit + 2 * k, of_fit + math.log(max(n, 1.0)) * k
+        return dict(zip(names, (1 - left, float(noise), adjusted, *criteria), strict=True))
 
     def ridge_path(self, target: Any, features: Any, penalties: Sequence[float]) -> Array:
         """Coefficients for each `ridge` of `regression`, shape (n_penalties, n_features)."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from sklearn_dpsco.moments import MomentsPlan
 from sklearn_dpsco.privacy.budget import RELATIONS
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-12, 12), "random_state": 0}
-pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf")
+pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf", "ignore:.*some intervals may be")
 
 
 def table(n, seed=0):
@@ -100,6 +101,7 @@ def test_without_noise_regressions_are_those_of_statsmodels():
         fit = moments.goodness_of_fit(target, features)
         other = models.OLS(X[:, target], models.add_constant(X[:, features])).fit()
         assert fit["r2"] == pytest.approx(other.rsquared, abs=1e-5)
+        assert fit["r2_noise"] < 1e-9
         assert fit["r2_adjusted"] == pytest.approx(other.rsquared_adj, abs=1e-5)
         assert fit["aic"] == pytest.approx(other.aic, rel=1e-5)
         assert fit["bic"] == pytest.approx(other.bic, rel=1e-5)
@@ -322,3 +324,31 @@ def test_wrong_tables_spend_nothing():
             moments.fit(X, y)
     assert not accountant.ledger
     assert moments.set_params(nonfinite="zero").fit(np.tile(broken, (9, 1))).mean_.size == 5
+
+
+@pytest.mark.filterwarnings("default:.*some intervals may be")
+def test_few_rows_are_told():
+    moments = PrivateMoments(**{**COMMON, "epsilon": 1.0})
+    for n, told in ((500, "most"), (850, "some"), (2000, None)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            moments.plan(n, 6)
+        assert [f"{told} intervals may be" in str(one.message) for one in said] == [True] * bool(
+            told
+        )
+
+
+def test_r2_tells_its_noise_and_nothing_where_noise_hides_a_direction():
+    X = table(3000)
+    true = released(3000, math.inf).goodness_of_fit(3, [0, 1, 2])["r2"]
+    found = []
+    for seed in range(30):
+        moments = PrivateMoments(**{**COMMON, "epsilon": 1.0, "random_state": seed}).fit(X)
+        found.append(moments.goodness_of_fit(3, [0, 1, 2]))
+    z = [(one["r2"] - true) / one["r2_noise"] for one in found]
+    assert 0.6 < np.sqrt(np.mean(np.square(z))) < 1.6
+    assert np.median([one["r2_noise"] for one in found]) > 1e-3
+    still = np.column_stack((X, np.zeros(len(X))))
+    hidden = PrivateMoments(**{**COMMON, "epsilon": 1.0, "random_state": 0}).fit(still)
+    assert np.isnan([*hidden.goodness_of_fit(3, [0, 1, 5]).values()]).all()
+    assert np.isfinite([*hidden.goodness_of_fit(3, [0, 1]).values()]).all()

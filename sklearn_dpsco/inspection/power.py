@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
 from .._checks import check_count, check_real, check_size, rounded, unwarned
+from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
 from .refits import check_one_budget, check_public, clones_of
@@ -48,6 +49,8 @@ def _infers(
     **assumptions: Any,
 ) -> Callable[..., bool]:
     """Whether the plan for so many rows, with these settings, has that standard error or power."""
+    if isinstance(n_features, PublicEncoder):
+        n_features = len(n_features.get_feature_names_out())
     check_count("n_features", n_features)
     model, facts = clone(estimator).set_params(inference=True), {"safe": True, **assumptions}
     if (std is None) == (effect is None):
@@ -137,8 +140,9 @@ def rows_needed(
     estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
         With its epsilon, delta and relation. ``inference`` counts as True. For a score any
         estimator of this package, a search or a pipeline that ends with one, as it stands.
-    n_features : int >= 1
-        For a score also a `PublicEncoder`, or its schema: of a pipeline that begins with one.
+    n_features : int >= 1 or PublicEncoder
+        With an encoder its columns count. For a score also its schema, of a pipeline that begins
+        with one.
     std : float or None, default=None
         The standard error of a coefficient that is wanted, as `UnitDescentPlan.expected_std` has
         it: per standard deviation of a feature, in standard deviations of the target, or in

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import chi2, gamma, poisson
 
-from .._checks import warn_user
+from .._checks import rounded, warn_user
 from .._types import Array, Flags, Indices
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import (
@@ -513,9 +513,11 @@ def _check_rows(
     if budget.record_factor > 1:
         advice.append("relation='zero-out' (half as many rows, a weaker promise)")
     if problem.loss.task == "regression":
-        advice.append("PrivateMoments (half as many)")
+        advice.append("PrivateMoments (about .8 as many rows for as few whole lines)")
     elif problem.loss.task == "classification":
-        advice.append("PrivateMoments or DPLinearRegression on 0 and 1 (effects on probabilities)")
+        advice.append(
+            "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows)"
+        )
     take = f"Take {', '.join(advice)} or inference=False"
     rows = budget.rows_per_user
     of_users = f" (users times max_rows_per_user={rows})" if rows > 1 else ""
@@ -529,7 +531,7 @@ def _check_rows(
             f"n_samples={n} is too small to learn from how sure {k} coefficients are at this "
             "epsilon: intervals may be the whole line, those of columns that vary little, go with "
             "others or have strong effects first. Few are from about "
-            f"{float(f'{enough:.2g}'):.0f} rows{of_users} on. {take}",
+            f"{rounded(enough, 2):.0f} rows{of_users} on. {take}",
             PrivacyParameterWarning,
         )
 
