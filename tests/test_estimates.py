@@ -75,7 +75,7 @@ def test_a_note_names_what_is_unknown():
     assert "drop='first'" in note
     assert note.endswith("larger epsilon, or another")
     (_, note) = telling_unknown(found, True).notes
-    assert "categor" not in note
+    assert "reference category" not in note
     assert note.endswith("fewer columns or a larger epsilon")
     # of many the first five
     many = Estimates(
