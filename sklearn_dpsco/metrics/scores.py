@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -175,11 +176,12 @@ class ScorePlan(Overviewed):
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
         answers, share, found = Answers(y=y, prediction=prediction), m / self.n_samples, []
         for seed in range(_SELECTED if self.ranges else 1):
-            stream, own = stream_from_random_state(seed), facts
+            own, draws = facts, np.random.default_rng(seed)
             for one in self.ranges:
                 part = replace(one, worth=share * one.worth, most=share * one.most)
-                scores = np.rint(part.scores(own, answers) / share)
-                own = one.narrowed(own, one.select.release(scores, stream))
+                scores = part.scores(own, answers) / share
+                noisy = scores + draws.gumbel(0.0, one.select.scale, scores.size)
+                own = one.narrowed(own, int(np.argmax(noisy)))
             own_query = replace(query, facts=own)
             sums = own_query.statistic(answers) * (n / m)
             found.append(own_query.estimate("r2", sums, self._law(noise)).interval)
@@ -396,7 +398,8 @@ def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: 
     account = accountant_in_force(accountant)
     if account is None:
         return True
-    check_real("epsilon", epsilon, low=1e-15, high=1e9)
+    if not isinstance(epsilon, Real) or math.isinf(epsilon):
+        return False  # and it is refused
     takes_all = account.remaining() <= epsilon * (1 + 1e-6)
     is_allowed = epsilon <= account.remaining(delta=0.0) * (1 + 1e-12)
     return takes_all and is_allowed and len(queries_for(names, facts, 1)) <= _FEW
