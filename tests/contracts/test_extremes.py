@@ -270,6 +270,7 @@ def test_the_corners_of_a_budget(name, form):
         assert 0 <= charged.total_spent() <= epsilon * (1 + 1e-9), case
 
 
+@pytest.mark.slow
 def test_the_corners_of_a_budget_of_other_releases():
     for (epsilon, delta), rows, kind in itertools.product(BUDGETS, (1, 10**6), RELATIONS):
         claim = {"epsilon": epsilon, "delta": delta, "max_rows_per_user": rows, "relation": kind}

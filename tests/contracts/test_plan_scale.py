@@ -17,7 +17,6 @@ from registry import (
     known,
     main_form,
 )
-from support import rest_is_slow
 
 from sklearn_dpsco import DPGridSearchCV
 from sklearn_dpsco.data.summation import gamma, summation_error
@@ -102,7 +101,8 @@ def test_as_many_outputs_as_are_allowed(name):
         check(plan, name)
 
 
-@rest_is_slow("relation", ["replace-one", "zero-out"], ("zero-out",))
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_batches_of_few_of_many_records(relation):
     multipliers = []
     for steps in (7, 10**9):

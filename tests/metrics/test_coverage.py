@@ -179,7 +179,7 @@ def test_intervals_cover_where_a_few_losses_are_large(n, share, delta):
         check(coverage(plan, draw, {scoring: largest * share}, runs), runs, 0.94)
 
 
-@pytest.mark.parametrize("name", ["even", "three"])
+@rest_is_slow("name", ["even", "three"], ("three",))
 def test_intervals_of_classes_cover(name):
     n, runs, noise, rng = 1000, 200, stream(0), np.random.default_rng(0)
     k, draw, _ = of_table(name, n)

@@ -137,7 +137,7 @@ def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
         assert largest == one.select.sensitivity == most
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@rest_is_slow("delta", [0.0, 1e-6], ("1e-06",))
 def test_r2_is_released_within_a_range_of_most_targets(delta):
     """Wide bounds cost little, noise stays as planned, and the plan foretells the interval."""
     chosen = plan_score(2860, scoring="r2", epsilon=2.0, delta=delta, bounds_y=(0, 300))

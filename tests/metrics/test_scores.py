@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from support import assert_refuses, joined
+from support import assert_refuses, joined, rest_is_slow
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -469,7 +469,7 @@ def test_differences_of_groups_of_which_nothing_is_known_are_as_wide_as_can_be(s
     assert n_inside >= 2
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 3.0])
+@rest_is_slow("epsilon", [0.05, 3.0], ("3.0",))
 def test_intervals_of_groups_and_of_their_differences_cover(epsilon):
     n, runs, rng, rights = 900, 120, np.random.default_rng(0), {"a": 0.9, "b": 0.6}
     shares = {"a": 0.3, "b": 0.7}

@@ -91,7 +91,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference,
     assert min(worst.values()) >= 0.49, worst
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_nor_of_records_in_pieces_and_with_first_steps(relation):
     found = replayed(planned(1.0, 80, relation, may_be_empty=True), run=run_in_pieces)
     assert not found.violations, found
