@@ -548,7 +548,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
         They are those that predict best. Where there is noise they are shrunk, in small tables a
         good deal, and no estimates of effects: those, with intervals, are in `summary` of a fit
-        with ``inference=True``. The head of the frame says "shrunk" (``frame.columns.name``).
+        with ``inference=True``. The head of the frame says "predicting" (``frame.columns.name``).
 
         Parameters
         ----------
@@ -585,7 +585,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         coef, intercept = np.atleast_2d(self.coef_) / width, np.atleast_1d(self.intercept_)
         intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
-        pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "shrunk"
+        pandas, name = import_pandas("coef_frame"), None if self.guarantee_.is_void else "predicting"
         if columns is None:
             index = pandas.Index([*names, "(intercept)"], name="feature")
         else:
