@@ -71,7 +71,9 @@ _ONE_ROW = (
 _SIGNED = "Name: ______________________________   Date: ______________"
 _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
-    "div {margin: .5em 0}"
+    "div {margin: .5em 0; overflow-wrap: anywhere} table {display: block; overflow-x: auto} "
+    "td, th {overflow-wrap: normal} "
+    "body > div > div:first-child {font-size: 1.3em; font-weight: bold}"
 )
 _TYPES = "string", "number", "integer", "boolean"
 _STRING, _NUMBER, _INTEGER, _BOOLEAN = ({"type": kind} for kind in _TYPES)
@@ -257,6 +259,7 @@ class Report(Overviewed):
         title, body = escape(self._shown.lines[0]), self._shown.html()
         page = (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width">\n'
             f"<title>{title}</title>\n<style>{_PAGE}</style>\n</head>\n"
             f"<body>\n{body}\n</body>\n</html>\n"
         )
