@@ -83,7 +83,7 @@ def audit(
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
     fixed = {name: None for name in ("accountant",) if name in parameters}
-    if "relation" in parameters:  # that of the accountant which is left out
+    if parameters.get("relation") == "auto":  # that of the accountant which is left out
         fixed["relation"] = relation_of(parameters["relation"], parameters.get("accountant"))
     _check_tables(data, neighbour, parameters.get("max_rows_per_user", 1))
     epsilon, delta = _claim(parameters | fixed, claim, len(data[1]))

@@ -24,11 +24,13 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
     if getattr(last, "bounds_exposure", None) is not None:
         raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
     accountants = [step.accountant for step in private_steps(estimator).values()]
-    if active_accountant() is not None or any(found is not None for found in accountants):
+    accountants = [found for found in (active_accountant(), *accountants) if found is not None]
+    if accountants:
+        relation = accountants[0].budget.relation
         raise ValueError(
             f"{what} fits many times, on public or synthetic data that need no budget, and an "
             "accountant would be charged for each fit: leave its block, and give a "
-            "clone(estimator).set_params(accountant=None)"
+            f"clone(estimator).set_params(accountant=None, relation={relation!r})"
         )
     if not check_bool("data_is_public", data_is_public):
         warn_user(

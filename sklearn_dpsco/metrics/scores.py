@@ -29,7 +29,17 @@ from .._checks import (
 )
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
-from .._types import Array, Auto, Bounds, ClassLabels, Precision, RandomState, Relation, Scoring
+from .._types import (
+    Array,
+    Auto,
+    Bounds,
+    ClassLabels,
+    Magnitude,
+    Precision,
+    RandomState,
+    Relation,
+    Scoring,
+)
 from ..data.blocks import check_in_memory
 from ..data.bounds import number_bounds
 from ..data.cells import (
@@ -293,7 +303,7 @@ def plan_score(
     confidence: float = 0.95,
     max_rows_per_user: int = 1,
     bounds_y: Bounds | None = None,
-    max_error: float | Auto = "auto",
+    max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
     n_bins: int = 5,
@@ -350,7 +360,10 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
         raise ValueError("invalid must be 'auto' or 'exclude' for scores of groups")
-    most, widest = auto_or(check_size, "max_error", max_error, high=1e51), high - low
+    is_private, widest = isinstance(max_error, str) and max_error == "private", high - low
+    if is_private and not {"r2", _SQUARED_ERROR} & set(names):
+        raise ValueError(f"max_error='private' is for scoring='r2' or {_SQUARED_ERROR!r}")
+    most = None if is_private else auto_or(check_size, "max_error", max_error, high=1e51)
     facts = Facts(
         n,
         n_classes,
@@ -375,7 +388,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     accounting = Accounting.of(*claim, accountant)
     accounting.warn_if_weak(n)
 
-    narrows = ("targets", "errors") if "r2" in names else ()
+    narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
     make = functools.partial(_plan, names, facts, confidence, narrows if most is None else ())
     plan = plan_within(accounting.budget_of(n), make)
     _warn_if_hidden(plan)
@@ -744,7 +757,7 @@ def dp_score(
     accountant: Any = None,
     classes: ClassLabels | None = None,
     bounds_y: Bounds | None = None,
-    max_error: float | Auto = "auto",
+    max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
     n_bins: int = 5,
@@ -787,8 +800,8 @@ def dp_score(
         As in `PrivacyBudget`, of all scores together. delta = 0 has Laplace noise, a positive one
         Gaussian noise, which is more for a single release, and less where about five or more are
         composed. "auto" is the relation of the accountant, or without one "replace-one"; and the
-        accountant's delta, or 0 without one, and for scores of up to four releases that take all
-        that is left of an accountant, beside which nothing else fits.
+        accountant's delta, or 0 without one, and for scores of up to four releases that take all of
+        an accountant or branch to which nothing was charged before.
     confidence : float in [0.5, 1 - 1e-9], default=0.95
         Of the intervals, each by itself.
     accountant : None, BudgetAccountant or Branch, default=None
@@ -799,15 +812,18 @@ def dp_score(
     bounds_y : pair (low, high) of floats or None, default=None
         Of the target, from domain knowledge. Targets and predictions are clipped to them. None
         stands for the estimator's own. Needed for scores of regressions.
-    max_error : "auto" or float in [1e-50, 1e51], default="auto"
+    max_error : "auto", "private" or float in [1e-50, 1e51], default="auto"
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
         `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
         clipped, as the variance of the target is not: ten standard deviations of the errors, or
-        more, change it little (:ref:`private-scores`). For R^2 with "auto", if noise allows it and
-        is not little anyway, a fifth of the budget first selects a range of `bounds_y` that holds
-        nearly all targets, and a tenth a size that nearly all errors have at most: targets and
-        predictions are then clipped to the one, errors to twice the other, which ``print`` shows
-        (`DPScore.clipped`), also of a squared error in the same list.
+        more, change it little (:ref:`private-scores`). For R^2 with "auto" or "private", a fifth of
+        the budget first selects a range of `bounds_y` that holds nearly all targets, if noise
+        allows it and is not little anyway, and R^2 is that of targets and predictions clipped to
+        this range, which ``print`` shows (`DPScore.clipped`), also of a squared error in the same
+        list. With "private" a tenth selects a size, too, that 98 % of the errors or more have at
+        most, and errors are clipped to twice that: intervals of good models are several times
+        shorter, but large errors of a few records are not seen, and R^2 is too large by what they
+        hold: never where most targets are the same and few decide, such as rare events.
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"

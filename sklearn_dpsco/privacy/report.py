@@ -381,9 +381,10 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
 
 
 def _of_budget(
-    epsilon: float, spent: float, left: float, has_results: bool
+    epsilon: float, spent: float, left: float, has_results: bool, has_branches: bool
 ) -> tuple[list[str], list[str], list[str]]:
     """What is said of a budget, what is to be confirmed, and what to be decided."""
+    in_branches = ", though in a branch more may" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 1000, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
@@ -394,7 +395,7 @@ def _of_budget(
                 f"one more result of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, "
                 "would stay within the budget"
                 if is_left
-                else "no further result of all rows stays within the budget"
+                else f"no further result of all rows stays within the budget{in_branches}"
             )
             + ". Do not add these numbers up: together, results tell less than the sum of what "
             "each can alone.",
@@ -407,7 +408,7 @@ def _of_budget(
             "which epsilon each. (If not, only the limits of the whole budget are certain.)"
         )
         decided.append("- [ ] The results below may be published.")
-    if is_left:
+    if is_left or has_branches:
         only = " If not, it is for people to stop: nothing else does." if has_results else ""
         decided.append(
             "- [ ] More may be computed from the data, until the budget is used (50% can become "
@@ -431,11 +432,11 @@ def of_accountant(
         what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
         found.append(what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
-    further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found))
+    has_branches = any(charge.branch for charge in charges)
+    further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found), has_branches)
     lines = [promise(*claim, False not in secrets)]
     lines += [*_explained(*claim, spent if found else None), *further]
     confirmed = [_ONE_ROW, *confirmed] if rows_per_user == 1 else confirmed
-    has_branches = any(charge.branch for charge in charges)
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "

@@ -611,7 +611,7 @@ def _information(
     And the size of second derivatives that a share of `far` exceeds.
     """
     levels = (np.arange(400) + 0.5) / 400
-    z = ndtri(levels)
+    z, effect = ndtri(levels), float(np.clip(effect, -50, 50))  # beyond, nothing is told, either
 
     def excess(a: float) -> float:
         return float(expit(a + effect * z).mean()) - prevalence

@@ -119,7 +119,8 @@ def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
 
     Of two errors the smaller one is within all sizes of the other.
     """
-    chosen = plan_score(20_000, scoring="r2", bounds_y=(-1, 3), relation=relation)
+    facts = {"bounds_y": (-1, 3), "max_error": "private", "relation": relation}
+    chosen = plan_score(20_000, scoring="r2", **facts)
     facts, rng = chosen.queries[0].facts, np.random.default_rng(0)
     base, others = rng.normal(0, 0.3, 60), [-1.0, 3.0, -9.0, 1e300, np.nan, np.inf, 0.0, 0.1, 1.01]
     tables = [
@@ -140,7 +141,8 @@ def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
 @rest_is_slow("delta", [0.0, 1e-6], ("1e-06",))
 def test_r2_is_released_within_a_range_of_most_targets(delta):
     """Wide bounds cost little, noise stays as planned, and the plan foretells the interval."""
-    chosen = plan_score(2860, scoring="r2", epsilon=2.0, delta=delta, bounds_y=(0, 300))
+    facts = {"epsilon": 2.0, "delta": delta, "bounds_y": (0, 300), "max_error": "private"}
+    chosen = plan_score(2860, scoring="r2", **facts)
     rng, draws, widths, highs, sizes = np.random.default_rng(0), stream(0), [], [], []
     for _ in range(40):
         known, error = rng.standard_normal((2, 2860))
@@ -180,6 +182,7 @@ def test_a_range_is_selected_where_noise_allows_it_and_is_not_little():
     facts = {"scoring": "r2", "bounds_y": (0, 60)}
     for n, more, is_selected in (
         (2860, {}, True), (2860, {"epsilon": 5.0}, True), (2860, {"max_error": 60}, False),
+        (2860, {"epsilon": 5.0, "max_error": "private"}, True),
         (300, {}, False), (10**6, {}, False),
         (2860, {"scoring": "neg_mean_squared_error"}, False), (2860, {"n_groups": 2}, True),
         (2860, {"bounds_y": (1e9, 1e9 + 1e-3)}, False), (2860, {"epsilon": 1e5}, False),
@@ -188,11 +191,32 @@ def test_a_range_is_selected_where_noise_allows_it_and_is_not_little():
         assert bool(chosen.ranges) == is_selected, (n, more)
         names = [release.name for release in chosen.guarantee.releases]
         assert ("range of the targets" in names) == is_selected
-        assert ("range of the errors" in names) == (more == {"epsilon": 5.0})
+        assert ("range of the errors" in names) == ("private" in more.values())
+    of_errors = {"epsilon": 5.0, "max_error": "private"}
+    squared = plan_score(2860, **facts | of_errors | {"scoring": "neg_mean_squared_error"})
+    assert [one.of for one in squared.ranges] == ["errors"]
+    assert_refuses(plan_score, "max_error='private' is for", 2860, max_error="private")
     with pytest.raises(ValueError, match="expected_r2 is of"):
         plan_score(500).expected_r2()
     for bad in ({"r2": 1.1}, {"spread": 0.0}, {"spread": 0.6}):
         assert_refuses(chosen.expected_r2, next(iter(bad)), **bad)
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.01])
+def test_rare_events_do_not_make_r2_large(rate):
+    """Nearly all errors are tiny there, and few records have all of the variance."""
+    rng, n = np.random.default_rng(0), 30_000
+    mean = rate * np.exp(0.5 * rng.standard_normal(n) - 0.125)
+    y = rng.poisson(mean).astype(float)
+    true = 1 - np.mean((y - mean) ** 2) / y.var()
+    chosen, hits = plan_score(n, scoring="r2", bounds_y=(0, 10)), 0
+    for seed in range(10):
+        given, draws = Answers(y=y, prediction=mean), stream(seed)
+        own = chosen.narrowed(given, draws)
+        low, high = own.estimates(own.release(own.statistics(given), draws))["r2"].interval
+        assert high < 0.7
+        hits += low <= true <= high
+    assert hits >= 8
 
 
 @pytest.mark.filterwarnings("default:.*too small to learn from")
