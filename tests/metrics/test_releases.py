@@ -215,8 +215,8 @@ def test_rare_events_do_not_make_r2_large(rate):
         own = chosen.narrowed(given, draws)
         low, high = own.estimates(own.release(own.statistics(given), draws))["r2"].interval
         assert high < 0.7
-        hits += low <= true <= high
-    assert hits >= 8
+        hits += low <= true <= high  # of targets within the range, which may leave the rarest out
+    assert hits >= (7 if rate < 0.01 else 9)
 
 
 @pytest.mark.filterwarnings("default:.*too small to learn from")
