@@ -167,8 +167,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     relation : {"auto", "replace-one", "zero-out"}, default="auto"
         Which tables are neighbours (for a stream: which sequences of records): two that differ
         in the values of one record, or two of which one has, in the place of a record of the
-        other, one that contributes nothing. "auto" is the accountant's, or without one
-        "replace-one". The number of records is public in both. Zero-out
+        other, one that contributes nothing. "auto" is that of the accountant in force when a plan
+        is made or a fit begins, or without one "replace-one". The number of records is public in both. Zero-out
         needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
     max_weight : float in [1e-50, 1e50], default=1.0

@@ -169,7 +169,8 @@ def _explained(
     rare = ", apart from rare results (delta, below)" if delta > 0 else ""
     about = _ABOUT[relation].format(whom=whom)
     lines = [f"What someone who knows all others can find out at most about {about}{rare}:"]
-    if spent is None:
+    if spent is None or _sure(spent) == _sure(epsilon):  # one of roundings at most is left
+        spent = None
         lines.append(f"- {_sure(epsilon)}")
     else:
         lines += [
