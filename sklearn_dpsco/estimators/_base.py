@@ -168,8 +168,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         Which tables are neighbours (for a stream: which sequences of records): two that differ
         in the values of one record, or two of which one has, in the place of a record of the
         other, one that contributes nothing. "auto" is that of the accountant in force when a plan
-        is made or a fit begins, or without one "replace-one". The number of records is public in both. Zero-out
-        needs about half of the noise, and its (epsilon, delta) implies replace-one
+        is made or a fit begins, or without one "replace-one". The number of records is public in
+        both. Zero-out needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
     max_weight : float in [1e-50, 1e50], default=1.0
         The largest weight that counts, if `fit` is given a `sample_weight`: weights are divided by
