@@ -48,6 +48,8 @@ from .records import SolverData, WithNumbers, gradient_sum
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
+_ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
+
 
 class Pace(NamedTuple):
     """Steps of a descent with momentum, the sum of which is `length`."""
@@ -271,6 +273,8 @@ class UnitDescentPlan(Plan):
         >>> model.plan(50_000, 10).power(0.03) > 0.9
         True
         """
+        if unknown := assumptions.keys() - _ASSUMED:
+            raise TypeError(f"power assumes {', '.join(_ASSUMED)}, not {min(unknown)!r}")
         sampling, noise, clear = self._expected(effect=effect, **assumptions)
         ratio, far = (
             effect / math.hypot(sampling, noise),

@@ -776,6 +776,10 @@ def test_power():
     assert math.hypot(*plan.expected_std(parts=True)) == plan.expected_std()
     with pytest.raises(ValueError, match="make it with inference=True"):
         Descent().plan(Problem(100, 2, Squared(), Geometry), PrivacyBudget(1.0)).power(0.1)
+    for name in ("parts", "effects"):
+        with pytest.raises(TypeError, match=f"power assumes r2, .*, not '{name}'"):
+            plan.power(0.1, **{name: True})
+    assert planned(3000, 5, "classification", epsilon=3.0).power(1e6) < 0.01
     with pytest.raises(ValueError, match="for regressions and for two classes"):
         planned(50_000, 4, "classification", 3).expected_std()
     for name, value in (("r2", 1.0), ("correlation", -0.1), ("prevalence", 0.0)):
