@@ -306,8 +306,8 @@ _LOW = [np.linspace(0.0, 1 - width, math.ceil(4 / width) - 3) for width in _WIDT
 _RANGES = np.array(
     [[low, low + width] for width, lows in zip(_WIDTHS, _LOW, strict=True) for low in lows]
 )
-# The selected range, which leaves out a few targets that are mostly near by. Where errors are not
-# much smaller than targets, twice their size is no narrower: R^2 would be too large.
+# The selected range, which leaves out a few targets that are mostly near by; errors have heavier
+# tails than that, and R^2 is too large by what is cut off.
 WIDENED = {"targets": 1.15, "errors": 2.0}
 
 
@@ -500,7 +500,7 @@ class Moments:
             return ""
         ends = f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
         is_less = facts.max_error < facts.high - facts.low
-        errors = f"errors clipped at {facts.max_error:.4g}" if is_less else ""
+        errors = f"errors clipped at {facts.max_error:g}" if is_less else ""
         return ", ".join(filter(None, (ends if facts.is_narrowed else "", errors)))
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
