@@ -82,7 +82,7 @@ def audit(
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
-    fixed = {name: None for name in ("accountant",) if name in parameters}
+    fixed = {"accountant": None} if "accountant" in parameters else {}
     if parameters.get("relation") == "auto":  # that of the accountant which is left out
         fixed["relation"] = relation_of(parameters["relation"], parameters.get("accountant"))
     _check_tables(data, neighbour, parameters.get("max_rows_per_user", 1))

@@ -585,10 +585,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         coef, intercept = np.atleast_2d(self.coef_) / width, np.atleast_1d(self.intercept_)
         intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
-        pandas, name = (
-            import_pandas("coef_frame"),
-            None if self.guarantee_.is_void else "predicting",
-        )
+        pandas = import_pandas("coef_frame")
+        name = None if self.guarantee_.is_void else "predicting"
         if columns is None:
             index = pandas.Index([*names, "(intercept)"], name="feature")
         else:

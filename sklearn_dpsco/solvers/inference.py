@@ -543,25 +543,17 @@ def expected_std(
     correlation: float,
     prevalence: float,
     effect: float,
-) -> tuple[float, float, float]:
+) -> tuple[float, float]:
     """Standard errors by sampling and by noise of a coefficient, if features are normal.
 
     For features of standard deviation 1 that have one correlation with each other; in a regression
     for residuals of this variance; for targets over their mean of this variance, with effects that
-    are small; in a classification in log-odds, for this effect alone. And how probable it is that
-    second derivatives along it are told from noise.
+    are small; in a classification in log-odds, for this effect alone.
     """
     n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
-    is_binary, information, far = (
-        problem.loss.task == "classification",
-        1.0,
-        max(steps.n_cut, 1) / n,
-    )
-    curved = float(problem.fit_intercept + chi2.ppf(1 - far, d))
-    if is_binary:
-        information, curved = _information(problem, prevalence, effect, far)
-        residual = information
-    is_rate = problem.loss.task == "rates"
+    is_binary, is_rate = (problem.loss.task == task for task in ("classification", "rates"))
+    information, curved = _information(problem, steps, prevalence, effect)
+    residual = information if is_binary else residual
     # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
     lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
 
@@ -596,20 +588,29 @@ def expected_std(
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     inflation = inflation if d > 1 else 1.0
+    return math.sqrt(sampling * inflation), math.sqrt(noise * inflation)
+
+
+def chance_of_ends(problem: Problem, steps: NewtonSteps, prevalence: float, effect: float) -> float:
+    """How probable it is that second derivatives along a coefficient are told from noise."""
+    information, curved = _information(problem, steps, prevalence, effect)
     # the bound, a candidate that is on average half an interval larger, varies by a quarter; rows
     # that count less, and a point that is off, take another one (found by simulation)
     ratio = 0.75 * information / max(curved * 2**0.25 * steps.hessian.scale, TINY)
-    clear = ndtr((ratio - math.sqrt(2) - INFERENCE.clear) / math.hypot(1.0, ratio / 4))
-    return math.sqrt(sampling * inflation), math.sqrt(noise * inflation), float(clear)
+    return float(ndtr((ratio - math.sqrt(2) - INFERENCE.clear) / math.hypot(1.0, ratio / 4)))
 
 
 def _information(
-    problem: Problem, prevalence: float, effect: float, far: float
+    problem: Problem, steps: NewtonSteps, prevalence: float, effect: float
 ) -> tuple[float, float]:
-    """Of log-odds a + effect * z with z normal, one of the features, the mean of p (1 - p) z^2.
+    """The second derivative along a coefficient, and the size of such that their bound is.
 
-    And the size of second derivatives that a share of `far` exceeds.
+    In a classification of log-odds a + effect * z with z normal, one of the features, the mean of
+    p (1 - p) z^2; else 1.
     """
+    far = max(steps.n_cut, 1) / problem.n_samples
+    if problem.loss.task != "classification":
+        return 1.0, float(problem.fit_intercept + chi2.ppf(1 - far, problem.n_features))
     levels = (np.arange(400) + 0.5) / 400
     z, effect = ndtri(levels), float(np.clip(effect, -50, 50))  # beyond, nothing is told, either
 

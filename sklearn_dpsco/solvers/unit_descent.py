@@ -42,7 +42,7 @@ from .defaults import (
     joint_unit,
     unit_rules,
 )
-from .inference import NewtonSteps, expected_std, plan_steps
+from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
 from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, plan_units
 from .records import SolverData, WithNumbers, gradient_sum
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
@@ -240,8 +240,25 @@ class UnitDescentPlan(Plan):
         >>> round(model.plan(50_000, 10).expected_std(), 4)
         0.0066
         """
-        facts = r2, correlation, prevalence, mean, dispersion, effect, safe
-        sampling, noise, _ = self._expected(*facts)
+        if self.inference is None:
+            raise ValueError("the plan has no standard errors: make it with inference=True")
+        if self.problem.has_frequencies:
+            raise ValueError("expected_std is for regressions and for two classes")
+        if self.budget.rows_per_user > 1:
+            raise ValueError(
+                "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
+            )
+        check_real("r2", r2, low=0, high=1, high_open=True)
+        check_real("correlation", correlation, low=0, high=1, high_open=True)
+        check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
+        check_size("mean", mean)
+        check_size("dispersion", dispersion)
+        residual, loss = 1 - r2, self.problem.loss
+        if isinstance(loss, Tweedie):  # of targets over their mean
+            residual = dispersion * mean ** (loss.power - 2)
+        facts = residual, correlation, prevalence, check_real("effect", effect)
+        sampling, noise = expected_std(self.problem, self.inference, *facts)
+        noise *= 1.2 if safe else 1.0  # found by simulation
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
@@ -275,44 +292,15 @@ class UnitDescentPlan(Plan):
         """
         if unknown := assumptions.keys() - _ASSUMED:
             raise TypeError(f"power assumes {', '.join(_ASSUMED)}, not {min(unknown)!r}")
-        sampling, noise, clear = self._expected(effect=effect, **assumptions)
+        sampling, noise = self.expected_std(effect=effect, parts=True, **assumptions)
         ratio, far = (
             effect / math.hypot(sampling, noise),
             float(ndtri((1 + check_level(level)) / 2)),
         )
+        assert self.inference is not None
+        facts = assumptions.get("prevalence", 0.5), effect
+        clear = chance_of_ends(self.problem, self.inference, *facts)
         return clear * float(ndtr(ratio - far) + ndtr(-ratio - far))
-
-    def _expected(
-        self,
-        r2: float = 0.0,
-        correlation: float = 0.0,
-        prevalence: float = 0.5,
-        mean: float = 1.0,
-        dispersion: float = 1.0,
-        effect: float = 0.0,
-        safe: bool = False,
-    ) -> tuple[float, float, float]:
-        """Standard errors by sampling and by noise, and how probable it is that they are finite."""
-        if self.inference is None:
-            raise ValueError("the plan has no standard errors: make it with inference=True")
-        if self.problem.has_frequencies:
-            raise ValueError("expected_std is for regressions and for two classes")
-        if self.budget.rows_per_user > 1:
-            raise ValueError(
-                "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
-            )
-        check_real("r2", r2, low=0, high=1, high_open=True)
-        check_real("correlation", correlation, low=0, high=1, high_open=True)
-        check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
-        check_size("mean", mean)
-        check_size("dispersion", dispersion)
-        residual, loss = 1 - r2, self.problem.loss
-        if isinstance(loss, Tweedie):  # of targets over their mean
-            residual = dispersion * mean ** (loss.power - 2)
-        facts = residual, correlation, prevalence, check_real("effect", effect)
-        sampling, noise, clear = expected_std(self.problem, self.inference, *facts)
-        # found by simulation
-        return sampling, noise * (1.2 if safe else 1.0), clear
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
