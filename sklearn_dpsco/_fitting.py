@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -29,7 +29,7 @@ from .privacy.budget import (
     check_delta,
     default_delta,
 )
-from .privacy.fits import Fits, Lineage
+from .privacy.fits import Fits
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
 
@@ -160,6 +160,31 @@ class Accounting(NamedTuple):
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
             )
+
+
+@dataclass(eq=False)
+class Lineage:
+    """Fits without an accountant of an estimator and of its clones, in this process."""
+
+    claims: dict[tuple[Any, ...], list[None]] = field(default_factory=dict)  # an item for each fit
+    has_copies: bool = False  # in files or other processes, where their fits are not seen
+
+    def count(self, guarantee: Any, noise_is_secret: bool) -> Fits | None:
+        """One more fit; `Guarantee.fits` of it, None if it is the only one."""
+        rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
+        facts = guarantee.epsilon, rho, guarantee.delta, guarantee.slack
+        claim = *map(float, facts), (guarantee.relation, guarantee.rows_per_user), noise_is_secret
+        self.claims.setdefault(claim, []).append(None)  # nothing here waits for other threads
+        found = list(self.claims.items())
+        n_fits = sum(len(fits) for _, fits in found)
+        if n_fits == 1 and not self.has_copies:
+            return None
+        sums = (sum(len(fits) * c[k] for c, fits in found) for k in range(4))
+        epsilon, rho, delta, slack = sums
+        is_secret = all(c[5] for c, _ in found)
+        is_known = is_secret and len({c[4] for c, _ in found}) == 1  # one meaning of neighbours
+        costs = (epsilon, rho, slack) if is_known else None
+        return Fits(n_fits, delta, costs, self.has_copies, is_secret)
 
 
 class PrivateFit(DocumentationLink):

@@ -50,7 +50,7 @@ from ..data.bounds import (
     feature_scaling,
     target_scaling,
 )
-from ..data.cells import check_classes, is_missing, labels_that_occur
+from ..data.cells import as_users, check_classes, is_missing, labels_that_occur, user_numbers
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
@@ -73,9 +73,7 @@ from ._records import (
     LocalTable,
     Numbers,
     Reader,
-    check_class_weight,
     class_weights,
-    n_outputs_of,
     n_targets_of,
     read_blocks,
 )
@@ -277,8 +275,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         kinds = tuple(self._solvers.values())
         if isinstance(self.solver, kinds):
             return self.solver.resolved()
-        names = {kind.__name__: None for kind in kinds}
         if not isinstance(self.solver, str) or self.solver not in self._solvers:
+            names = dict.fromkeys(kind.__name__ for kind in kinds)
             raise ValueError(
                 f"solver must be one of {', '.join(map(repr, self._solvers))}, or of "
                 f"sklearn_dpsco.solvers an object of {', '.join(names)}; got {shown(self.solver)}"
@@ -339,7 +337,17 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
     ) -> LocalTable | BlocksTable:
         """The validated arguments of a fit; of blocks of rows elsewhere, all `groups` come here."""
-        reader = self._reader
+        reader, by_user = self._reader, self.inference and rows_per_user > 1
+        if by_user and groups is None:
+            raise ValueError(
+                "inference=True with max_rows_per_user > 1 needs groups, the user of each row: "
+                "standard errors are those of users, whose rows are not independent"
+            )
+        if by_user and is_elsewhere(X):
+            raise ValueError(
+                "inference=True with max_rows_per_user > 1 needs a table in memory: a user's rows "
+                "may lie in several blocks. Take max_rows_per_user=1, or X as an array"
+            )
         if y is None:  # which is refused, before X is read
             reader.targets(y)
         if not is_elsewhere(X):
@@ -347,7 +355,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
             weight = reader.weights(X, sample_weight, targets.record_weight)
-            return LocalTable(reader, X, targets, is_surplus, weight)
+            users = user_numbers(as_users(groups)) if by_user else None
+            return LocalTable(reader, X, targets, is_surplus, weight, users)
         there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
         given = {"y": y, "weight": sample_weight, "groups": there}
         found = read_blocks(reader, X, given, self._declared_classes())
@@ -399,10 +408,12 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             _scaled_model=result,
             _scaling=scaling,  # declared bounds are not found again outside of the fit
             _targets=table.targets.without_records(),
+            _estimates=None,
             **self._units_used(scaling, result.units),
             **table.targets.model(result, scaling),
         )
-        self._keep_estimate(result.estimate, scaling, table.targets)
+        if result.estimate is not None:
+            self._keep_estimate(result.estimate, scaling, table.targets)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
         """Attributes that tell of the features' units: where scaled features are 0, and their 1.
@@ -416,7 +427,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
     ) -> None:
-        """Set what tells how sure the coefficients are, where the plan has this."""
+        """Set what tells how sure the coefficients are."""
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -772,10 +783,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return None if self.classes is None else check_classes(self.classes)
 
     def _settings(self) -> Settings:
-        declared = self._declared_classes()
-        check_class_weight(self.class_weight)
-        if declared is not None:
-            class_weights(self.class_weight, declared)
+        class_weights(self.class_weight, self._declared_classes())
         settings = super()._settings()
         if self.class_weight == "balanced" and not settings.fit_intercept:
             raise ValueError(
@@ -813,11 +821,11 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         sizes = self._check_plan_sizes(settings, n_samples, n_features)
         if declared is None and isinstance(self.class_weight, dict):
             raise ValueError("classes must be declared for a plan with class_weight, got None")
-        weights = (
-            self.class_weight if declared is None else class_weights(self.class_weight, declared)
+        weights, n_outputs = (
+            class_weights(self.class_weight, declared),
+            1 if n_classes == 2 else n_classes,
         )
-        of_columns = declared_bounds(self.bounds_X, sizes[1])
-        return settings.plan(*sizes, of_columns, n_outputs_of(n_classes), weights)
+        return settings.plan(*sizes, declared_bounds(self.bounds_X, sizes[1]), n_outputs, weights)
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.

@@ -11,15 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, first_of, import_pandas
 from .._types import Array
-from ..data.blocks import check_in_memory, is_elsewhere
+from ..data.blocks import check_in_memory
 from ..data.bounds import FeatureScaling
-from ..data.cells import as_users, user_numbers
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
-from ._records import BlocksTable, Labels, LocalTable, Numbers
+from ._records import Labels, Numbers
 
 
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)
@@ -54,32 +53,9 @@ class Inference(DPLinearModel):
 
     inference: bool = False
 
-    def _table(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any, rows_per_user: int
-    ) -> LocalTable | BlocksTable:
-        by_user = self.inference and rows_per_user > 1
-        if by_user and groups is None:
-            raise ValueError(
-                "inference=True with max_rows_per_user > 1 needs groups, the user of each row: "
-                "standard errors are those of users, whose rows are not independent"
-            )
-        if by_user and is_elsewhere(X):
-            raise ValueError(
-                "inference=True with max_rows_per_user > 1 needs a table in memory: a user's rows "
-                "may lie in several blocks. Take max_rows_per_user=1, or X as an array"
-            )
-        table = super()._table(X, y, groups, sample_weight, rows_per_user)
-        if not by_user:
-            return table
-        return dataclasses.replace(table, users=user_numbers(as_users(groups)))
-
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
     ) -> None:
-        for name in ("_estimates", "coef_std_", "coef_cov_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        if estimate is None:
-            return
         d, (n_outputs, n_params) = self.n_features_in_, estimate.coef.shape
         coef, intercept = estimate.coef[:, :d], estimate.coef[:, d:].sum(axis=1)
         if n_outputs == 1:
@@ -123,12 +99,11 @@ class Inference(DPLinearModel):
 
     def _found(self, name: str) -> Estimates:
         check_is_fitted(self)
-        if not hasattr(self, "_estimates"):
+        if self._estimates is None:
             raise ValueError(
                 f"{name} needs standard errors, a part of the budget: fit with inference=True"
             )
-        estimates: Estimates = self._estimates
-        return estimates
+        return self._estimates
 
     def conf_int(self, level: float = 0.95, encoder: Any = None) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.

@@ -87,7 +87,7 @@ class Labels:
 
     @property
     def n_outputs(self) -> int:
-        return n_outputs_of(self.classes.size)
+        return 1 if self.classes.size == 2 else self.classes.size
 
     @cached_property
     def is_empty(self) -> Flags:
@@ -120,15 +120,16 @@ def n_targets_of(y: Array) -> int:
     return 1 if y.ndim == 1 else y.shape[1]
 
 
-def n_outputs_of(n_classes: int) -> int:
-    """How many outputs tell so many classes apart."""
-    return 1 if n_classes == 2 else n_classes
+def class_weights(
+    class_weight: Any, classes: NDArray[Any] | None
+) -> tuple[float, ...] | str | None:
+    """The weights of the sorted classes over the largest, 1 before that for one without any.
 
-
-def check_class_weight(class_weight: Any) -> None:
-    """Raise unless it is None, "balanced" or a dict of weights of at least 0, not all 0."""
+    "balanced" stays as it is, and None stands for equal weights. Without `classes`, a dict is
+    checked alone.
+    """
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
-        return
+        return class_weight
     if not isinstance(class_weight, dict):
         raise ValueError(
             "class_weight must be None, 'balanced' or a dict {label: weight}, got "
@@ -136,15 +137,8 @@ def check_class_weight(class_weight: Any) -> None:
         )
     for label, weight in class_weight.items():
         check_size(f"class_weight[{shown(label)}]", weight, low=0)
-
-
-def class_weights(class_weight: Any, classes: NDArray[Any]) -> tuple[float, ...] | str | None:
-    """The weights of the sorted classes over the largest, 1 before that for one without any.
-
-    "balanced" stays as it is, and None stands for equal weights.
-    """
-    if class_weight is None or class_weight == "balanced":
-        return None if class_weight is None else "balanced"
+    if classes is None:
+        return None
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     if unknown:
