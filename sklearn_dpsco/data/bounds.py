@@ -247,12 +247,6 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> tuple[Ar
     return low, high
 
 
-def is_nonnegative(bounds: Any) -> bool:
-    """Whether all bounds begin at 0, so that no scaled feature is negative."""
-    ends = check_feature_bounds(bounds)
-    return ends is not None and bool(np.all(ends[0] == 0))
-
-
 def is_declaring(bounds: Any) -> bool:
     """Whether `bounds_X` is a transformer that declares them, in the place of numbers."""
     return hasattr(bounds, "transform") or hasattr(bounds, "declared_output")

@@ -34,13 +34,13 @@ from .summation import (
     chunk_rows,
     norm_error,
     on_threads,
-    row_tasks,
     slices,
     sum_on_threads,
     sum_over_records,
 )
 
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
+_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
 
 
 class Terms(NamedTuple):
@@ -108,8 +108,13 @@ class Rows:
         return np.ones(self.n_samples)
 
     @functools.cached_property
-    def _tasks(self) -> list[slice]:
-        return row_tasks(self.n_samples, self.n_columns)
+    def tasks(self) -> list[slice]:
+        """The rows of each task: whole chunks of them, of which a task has at most a block.
+
+        By public facts alone, whatever the number of threads.
+        """
+        wanted = round(_TASK_NUMBERS / (self.chunk * max(1, self.n_columns)))
+        return slices(self.n_samples, self.chunk * max(1, min(wanted, BLOCK_ROWS // self.chunk)))
 
     def scales(self) -> Array:
         """The scale of every row, shape (n,)."""
@@ -190,7 +195,7 @@ class Rows:
             def fill(part: slice) -> None:
                 squared_norms(self.X[part], center, units, squares[part])
 
-            on_threads(fill, self._tasks)
+            on_threads(fill, self.tasks)
             return np.sqrt(squares * (1 + error) + self.has_intercept)
         weights = np.ones(self.n_columns) if unit is None else unit**2
         if self._storage == "csr":
@@ -222,7 +227,7 @@ class Rows:
             out[part] = self._predicted(self.X[part], weights)
 
         if self._storage == "dense":
-            on_threads(fill, self._tasks)
+            on_threads(fill, self.tasks)
             return out + intercept
         # scipy would make a copy in float64; here X is the transpose of one in the other storage
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
@@ -262,7 +267,7 @@ class Rows:
             return total
 
         if self._storage == "dense":
-            return self._centered(sum_on_threads(added, self._tasks, np.zeros(shape)))
+            return self._centered(sum_on_threads(added, self.tasks, np.zeros(shape)))
         # scipy's product would sum a whole column in one go, beyond the stated error
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
@@ -431,7 +436,7 @@ class Rows:
             kernel(self.X, records, chunks, point, offset, slope, total)
             return total
 
-        total = sum_on_threads(added, self._tasks, np.zeros(shape), uses_blas=False)
+        total = sum_on_threads(added, self.tasks, np.zeros(shape), uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
     def _csr_sweep(self, point: Any, y: Array, slope: Slope) -> Array:

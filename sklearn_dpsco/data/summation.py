@@ -28,7 +28,6 @@ _DOUBLINGS = 128  # of the number of pieces
 BLOCK_ROWS = 65536  # a block is summed by one product
 # A public number of rows: the number of stored values in a piece depends on private data.
 _SPARSE_PIECE = 8192
-_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -77,16 +76,6 @@ def summation_error(n_samples: int, n_features: int) -> float:
     chunk, block = chunk_rows(n_samples, n_features), min(n_samples, BLOCK_ROWS)
     k = max(chunk + math.ceil(n_samples / chunk), block + math.ceil(n_samples / block))
     return gamma(k + 6 + _DOUBLINGS)
-
-
-def row_tasks(n_samples: int, n_columns: int) -> list[slice]:
-    """The rows of each task: whole chunks of them, of which a task has at most a block.
-
-    Public facts only, whatever the number of threads.
-    """
-    chunk = chunk_rows(n_samples, n_columns)
-    wanted = round(_TASK_NUMBERS / (chunk * max(1, n_columns)))
-    return slices(n_samples, chunk * max(1, min(wanted, BLOCK_ROWS // chunk)))
 
 
 def slices(n: int, size: int) -> list[slice]:

@@ -70,13 +70,13 @@ class SelectVertex(Mechanism):
     @classmethod
     def calibrate(cls, sensitivity: float, allowance: Allowance, count: int = 1) -> SelectVertex:
         """Least noise with which `count` selections stay within `allowance`."""
+        noise = "exponential" if allowance.kind == "pure" else "gumbel"
         if allowance.kind == "gdp":
-            eta = selections_of_mu(math.sqrt(2 * allowance.amount), count)
-            return cls.of_range(sensitivity, eta, allowance.precision)
-        if allowance.kind == "pure":
-            scale, noise = sensitivity * count / allowance.amount, "exponential"
+            scale = sensitivity / selections_of_mu(math.sqrt(2 * allowance.amount), count)
+        elif allowance.kind == "pure":
+            scale = sensitivity * count / allowance.amount
         else:
-            scale, noise = sensitivity * math.sqrt(count / (8 * allowance.amount)), "gumbel"
+            scale = sensitivity * math.sqrt(count / (8 * allowance.amount))
         return cls(sensitivity, scale * ROUNDING, noise, allowance.precision)
 
     @classmethod

@@ -18,7 +18,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
 from .._types import Array
-from ..data.bounds import check_feature_bounds, is_declaring, is_nonnegative
+from ..data.bounds import check_feature_bounds, is_declaring
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
@@ -98,21 +98,22 @@ class Declared(NamedTuple):
 
 def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
     """The bounds and what else is declared, by numbers or by a transformer."""
-    if not is_declaring(bounds_X):
-        return Declared(bounds_X, None, is_nonnegative(bounds_X))
-    kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
-    if isinstance(bounds_X, type):
-        raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
-    found = _output_of(kind, bounds_X)
-    if found is None:
-        _refuse(kind, kind, "does not declare bounds of its outputs")
-    check_feature_bounds(found.bounds_X)
-    if found.n_outputs != n_features:
-        raise ValueError(
-            f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
-            "transformer that makes X, or one with its parameters"
-        )
-    return Declared(found.bounds_X, found.row_norm, is_nonnegative(found.bounds_X))
+    row_norm = None
+    if is_declaring(bounds_X):
+        kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
+        if isinstance(bounds_X, type):
+            raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
+        found = _output_of(kind, bounds_X)
+        if found is None:
+            _refuse(kind, kind, "does not declare bounds of its outputs")
+        bounds_X, row_norm = found.bounds_X, found.row_norm
+        if found.n_outputs != n_features:
+            raise ValueError(
+                f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
+                "transformer that makes X, or one with its parameters"
+            )
+    ends = check_feature_bounds(bounds_X)
+    return Declared(bounds_X, row_norm, ends is not None and bool(np.all(ends[0] == 0)))
 
 
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:

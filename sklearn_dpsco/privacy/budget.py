@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from numbers import Real
 from typing import Any, Literal, get_args
@@ -196,6 +196,14 @@ class PrivacyBudget:
         The guarantee is for all rows of a user together, of whom nobody has more than this.
         `rho`, `mu` and the allowances are what is left for one row (doc/privacy, section 2.14).
 
+    Attributes
+    ----------
+    is_pure, is_infinite : bool
+        Whether delta is 0, and whether epsilon is infinite.
+    record_factor : float
+        Factor on every term of a sensitivity that comes from a record: 2 under "replace-one", else
+        1.
+
     Examples
     --------
     >>> from sklearn_dpsco import PrivacyBudget
@@ -213,6 +221,9 @@ class PrivacyBudget:
     currency: Currency = "auto"
     order: float | None = None
     rows_per_user: int = 1
+    is_pure: bool = field(init=False, repr=False, compare=False)
+    is_infinite: bool = field(init=False, repr=False, compare=False)
+    record_factor: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_int("rows_per_user", self.rows_per_user, low=1)
@@ -226,16 +237,11 @@ class PrivacyBudget:
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("currency", self.currency, get_args(Currency))
-
-    @property
-    def is_pure(self) -> bool:
-        """True if delta is 0."""
-        return self.delta == 0
-
-    @property
-    def is_infinite(self) -> bool:
-        """True if epsilon is infinite."""
-        return self.epsilon == math.inf
+        self.__dict__.update(
+            is_pure=self.delta == 0,
+            is_infinite=self.epsilon == math.inf,
+            record_factor=2.0 if self.relation == "replace-one" else 1.0,
+        )
 
     @cached_property
     def rho(self) -> float:
@@ -314,8 +320,3 @@ class PrivacyBudget:
             return replace(self, epsilon=epsilon, currency="auto", order=None)
         kind: Currency = "gdp" if currency == "gdp" else "zcdp"
         return replace(self, epsilon=epsilon, currency=kind, order=self.order or self.best_order)
-
-    @property
-    def record_factor(self) -> float:
-        """Factor on every term of a sensitivity that comes from a record: 2 or 1."""
-        return 2.0 if self.relation == "replace-one" else 1.0

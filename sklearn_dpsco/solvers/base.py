@@ -22,6 +22,9 @@ from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 
+MOST_COPIED_FEATURES = 1000  # of a copy in learned units, and of second moments
+LARGEST_COPY = 2**28  # numbers of such a copy
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -53,6 +56,15 @@ class Problem:
     may_be_empty : bool
         Whether records may be invalid and count as empty ones: then their number is worth a
         release. Some may be empty whatever this says, and no sensitivity depends on it.
+    n_outputs : int
+        Number of predictions for a record: K classes (1 if K = 2), or targets.
+    dimension, size : int
+        Numbers of coefficients of an output, the intercept included, and of all outputs.
+    has_frequencies : bool
+        Whether targets are one of several classes, whose mean is their frequencies.
+    is_wide, is_large : bool
+        Whether there are too many features for second moments, and whether a copy of all rows in
+        other units is too large.
     """
 
     n_samples: int
@@ -66,33 +78,29 @@ class Problem:
     units: str = "auto"
     inference: bool = False
     may_be_empty: bool = field(default=False, compare=False)  # plans say what they make of it
+    # what follows from these
+    n_outputs: int = field(init=False, repr=False, compare=False)
+    dimension: int = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
+    has_frequencies: bool = field(init=False, repr=False, compare=False)
+    is_wide: bool = field(init=False, repr=False, compare=False)
+    is_large: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
-
-    @property
-    def dimension(self) -> int:
-        """Number of coefficients of an output, the intercept included."""
-        return self.n_features + self.fit_intercept
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of predictions for a record: K classes (1 if K = 2), or targets."""
-        return self.loss.n_outputs
-
-    @property
-    def has_frequencies(self) -> bool:
-        """Whether targets are one of several classes, whose mean is their frequencies."""
-        return self.n_outputs > 1 and self.loss.task == "classification"
+        n_outputs, dimension = self.loss.n_outputs, self.n_features + self.fit_intercept
+        self.__dict__.update(
+            n_outputs=n_outputs,
+            dimension=dimension,
+            size=dimension * n_outputs,
+            has_frequencies=n_outputs > 1 and self.loss.task == "classification",
+            is_wide=self.n_features > MOST_COPIED_FEATURES,
+            is_large=self.n_samples * dimension > LARGEST_COPY,
+        )
 
     def target_norm(self, order: float) -> float:
         """Bound on the l1 or l2 norm of a record's targets: a unit vector, or each in [-1, 1]."""
         return 1.0 if self.has_frequencies else self.n_outputs ** (1 / order)
-
-    @property
-    def size(self) -> int:
-        """Number of coefficients of all outputs."""
-        return self.dimension * self.n_outputs
 
     def matrix(self, coef: Array) -> Array:
         """The coefficients, shape (size,), as `Rows` takes them: a matrix if there are outputs."""

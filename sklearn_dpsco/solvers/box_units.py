@@ -30,8 +30,8 @@ from ..losses import Absolute, Quantile, Squared, base_loss
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Problem, Solver
-from .defaults import BOX_UNITS, LARGEST_COPY, MOST_COPIED_FEATURES, is_large, is_wide, unit_rules
+from .base import LARGEST_COPY, MOST_COPIED_FEATURES, Problem, Solver
+from .defaults import BOX_UNITS, unit_rules
 from .first_releases import FirstReleases
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers
@@ -46,7 +46,7 @@ def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> boo
 
     They do not if a number is stated in those of the bounds, or the loss has one in the targets'.
     """
-    may_copy = not is_wide(problem) and not is_large(problem)
+    may_copy = not problem.is_wide and not problem.is_large
     if problem.units == "learned" and not may_copy:
         raise ValueError(
             f"units='learned' copies at most {LARGEST_COPY} numbers of X with up to "

@@ -20,8 +20,6 @@ from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
 # Limits of what a user may ask for.
-MOST_COPIED_FEATURES = 1000  # of a copy in learned units, and of second moments
-LARGEST_COPY = 2**28  # numbers of such a copy
 MOST_SCALE_SHARE = 0.7  # for scales of heavy tails; with the other shares it leaves 0.07
 MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of its own
 
@@ -360,19 +358,9 @@ class BoxUnitsDefaults:
 BOX_UNITS = BoxUnitsDefaults()
 
 
-def is_wide(problem: Problem) -> bool:
-    """Whether there are too many features for second moments."""
-    return problem.n_features > MOST_COPIED_FEATURES
-
-
-def is_large(problem: Problem) -> bool:
-    """Whether a copy of all rows in other units is too large."""
-    return problem.n_samples * problem.dimension > LARGEST_COPY
-
-
 def unit_rules(problem: Problem) -> LearnedUnitsDefaults:
     """Those that suit the size of the problem."""
-    return (WIDE_UNITS if is_wide(problem) else LEARNED_UNITS)[problem.loss.task]
+    return (WIDE_UNITS if problem.is_wide else LEARNED_UNITS)[problem.loss.task]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Terms
+from ..data.rows import Objective, Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
@@ -430,7 +430,7 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
     # where it pays, a walk over sparse X, whose sums stay in this process
     is_free = plan.l2_penalty == 0 and plan.max_iter <= MOST_SPARSE_STEPS
     if plan.vertices is not None and is_free and data.is_local:
-        objective, rates = data.objective(terms), _step_size(plan, np.arange(plan.max_iter))
+        objective, rates = Objective(data.y, *terms), _step_size(plan, np.arange(plan.max_iter))
         schedule = sparse_schedule(data.rows, objective, plan.vertices, rates)
         if schedule is not None:
             return run_sparse_walk(data.rows, objective, plan, schedule, first, stream)
@@ -463,7 +463,7 @@ def _vertex_iterates(
         else:
             if product is None:
                 product, move = data.rows.product(problem.matrix(coef)), Move(1.0, 0, 0.0)
-            objective = data.objective(records.terms)
+            objective = Objective(data.y, *records.terms)
             total = data.rows.gradient_sum_after_move(product, move, objective)
             gradient = total.ravel() / data.n_samples
         scores = vertices.scores(gradient + plan.l2_penalty * coef)

@@ -52,7 +52,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
-from .defaults import INFERENCE, is_wide
+from .defaults import INFERENCE
 from .learned_units import LARGEST_PREDICTION, Units, accuracy
 from .records import WithNumbers
 from .statistics import TINY, clipped_to
@@ -416,7 +416,7 @@ def plan_steps(
         raise ValueError(
             "inference=True is for the squared and the logistic loss, and for counts and costs"
         )
-    if is_wide(problem):
+    if problem.is_wide:
         raise ValueError("inference=True takes at most 1000 features")
     if budget.rows_per_user > 1 and not problem.inference:
         return None, left  # users may be a promise alone

@@ -31,7 +31,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, SolverResult, named_releases
-from .defaults import BOX_UNITS, RATES, is_wide, unit_rules
+from .defaults import BOX_UNITS, RATES, unit_rules
 from .records import Frame, SolverData, WithNumbers
 from .statistics import TINY, clipped_to
 from .wide_units import moments_size, size_of_moments, wide_rows
@@ -117,19 +117,12 @@ class LearnedUnits(Part):
     center: Gaussian | None
     moments: Gaussian | None  # second moments, of each round
     n_rounds: int
-    far: SelectVertex | None  # the length that `n_longer` whitened rows exceed
+    far: SelectVertex | None  # the length that few whitened rows exceed
     top: Gaussian | None  # their largest eigenvalue alone
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
-
-    @property
-    def n_longer(self) -> int:
-        """How many whitened rows are longer than the bound on them."""
-        rules = unit_rules(self.problem)
-        count = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
-        return math.ceil(count * self.problem.n_samples)
 
     @property
     def n_far_targets(self) -> int:
@@ -175,15 +168,15 @@ class LearnedUnits(Part):
         balance *= frame.mean_weight
         growth = max(1.0, rules.growth * self.accuracy * balance / (problem.n_features + 1))
         row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
-        if is_wide(problem):
+        if problem.is_wide:
             data = data.row_major()
         longest, measured = math.sqrt(problem.n_features), data.map(statistics.measure)
         # between rows that are 0 and others, all sizes are alike to the selection
-        facts = longest, longest / 2, self.long, stream, 0.5 if is_wide(problem) else 1.0
+        facts = longest, longest / 2, self.long, stream, 0.5 if problem.is_wide else 1.0
         usual = statistics.scale_on_grid(measured, n, *facts)
         # to what rows are cut for the mean of them
         rough = min(1.3 * usual, longest)
-        release = self._release_wide if is_wide(problem) else self._release_copy
+        release = self._release_wide if problem.is_wide else self._release_copy
         center, found = release(data, measured, n, rough, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
         return Units(n, frame=frame, balance=balance, growth=growth, **found, **of_rates)
@@ -312,7 +305,8 @@ class LearnedUnits(Part):
             # a few rows count less than others, however long they are
             grid = 2.0 ** (_LENGTHS / 4)
             counts = copy.map(lengths).sum(statistics.norm_counts, grid)
-            further = np.zeros(grid.size), self.far, stream, self.n_longer
+            share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
+            further = np.zeros(grid.size), self.far, stream, math.ceil(share * problem.n_samples)
             bound = statistics.median_on_grid(counts, n, grid, *further)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
@@ -442,24 +436,24 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
-    share = 0.0 if is_wide(problem) or is_diagonal else wanted(160, rules.norm_share / 4)
+    share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
     long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds, present = None, None, None, None, 0, None
     if problem.may_be_empty:
         present = noise(of_one, rules.present_share)
-    if m >= rules.least_for_center and (has_center or is_wide(problem)):
+    if m >= rules.least_for_center and (has_center or problem.is_wide):
         center = noise(unit, rules.center_share, d)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
-    if is_diagonal or (m > clear and not is_wide(problem)):
+    if is_diagonal or (m > clear and not problem.is_wide):
         n_rounds = 1 if is_diagonal else 2
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
         far = None if is_diagonal else medians(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)
-        change = moments_size(problem, budget) if is_wide(problem) else change
+        change = moments_size(problem, budget) if problem.is_wide else change
         top = noise(change, rules.scalar_share)
     of_rows = long, length, center, moments, n_rounds, far, top
     return kind(problem, m, median, spread, mean, *of_rows, median_share, left, present=present)
@@ -510,7 +504,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
             total = total + z.T @ z
         return total
 
-    return summation.sum_on_threads(added, summation.row_tasks(rows.n_samples, rows.n_columns))
+    return summation.sum_on_threads(added, rows.tasks)
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
@@ -530,7 +524,7 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
         for some, turned in _turned(rows, part, center, by):
             measured_rows(turned, present[some], error, x[some], norms[some])
 
-    summation.on_threads(fill, summation.row_tasks(*x.shape))
+    summation.on_threads(fill, rows.tasks)
     return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 

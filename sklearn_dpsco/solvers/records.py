@@ -61,10 +61,6 @@ class SolverData(Piece):
         """Whether the rows are stored as a sparse matrix."""
         return sparse.issparse(self.rows.X)
 
-    def objective(self, terms: Terms) -> Objective:
-        """What is minimized on these records."""
-        return Objective(self.y, *terms)
-
     def sum_over(self, which: Indices, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
         return function(self, which, *arguments)
@@ -227,7 +223,7 @@ class Records:
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     """See `Rows.gradient_sum`."""
-    return data.rows.gradient_sum(coef, data.objective(terms))
+    return data.rows.gradient_sum(coef, Objective(data.y, *terms))
 
 
 def _change_sum(
@@ -251,7 +247,7 @@ def _sum_of_some(
 ) -> Array:
     """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
     if points[0].ndim == 1:
-        total = data.rows.change_sum(which, points, change, data.objective(terms))
+        total = data.rows.change_sum(which, points, change, Objective(data.y, *terms))
         if total is not None:
             return total
     total = np.zeros(points[0].size)

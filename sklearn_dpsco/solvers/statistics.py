@@ -186,10 +186,10 @@ def constant_for_mean(
     k = problem.n_outputs
     if problem.has_frequencies:
         # distances from equal frequencies, in units of these, as for two classes
-        apart = np.array([shrunk_mean(k * mean - 1, k**2 * variance, prior, k) for mean in noisy])
+        apart = shrunk_mean(k * noisy - 1, k**2 * variance, prior, k)
         means, frequencies, spread = 2 / k * (1 + apart) - 1, (1 + apart) / k, math.sqrt(variance)
     else:
-        means = np.array([shrunk_mean(mean, variance, prior, bound) for mean in noisy])
+        means = shrunk_mean(noisy, variance, prior, bound)
         of_second, spread = (1 + means[0]) / 2, math.sqrt(variance) / 2
         frequencies = np.array([1 - of_second, of_second])
     if problem.class_weight is None:
@@ -215,9 +215,9 @@ def constants_for(problem: Problem, means: Array) -> Any:
     return constants if problem.n_outputs > 1 else float(constants[0])
 
 
-def shrunk_mean(released: float, variance: float, prior: float, bound: float = 1.0) -> float:
-    """Posterior mean of a noisy mean under a normal prior about 0 of standard deviation `prior`."""
-    return float(np.clip(released, -bound, bound)) / (1 + variance / prior**2)
+def shrunk_mean(released: Any, variance: float, prior: float, bound: float = 1.0) -> Any:
+    """Posterior means of noisy means under a normal prior about 0 of standard deviation `prior`."""
+    return np.clip(released, -bound, bound) / (1 + variance / prior**2)
 
 
 def faded(released: Array, variance: float) -> Array:

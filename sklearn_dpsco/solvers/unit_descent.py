@@ -22,7 +22,7 @@ from scipy.special import expit, ndtr, ndtri
 from .._checks import check_real, check_size
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Terms, make_rows
+from ..data.rows import Objective, Terms, make_rows
 from ..estimates import check_level
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -31,14 +31,12 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
+from .base import Part, Plan, Problem, Solver, SolverResult, named_releases
 from .defaults import (
     CORRECTION,
     RATES,
     UNIT_DESCENT,
     affordable_steps,
-    is_large,
-    is_wide,
     joint_unit,
     unit_rules,
 )
@@ -88,12 +86,13 @@ class Correction(Part):
         return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
 
     def run(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
-        """The corrected coefficients, in the units."""
-        steps_on = self._whole if self.size is None else self._scaled
-        return steps_on(problem, units, coef, stream)
+        """The corrected coefficients, in the units.
 
-    def _whole(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
-        """Moved as far as the move is above its noise, slopes and intercept apart."""
+        All are moved as far as the move is above its noise, slopes and intercept apart; or see
+        `_scaled`.
+        """
+        if self.size is not None:
+            return self._scaled(problem, units, coef, stream)
         clip, d = self._clip(problem, units, coef, stream), problem.n_features
         curvature, noise = _curvature(problem, units), (clip * self.step.scale) ** 2
         pace = Pace(self.n_steps, 0.75 * self.n_steps / (curvature * units.top), 0.0)
@@ -182,7 +181,7 @@ class UnitDescentPlan(Plan):
     def reads_pieces(self) -> bool:
         """See `Plan.reads_pieces`."""
         by_user = self.inference is not None and self.inference.rows_per_user > 1
-        return is_large(self.problem) and not is_wide(self.problem) and not by_user
+        return self.problem.is_large and not self.problem.is_wide and not by_user
 
     def expected_std(
         self,
@@ -312,7 +311,7 @@ class UnitDescentPlan(Plan):
         noise, curvature = (clip * self.step.scale) ** 2, _curvature(problem, units)
         slopes = coef.reshape(problem.dimension, -1)[:d]
         before = float((slopes**2).sum())
-        if not is_wide(problem):
+        if not problem.is_wide:
             # at least that of noise alone: where derivatives are clipped, the loss is less curved
             variance = noise * pace.noise(curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
@@ -412,7 +411,7 @@ def limited_gradient_sum(limited: WithNumbers, coef: Array, terms: Terms) -> Arr
     data, limits = limited.data, limited.numbers
     if limits is None:
         return gradient_sum(data, coef, terms)
-    free = data.objective(terms._replace(clip=math.inf))
+    free = Objective(data.y, *terms._replace(clip=math.inf))
     return data.rows.gradient_sum(coef, free, terms.clip * limits)
 
 
@@ -491,14 +490,14 @@ class Descent(Solver):
         self: Any, problem: Problem, budget: PrivacyBudget, allowance: Allowance
     ) -> tuple[dict[str, Any], tuple[Release, ...]]:
         """The stages of a plan within an allowance, by their fields, and what they release."""
-        if problem.loss.task == "rates" and (is_wide(problem) or problem.n_outputs > 1):
+        if problem.loss.task == "rates" and (problem.is_wide or problem.n_outputs > 1):
             raise ValueError("models of counts and costs have one target, at most 1000 features")
         units = plan_units(problem, budget, allowance, LearnedUnits)
         limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
         n_steps = self.max_iter or affordable_steps(problem, limits)
         sizes = problem.n_samples, problem.dimension
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
-        if is_wide(problem):
+        if problem.is_wide:
             change = wide_mean(problem, budget)
         correction, inference, left = None, None, units.left
         if problem.inference or problem.loss.task == "rates":
@@ -506,11 +505,11 @@ class Descent(Solver):
         else:
             correction, left = _plan_correction(problem, budget, allowance, change, left)
         step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
-        after = releases_of(correction, inference)
-        releases = (*units.releases, Release("mean gradient", step, n_steps), *after)
-        fields = {"max_iter": n_steps, "units": units, "step": step, "correction": correction}
-        fields["inference"] = inference
-        return fields, releases
+        last = correction or inference
+        after = () if last is None else last.releases
+        fields: dict[str, Any] = {"max_iter": n_steps, "units": units, "step": step}
+        fields |= {"correction": correction, "inference": inference}
+        return fields, (*units.releases, Release("mean gradient", step, n_steps), *after)
 
 
 def _plan_correction(
@@ -522,7 +521,7 @@ def _plan_correction(
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     # below which a clip that so many exceed is not wide
     least = rules.least if problem.loss.task == "regression" else rules.least_of_classes
-    is_whole = m >= max(whole, least) and not is_binary and not is_wide(problem)
+    is_whole = m >= max(whole, least) and not is_binary and not problem.is_wide
     is_line = k == 1 and problem.fit_intercept and m >= least
     if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
         return None, left

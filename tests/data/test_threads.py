@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from threadpoolctl import threadpool_info
 
 from sklearn_dpsco.data.rows import Objective, make_rows
@@ -16,7 +17,6 @@ from sklearn_dpsco.data.summation import (
     BLOCK_ROWS,
     chunk_rows,
     on_threads,
-    row_tasks,
     slices,
     sum_on_threads,
 )
@@ -121,7 +121,7 @@ def test_tasks_may_have_tasks(two_threads):
 def test_tasks_are_whole_chunks_and_at_most_a_block():
     for d in (1, 3, 10, 60, 500, 10**6):
         chunk = chunk_rows(10**6, d)
-        size = row_tasks(10**6, d)[0].stop
+        size = make_rows(sparse.csr_array((10**6, d)), False).tasks[0].stop
         assert size % chunk == 0
         assert size <= BLOCK_ROWS
     assert slices(7, 3) == [slice(0, 3), slice(3, 6), slice(6, 7)]

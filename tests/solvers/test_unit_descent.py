@@ -40,7 +40,7 @@ from sklearn_dpsco.solvers import (
     Descent,
     MirrorDescent,
     PhasedSGD,
-    defaults,
+    base,
     learned_units,
     statistics,
     unit_descent,
@@ -356,7 +356,7 @@ def test_more_numbers_than_are_copied_are_read_in_pieces(monkeypatch):
     )
     expected = clone(model).fit(X, y, sample_weight=weights)
     copied = []
-    monkeypatch.setattr(defaults, "LARGEST_COPY", 2**13)
+    monkeypatch.setattr(base, "LARGEST_COPY", 2**13)
     monkeypatch.setattr(pieces, "_NUMBERS_READ", 4000)
     own = learned_units.copied
     monkeypatch.setattr(

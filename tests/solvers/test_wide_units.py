@@ -19,12 +19,12 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
 )
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms
-from sklearn_dpsco.data.bounds import is_nonnegative
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
+from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import Descent, MirrorDescent, defaults, wide_units
+from sklearn_dpsco.solvers import Descent, MirrorDescent, base, wide_units
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
@@ -34,7 +34,7 @@ TASKS = ("regression", "classification")
 @pytest.fixture
 def all_wide(monkeypatch):
     """Tables of any number of features count as wide."""
-    monkeypatch.setattr(defaults, "MOST_COPIED_FEATURES", 0)
+    monkeypatch.setattr(base, "MOST_COPIED_FEATURES", 0)
 
 
 def facts(n, d, task="regression", n_outputs=1, fit_intercept=True, nonnegative=True):
@@ -286,9 +286,9 @@ def test_what_is_made_of_features_of_both_signs(monkeypatch, all_wide):
 
 def test_bounds_tell_whether_features_may_be_negative():
     for bounds in ((0, 1), ([0, 0], [3, 1]), {"a": (0, 1), "b": (0, 9)}):
-        assert is_nonnegative(bounds), bounds
+        assert declared_bounds(bounds, 2).nonnegative, bounds
     for bounds in (None, (-1, 1), ([0, -1], [1, 1]), {"a": (0, 1), "b": (1, 9)}):
-        assert not is_nonnegative(bounds), bounds
+        assert not declared_bounds(bounds, 2).nonnegative, bounds
 
 
 def test_a_table_of_no_entries_gives_the_constant_model():

@@ -14,8 +14,8 @@ from ...mechanisms import Release
 from ...privacy.budget import PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
-from ..base import Part, Problem, SolverResult, releases_of
-from ..defaults import HEAVY_TAIL, MOST_COPIED_FEATURES, MOST_SCALE_SHARE, is_wide
+from ..base import MOST_COPIED_FEATURES, Part, Problem, SolverResult, releases_of
+from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE
 from ..records import Frame, SolverData
 from ..statistics import in_target_units
 from ..unit_descent import Descent, UnitDescentPlan
@@ -111,7 +111,7 @@ class UnboundedDescent(Descent):
     scale_share: float | Auto = "auto"
 
     def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
-        if is_wide(problem):
+        if problem.is_wide:
             raise ValueError(
                 f"solver='descent' without bounds is for up to {MOST_COPIED_FEATURES} features: "
                 "take solver='scof'"

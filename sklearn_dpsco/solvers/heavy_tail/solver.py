@@ -28,7 +28,7 @@ from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import statistics
 from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
-from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps, is_wide
+from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..learned_units import accuracy
 from ..records import Frame, SolverData, WithNumbers
 from ..statistics import constant_for_mean, in_target_units, mean_target
@@ -296,7 +296,7 @@ class HeavyTail(Solver):
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         may_descend = problem.feasible_set is Geometry and knows(problem.loss)
         kind: type[Solver] = SCOF
-        if may_descend and not (budget.is_pure or is_wide(problem)):
+        if may_descend and not (budget.is_pure or problem.is_wide):
             rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
             enough = max(rules.descent, rules.descent_columns * d**0.5)
             kind = UnboundedDescent if accuracy(problem, budget) >= enough else SCOF
