@@ -172,19 +172,20 @@ class Lineage:
     def count(self, guarantee: Any, noise_is_secret: bool) -> Fits | None:
         """One more fit; `Guarantee.fits` of it, None if it is the only one."""
         rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf
-        facts = guarantee.epsilon, rho, guarantee.delta, guarantee.slack
-        claim = *map(float, facts), (guarantee.relation, guarantee.rows_per_user), noise_is_secret
+        costs = guarantee.epsilon, rho, guarantee.delta, guarantee.slack
+        claim = *map(float, costs), (guarantee.relation, guarantee.rows_per_user), noise_is_secret
         self.claims.setdefault(claim, []).append(None)  # nothing here waits for other threads
-        found = list(self.claims.items())
-        n_fits = sum(len(fits) for _, fits in found)
+        found = list(self.claims)
+        counts = np.array([len(self.claims[claim]) for claim in found])
+        n_fits = int(counts.sum())
         if n_fits == 1 and not self.has_copies:
             return None
-        sums = (sum(len(fits) * c[k] for c, fits in found) for k in range(4))
-        epsilon, rho, delta, slack = sums
-        is_secret = all(c[5] for c, _ in found)
-        is_known = is_secret and len({c[4] for c, _ in found}) == 1  # one meaning of neighbours
-        costs = (epsilon, rho, slack) if is_known else None
-        return Fits(n_fits, delta, costs, self.has_copies, is_secret)
+        *facts, meanings, secrets = zip(*found, strict=True)
+        epsilon, rho, delta, slack = (counts * np.array(facts)).sum(axis=1).tolist()
+        is_secret = all(secrets)
+        is_known = is_secret and len(set(meanings)) == 1  # of neighbours
+        known = (epsilon, rho, slack) if is_known else None
+        return Fits(n_fits, delta, known, self.has_copies, is_secret)
 
 
 class PrivateFit(DocumentationLink):

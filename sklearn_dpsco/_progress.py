@@ -58,13 +58,7 @@ def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = Non
             _open_bars[:] = [other for other in _open_bars if other is not bar]
 
 
-@contextmanager
-def working(verbose: Any, plan: Any, what: str) -> Iterator[None]:
-    """A block in which the steps of a solver are shown, and from 2 on its plan."""
-    with progress_bar(verbose, plan.n_steps, "step", what, plan) as bar, during(_bar, bar):
-        yield
-
-
+moving = partial(during, _bar)  # a block in which the steps of a solver move this bar
 silent = partial(during, _is_silent, True)  # a block in which nothing is shown
 
 

@@ -1,4 +1,4 @@
-"""Inner products, and the factor on a row, for the kernels that form rows."""
+"""Inner products and norms of rows, factors on them, and the places of numbers on a grid."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .arguments import Compressed
 from .jit import njit
 
 _LARGEST_SQUARE = 1e60  # of a norm, so that its row fits into float32
+_AT_ONCE = 64  # numbers whose places are looked for together
 
 
 # The compiler may reorder the sums of these functions: the error bound of the plan holds
@@ -195,3 +196,25 @@ def rows_in_bounds(
             x = (x - shift[j]) / width[j]
             x = -largest if x < -largest else x
             out[i, j] = largest if x > largest else x
+
+
+@njit(cache=True, nogil=True)
+def count_places(values: Any, present: Any, grid: Any, counts: Any) -> None:
+    """Add to counts[k] how many present values exceed k numbers of the increasing grid; NaN all.
+
+    The grid is filled up with infinities to a length of 2^m - 1, so that all searches take m
+    halvings: the compiler can take each for several values at once.
+    """
+    places = np.zeros(_AT_ONCE, dtype=np.int64)
+    for first in range(0, values.size, _AT_ONCE):
+        size = min(_AT_ONCE, values.size - first)
+        places[:] = 0
+        step = (grid.size + 1) // 2
+        while step > 0:
+            for t in range(size):
+                is_above = not values[first + t] <= grid[places[t] + step - 1]
+                places[t] += step if is_above else 0
+            step //= 2
+        for t in range(size):
+            if present[first + t]:
+                counts[min(places[t], counts.size - 1)] += 1.0

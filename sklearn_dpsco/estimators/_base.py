@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .._checks import check_bool, check_choice, check_count, check_size, import_pandas, shown
 from .._fitting import Accounting, PrivateFit
-from .._progress import check_verbose, working
+from .._progress import check_verbose, moving, progress_bar
 from .._types import (
     Array,
     Auto,
@@ -398,8 +398,8 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _solve(self, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable) -> None:
         """Follow the plan, and set the attributes of the model."""
-        stream = stream_from_random_state(self.random_state)
-        with working(self.verbose, plan, type(self).__name__):
+        stream, name = stream_from_random_state(self.random_state), type(self).__name__
+        with progress_bar(self.verbose, plan.n_steps, "step", name, plan) as bar, moving(bar):
             data: Any = table.data(scaling, plan.problem.fit_intercept, plan.reads_pieces)
             result = plan.run(data, stream.substream("model", 0))
         self._keep_claim(plan, stream)

@@ -23,7 +23,7 @@ from .noise_norms import mean_noise_norm
 _ROUNDING_SHARE = 2.0**-12
 _STEPS_PER_SCALE = 2.0**10
 _MOST_STEPS_PER_SCALE = 2.0**55
-_LARGEST_STEP = 2.0**61
+_LARGEST_STEP = 2.0**61  # larger coordinates are released as this: at least 2^51 scales
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,6 @@ class AdditiveNoise(Mechanism):
         return math.ldexp(1.0, exponent)
 
     @property
-    def largest(self) -> float:
-        """Larger coordinates are released as this, infinities too; at least 2^51 scales."""
-        if self.scale == 0:
-            return sys.float_info.max
-        return min(_LARGEST_STEP * self._width, sys.float_info.max)
-
-    @property
     def variance(self) -> float:
         """Of each coordinate's noise."""
         return self.scale**2 if self._is_normal else 2 * self.scale**2
@@ -131,9 +124,10 @@ class AdditiveNoise(Mechanism):
 
     def with_noise(self, value: Array, stream: RandomStream) -> Array:
         """`release` without the check of the dimension."""
-        grid, value = self.grid, releasable(value, self.largest)
         if self.scale == 0:
-            return value
+            return releasable(value, sys.float_info.max)
+        grid, largest = self.grid, min(_LARGEST_STEP * self._width, sys.float_info.max)
+        value = releasable(value, largest)
         if grid == 0:
             draw = stream.normal if self._is_normal else stream.laplace
             return value + self.scale * draw(value.size)

@@ -211,9 +211,10 @@ class NewtonSteps(Part):
         copy = units.copy.map(_unweighed, units.unit, by_user)
         n_records, present = n, units.n_present
         if by_user:  # whose rows are all in one piece
-            n_records = copy.numbers.users.starts.size
-            total = np.array([float(copy.numbers.counted.sum())])
-            present = statistics.n_present(total, n, n_records, self.present, stream)
+            n_records = present = copy.numbers.users.starts.size
+            if self.present is not None:
+                total = np.array([float(copy.numbers.counted.sum())])
+                present = statistics.n_present(total, n, n_records, self.present, stream)
         return copy, n_records, max(present, 8 * self.n_large)
 
     def _widest(self, units: Units) -> float:

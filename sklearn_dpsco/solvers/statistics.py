@@ -94,23 +94,23 @@ def share_present(problem: Problem, budget: PrivacyBudget) -> float:
 
 
 def n_present(
-    total: Array, n_slots: int, most: int, mechanism: Gaussian | None, stream: RandomStream
+    total: Array, n_slots: int, most: int, mechanism: Gaussian, stream: RandomStream
 ) -> int:
     """About how many of `most` records are not empty, of which there are `total`.
 
     All, unless clearly more than noise are missing.
     """
-    if mechanism is None:
-        return most
     share = float(mechanism.release(total / n_slots, stream)[0])
     is_clear = most / n_slots - share > 2 * math.sqrt(mechanism.variance)
     return max(2, round(max(n_slots * share, _LEAST_PRESENT * most))) if is_clear else most
 
 
 def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
-    """`n_present` of rows, of which there are as many as slots."""
-    n, total = data.n_samples, np.zeros(1) if mechanism is None else data.sum(_n_present)
-    return n_present(total, n, n, mechanism, stream)
+    """`n_present` of rows, of which there are as many as slots; all if none may be empty."""
+    n = data.n_samples
+    if mechanism is None:
+        return n
+    return n_present(data.sum(_n_present), n, n, mechanism, stream)
 
 
 def _n_present(data: SolverData) -> Array:
@@ -361,7 +361,7 @@ def median_score(n_samples: int, record_factor: float) -> float:
 
 def place_counts(values: Array, present: Flags, grid: Array) -> Array:
     """Counts of the values of present records by interval that ends on a grid, and beyond it."""
-    from .._kernels.places import count_places
+    from .._kernels.products import count_places
 
     values, filled = np.ascontiguousarray(values), np.full(2 ** grid.size.bit_length() - 1, np.inf)
     filled[: grid.size] = grid
