@@ -396,7 +396,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         self._spend(settings.accounting.accountant, plan, has_groups=has_groups)
         return plan, scaling
 
-    def _solve(self, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable) -> None:
+    def _solve(
+        self: Any, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable
+    ) -> None:
         """Follow the plan, and set the attributes of the model."""
         stream, name = stream_from_random_state(self.random_state), type(self).__name__
         with progress_bar(self.verbose, plan.n_steps, "step", name, plan) as bar, moving(bar):
@@ -412,7 +414,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             **self._units_used(scaling, result.units),
             **table.targets.model(result, scaling),
         )
-        if result.estimate is not None:
+        if result.estimate is not None:  # which plans of `Inference` alone have
             self._keep_estimate(result.estimate, scaling, table.targets)
 
     def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
@@ -423,11 +425,6 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         tells = hasattr(self.bounds_X, "output_columns")
         encoder = copy.deepcopy(self.bounds_X) if tells else None
         return {"_origin": scaling.shift, "_width": scaling.width, "_encoder": encoder}
-
-    def _keep_estimate(
-        self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
-    ) -> None:
-        """Set what tells how sure the coefficients are."""
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.

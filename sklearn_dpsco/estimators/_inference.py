@@ -56,6 +56,7 @@ class Inference(DPLinearModel):
     def _keep_estimate(
         self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
     ) -> None:
+        """Set what tells how sure the coefficients are."""
         d, (n_outputs, n_params) = self.n_features_in_, estimate.coef.shape
         coef, intercept = estimate.coef[:, :d], estimate.coef[:, d:].sum(axis=1)
         if n_outputs == 1:

@@ -60,6 +60,8 @@ class Problem:
         Number of predictions for a record: K classes (1 if K = 2), or targets.
     dimension, size : int
         Numbers of coefficients of an output, the intercept included, and of all outputs.
+    shape : tuple of int
+        That of the coefficients as `Rows` takes them: a matrix if there are several outputs.
     has_frequencies : bool
         Whether targets are one of several classes, whose mean is their frequencies.
     is_wide, is_large : bool
@@ -82,6 +84,7 @@ class Problem:
     n_outputs: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
+    shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     has_frequencies: bool = field(init=False, repr=False, compare=False)
     is_wide: bool = field(init=False, repr=False, compare=False)
     is_large: bool = field(init=False, repr=False, compare=False)
@@ -93,18 +96,11 @@ class Problem:
             n_outputs=n_outputs,
             dimension=dimension,
             size=dimension * n_outputs,
+            shape=(dimension,) if n_outputs == 1 else (dimension, n_outputs),
             has_frequencies=n_outputs > 1 and self.loss.task == "classification",
             is_wide=self.n_features > MOST_COPIED_FEATURES,
             is_large=self.n_samples * dimension > LARGEST_COPY,
         )
-
-    def target_norm(self, order: float) -> float:
-        """Bound on the l1 or l2 norm of a record's targets: a unit vector, or each in [-1, 1]."""
-        return 1.0 if self.has_frequencies else self.n_outputs ** (1 / order)
-
-    def matrix(self, coef: Array) -> Array:
-        """The coefficients, shape (size,), as `Rows` takes them: a matrix if there are outputs."""
-        return coef if self.n_outputs == 1 else coef.reshape(self.dimension, self.n_outputs)
 
 
 @dataclass(frozen=True)

@@ -462,7 +462,7 @@ def _vertex_iterates(
             gradient = records.mean_gradient(coef)
         else:
             if product is None:
-                product, move = data.rows.product(problem.matrix(coef)), Move(1.0, 0, 0.0)
+                product, move = data.rows.product(coef.reshape(problem.shape)), Move(1.0, 0, 0.0)
             objective = Objective(data.y, *records.terms)
             total = data.rows.gradient_sum_after_move(product, move, objective)
             gradient = total.ravel() / data.n_samples

@@ -85,7 +85,7 @@ class FirstMeans(Part):
         scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
         for_targets, for_rows = self.weights
         targets = statistics.counted_targets(y[scale > 0], self.problem)
-        targets = targets / self.problem.target_norm(2)
+        targets = targets / statistics.target_norm(self.problem, 2)
         total[:k] += for_targets * targets.sum(axis=0)
         total[k:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
 
@@ -94,7 +94,7 @@ class FirstMeans(Part):
         assert self.noise is not None
         released, k = self.noise.release(total, stream), self.problem.n_outputs
         for_targets, for_rows = (weight * self.n_records for weight in self.weights)
-        for_targets /= self.problem.target_norm(2)
+        for_targets /= statistics.target_norm(self.problem, 2)
         means = released[:k] / for_targets
         variance = (self.noise.scale / for_targets) ** 2
         offset = statistics.constant_for_mean(self.problem, means, variance).offset
@@ -519,7 +519,7 @@ class FTRLRun:
         problem = self.plan.problem
         coef = self._average if self.plan.average else self._coef
         if self._whitening is not None:
-            matrix = problem.matrix(coef.copy())
+            matrix = coef.copy().reshape(problem.shape)
             matrix[: problem.n_features] = self._whitening @ matrix[: problem.n_features]
             coef = matrix.ravel()
         return self._frame.result(coef, problem, self.n_steps)
@@ -539,7 +539,7 @@ class FTRLRun:
             rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
         objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
-        coef = plan.problem.matrix(self._coef)
+        coef = self._coef.reshape(plan.problem.shape)
         self._sum += rows.clipped_gradient_sum(coef, objective, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:

@@ -156,7 +156,7 @@ class NewtonSteps(Part):
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
         n, basis = problem.n_samples, contrasts(problem)
         facts = units.unit, units.frame.offset, problem.loss, units.largest
-        at = Point(problem.matrix(coef), *facts)
+        at = Point(coef.reshape(problem.shape), *facts)
         copy, n_records, n_present = self._records(units, n, stream)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
@@ -172,7 +172,7 @@ class NewtonSteps(Part):
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
             # (second derivatives there are released anew, or those of all points are the same)
             move, _ = _move(problem, basis, bread, noisy, at.unit[-1])
-            at = at._replace(coef=at.coef - problem.matrix(basis @ move))
+            at = at._replace(coef=at.coef - (basis @ move).reshape(problem.shape))
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
         if self.n_hessians > max(1, self.n_first):

@@ -98,7 +98,7 @@ class Units(NamedTuple):
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
-        coef, transform = problem.matrix(coef), self.transform
+        coef, transform = coef.reshape(problem.shape), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
         return self.frame.result(solution.ravel(), problem, n_iter)
 

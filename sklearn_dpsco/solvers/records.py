@@ -132,7 +132,7 @@ class Frame:
 
     def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
-        solution = problem.matrix(self.factor * solution).T
+        solution = (self.factor * solution).reshape(problem.shape).T
         coef, intercept = solution[..., : problem.n_features], self.offset
         if problem.fit_intercept:
             intercept = intercept + self.intercept_unit * solution[..., -1]
@@ -193,7 +193,7 @@ class Records:
         """At coefficients of shape (size,), and in that shape."""
         if self.n_samples == 0:
             return np.zeros(coef.size)
-        total = self.data.sum(gradient_sum, self.problem.matrix(coef), self.terms)
+        total = self.data.sum(gradient_sum, coef.reshape(self.problem.shape), self.terms)
         return total.ravel() / self.n_samples
 
     def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
@@ -202,7 +202,7 @@ class Records:
         The change of each record's derivative is clipped to `largest`, so that the sensitivity
         depends neither on the loss nor on float errors.
         """
-        points = self.problem.matrix(coef), self.problem.matrix(before)
+        points = coef.reshape(self.problem.shape), before.reshape(self.problem.shape)
         change = Change(kept, largest)
         return self.data.sum(_change_sum, points, change, self.terms) / self.n_samples
 
@@ -216,7 +216,8 @@ class Records:
     ) -> Array:
         """`mean_change` over the listed records, or with no point before the mean gradient."""
         change = Change(0.0 if before is None else kept, largest)
-        points = self.problem.matrix(coef), self.problem.matrix(coef if before is None else before)
+        shape = self.problem.shape
+        points = coef.reshape(shape), (coef if before is None else before).reshape(shape)
         which = np.sort(which)  # rows in their order are read faster
         return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
 

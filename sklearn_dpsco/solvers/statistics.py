@@ -83,9 +83,14 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
     l2, and 2 in l1. Other targets lie in [-1, 1], each.
     """
-    n, longest = problem.n_samples, problem.target_norm(order)
+    n, longest = problem.n_samples, target_norm(problem, order)
     apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
     return longest * (apart / n + 2 * summation_error(n, problem.n_features))
+
+
+def target_norm(problem: Problem, order: float) -> float:
+    """Bound on the l1 or l2 norm of a record's targets: a unit vector, or each in [-1, 1]."""
+    return 1.0 if problem.has_frequencies else problem.n_outputs ** (1 / order)
 
 
 def share_present(problem: Problem, budget: PrivacyBudget) -> float:

@@ -142,7 +142,7 @@ class Correction(Part):
         if self.tail is None:
             return joint_unit(problem)
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-        sizes = units.data.map(_residuals, unit * problem.matrix(coef), units.frame.offset)
+        sizes = units.data.map(_residuals, unit * coef.reshape(problem.shape), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
@@ -359,7 +359,7 @@ def _descend(
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     for t in steps(range(n_steps)):
         terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
-        total_gradient = units.data.sum(sum_of, unit * problem.matrix(coef), terms)
+        total_gradient = units.data.sum(sum_of, unit * coef.reshape(problem.shape), terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
         if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):

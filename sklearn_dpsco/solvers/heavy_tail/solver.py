@@ -160,7 +160,9 @@ class HeavyTailPlan(Plan):
         penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
         for t in steps(range(self.max_iter)):
             k = t % len(parts)
-            sums = parts[k].sum_numbered(self.oracle.gradient_sums, problem.matrix(coef), terms)
+            sums = parts[k].sum_numbered(
+                self.oracle.gradient_sums, coef.reshape(problem.shape), terms
+            )
             gradient = self.oracle.mean_of(sums, parts[k].n_samples)
             noisy = self.steps[k].release(gradient.ravel(), stream)
             moved = coef - rate * (noisy + self.l2_penalty * np.where(penalized, coef, 0.0))
