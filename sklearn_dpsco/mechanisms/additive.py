@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
@@ -23,7 +22,7 @@ from .noise_norms import mean_noise_norm
 _ROUNDING_SHARE = 2.0**-12
 _STEPS_PER_SCALE = 2.0**10
 _MOST_STEPS_PER_SCALE = 2.0**55
-_LARGEST_STEP = 2.0**61  # larger coordinates are released as this: at least 2^51 scales
+_LARGEST_STEP = 2.0**61
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,15 @@ class AdditiveNoise(Mechanism):
     precision : {"exact", "float"}, default="exact"
         "float" is faster and not safe against attacks on the low bits of what is released.
 
+    Attributes
+    ----------
+    grid : float
+        Width g of the grid, 0 for noise in floating point or none.
+    rounded_sensitivity : float
+        Sensitivity of the value on the grid.
+    largest : float
+        Larger coordinates are released as this, infinities too; at least 2^51 scales.
+
     Examples
     --------
     >>> from sklearn_dpsco import PrivacyBudget
@@ -56,8 +64,26 @@ class AdditiveNoise(Mechanism):
 
     dimension: int = 1
     precision: Precision = "exact"
+    grid: float = field(init=False, repr=False, compare=False)
+    rounded_sensitivity: float = field(init=False, repr=False, compare=False)
+    largest: float = field(init=False, repr=False, compare=False)
 
     _is_normal: ClassVar[bool]  # else Laplace; of no law unless a subclass says it
+
+    def __post_init__(self) -> None:
+        # the most that rounding adds to the distance of two vectors, in units of the grid
+        factor = math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
+        share = _ROUNDING_SHARE * self.sensitivity / factor
+        wanted = min(share, self.scale / _STEPS_PER_SCALE)
+        least = self.scale / _MOST_STEPS_PER_SCALE
+        exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
+        width, has_noise = math.ldexp(1.0, exponent), self.scale != 0
+        grid = width if has_noise and self.precision != "float" else 0.0
+        self.__dict__.update(
+            grid=grid,
+            rounded_sensitivity=self.sensitivity + grid * factor,
+            largest=min(_LARGEST_STEP * width if has_noise else math.inf, sys.float_info.max),
+        )
 
     @classmethod
     def calibrate(
@@ -86,32 +112,9 @@ class AdditiveNoise(Mechanism):
         )
 
     @property
-    def grid(self) -> float:
-        """Width g of the grid, 0 for noise in floating point or none."""
-        return 0.0 if self.precision == "float" or self.scale == 0 else self._width
-
-    @cached_property
-    def _width(self) -> float:
-        share = _ROUNDING_SHARE * self.sensitivity / self.rounding_factor
-        wanted = min(share, self.scale / _STEPS_PER_SCALE)
-        least = self.scale / _MOST_STEPS_PER_SCALE
-        exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
-        return math.ldexp(1.0, exponent)
-
-    @property
     def variance(self) -> float:
         """Of each coordinate's noise."""
         return self.scale**2 if self._is_normal else 2 * self.scale**2
-
-    @property
-    def rounded_sensitivity(self) -> float:
-        """Sensitivity of the value on the grid."""
-        return self.sensitivity + self.grid * self.rounding_factor
-
-    @property
-    def rounding_factor(self) -> float:
-        """Most that rounding adds to the distance of two vectors, in units of the grid."""
-        return math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
 
     def release(self, value: Array, stream: RandomStream) -> Array:
         """`value` plus noise, shape (dimension,).
@@ -124,10 +127,9 @@ class AdditiveNoise(Mechanism):
 
     def with_noise(self, value: Array, stream: RandomStream) -> Array:
         """`release` without the check of the dimension."""
+        grid, value = self.grid, releasable(value, self.largest)
         if self.scale == 0:
-            return releasable(value, sys.float_info.max)
-        grid, largest = self.grid, min(_LARGEST_STEP * self._width, sys.float_info.max)
-        value = releasable(value, largest)
+            return value
         if grid == 0:
             draw = stream.normal if self._is_normal else stream.laplace
             return value + self.scale * draw(value.size)

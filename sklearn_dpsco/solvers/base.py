@@ -16,7 +16,7 @@ from .._checks import auto_or, check_bool, check_choice, check_count, check_real
 from .._overview import Overview, Overviewed
 from .._types import Array
 from ..geometry import Geometry
-from ..losses import Loss, check_loss
+from ..losses import Loss, Multinomial, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -62,6 +62,8 @@ class Problem:
         Numbers of coefficients of an output, the intercept included, and of all outputs.
     shape : tuple of int
         That of the coefficients as `Rows` takes them: a matrix if there are several outputs.
+    joint_unit : float
+        The largest norm of a record's derivatives if each of them is at most 1.
     has_frequencies : bool
         Whether targets are one of several classes, whose mean is their frequencies.
     is_wide, is_large : bool
@@ -85,6 +87,7 @@ class Problem:
     dimension: int = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    joint_unit: float = field(init=False, repr=False, compare=False)
     has_frequencies: bool = field(init=False, repr=False, compare=False)
     is_wide: bool = field(init=False, repr=False, compare=False)
     is_large: bool = field(init=False, repr=False, compare=False)
@@ -97,6 +100,7 @@ class Problem:
             dimension=dimension,
             size=dimension * n_outputs,
             shape=(dimension,) if n_outputs == 1 else (dimension, n_outputs),
+            joint_unit=math.sqrt(2 if isinstance(self.loss, Multinomial) else n_outputs),
             has_frequencies=n_outputs > 1 and self.loss.task == "classification",
             is_wide=self.n_features > MOST_COPIED_FEATURES,
             is_large=self.n_samples * dimension > LARGEST_COPY,

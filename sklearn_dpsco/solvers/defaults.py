@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, field
 
 from ..geometry import Geometry
-from ..losses import Loss, Multinomial, smoothed
+from ..losses import Loss, smoothed
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -60,13 +60,8 @@ def growing(smallest: float, noise: float, accurate: float) -> float:
 
 
 def growing_clip(problem: Problem, smallest: float, noise: float, accurate: float) -> float:
-    """A clip that is `growing`, of several outputs in units of `joint_unit`."""
-    return growing(smallest, noise, accurate) * joint_unit(problem)
-
-
-def joint_unit(problem: Problem) -> float:
-    """The largest norm of a record's derivatives if each of them is at most 1."""
-    return math.sqrt(2 if isinstance(problem.loss, Multinomial) else problem.n_outputs)
+    """A clip that is `growing`, of several outputs in units of `Problem.joint_unit`."""
+    return growing(smallest, noise, accurate) * problem.joint_unit
 
 
 def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:

@@ -403,7 +403,7 @@ class _Draft:
         if m < units.unbiased:
             each = units.largest_clip  # as in `unit_descent`
         target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
-        clip = each / target_unit * defaults.joint_unit(problem)
+        clip = each / target_unit * problem.joint_unit
         if solver.gradient_clip is not None:
             clip = solver.gradient_clip / target_unit
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))

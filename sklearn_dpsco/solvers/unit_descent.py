@@ -37,7 +37,6 @@ from .defaults import (
     RATES,
     UNIT_DESCENT,
     affordable_steps,
-    joint_unit,
     unit_rules,
 )
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
@@ -140,7 +139,7 @@ class Correction(Part):
     def _clip(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> float:
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
         if self.tail is None:
-            return joint_unit(problem)
+            return problem.joint_unit
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
         sizes = units.data.map(_residuals, unit * coef.reshape(problem.shape), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
@@ -568,7 +567,7 @@ def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
     problem = plan.problem
     rules = unit_rules(problem)
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
-    clip *= joint_unit(problem)
+    clip *= problem.joint_unit
     last = _loss_at(problem.loss, plan.max_iter, plan.max_iter)
     clip = min(clip, last.derivative_bound(math.inf))
     if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
