@@ -132,7 +132,7 @@ class FrankWolfe(Solver):
         kind = type(geometry)
         if form != "gradient" and not kind.has_vertices:
             raise ValueError(f"solver={form!r} needs a set with vertices, {kind.__name__} has none")
-        if form == "gradient" and not _has_projection(kind):
+        if form == "gradient" and kind.project is Geometry.project:
             raise ValueError(
                 f"solver='gradient' needs a set with `project`, {kind.__name__} has none"
             )
@@ -151,7 +151,7 @@ class FrankWolfe(Solver):
 
     def _chosen(self, facts: Facts) -> FrankWolfe:
         """The solver that sizes and budget favour; this one stands for a constant."""
-        if not _has_projection(type(facts.selection_geometry)):
+        if type(facts.selection_geometry).project is Geometry.project:
             return Selection().resolved()
         rules, selection = facts.rules, facts.selection_noise
         if facts.budget.is_pure:
@@ -376,10 +376,6 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
         return step.scale * (1.0 if step.noise == "gumbel" else defaults.PERMUTE_AND_FLIP)
 
     return min(found, key=noise)
-
-
-def _has_projection(kind: type[Geometry]) -> bool:
-    return kind.project is not Geometry.project
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ class Units(NamedTuple):
     unit: Array  # of shape (dimension,)
     frame: Frame  # of the targets, and the centre of the rows
     balance: float  # 4 p (1 - p), p the frequency of the second of two classes; else 1
+    curvature: float  # of the loss; rare classes have records of little information
     top: float  # about the largest eigenvalue of the second moments of the rows
     trace: float  # and their trace
     longest: float  # norm of the longest rows, before all were divided by it
@@ -123,14 +124,6 @@ class LearnedUnits(Part):
     left: float  # and for the descent
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
-
-    @property
-    def n_far_targets(self) -> int:
-        """How many rates exceed their clips: what noise hides, and what is clear of it."""
-        assert self.target_spread is not None
-        n, k = self.problem.n_samples, self.problem.dimension
-        hidden = 2 * math.sqrt(k) * n / self.accuracy
-        return math.ceil(min(n / 4, max(hidden, RATES.clear * self.target_spread.scale)))
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -179,7 +172,11 @@ class LearnedUnits(Part):
         release = self._release_wide if problem.is_wide else self._release_copy
         center, found = release(data, measured, n, rough, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
-        return Units(n, frame=frame, balance=balance, growth=growth, **found, **of_rates)
+        curvature = problem.loss.smoothness * min(1.0, 4 * balance)
+        if problem.loss.task == "rates":
+            curvature = RATES.curvature * balance
+        found |= {"balance": balance, "curvature": curvature, "growth": growth}
+        return Units(n, frame=frame, **found, **of_rates)
 
     # ---------------------------------------------------------------------- targets
 
@@ -217,7 +214,10 @@ class LearnedUnits(Part):
         assert self.target_mean is not None
         assert self.target_median is not None
         assert self.target_spread is not None
-        few, counted = self.n_far_targets, statistics.rate_size_counts
+        # rates that exceed their clips: what noise hides, and what is clear of it
+        slots, counted = self.problem.n_samples, statistics.rate_size_counts
+        hidden = 2 * math.sqrt(self.problem.dimension) * slots / self.accuracy
+        few = math.ceil(min(slots / 4, max(hidden, RATES.clear * self.target_spread.scale)))
         counts = data.sum(counted, 0.0, _RATE_SIZES)
         facts = _RATE_SIZES, 0.1 * np.log2(_RATE_SIZES), self.target_median, stream, few
         size = statistics.median_on_grid(counts, n, *facts)

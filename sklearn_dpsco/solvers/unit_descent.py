@@ -93,7 +93,7 @@ class Correction(Part):
         if self.size is not None:
             return self._scaled(problem, units, coef, stream)
         clip, d = self._clip(problem, units, coef, stream), problem.n_features
-        curvature, noise = _curvature(problem, units), (clip * self.step.scale) ** 2
+        curvature, noise = units.curvature, (clip * self.step.scale) ** 2
         pace = Pace(self.n_steps, 0.75 * self.n_steps / (curvature * units.top), 0.0)
         facts = units, coef, self.step, clip, pace, stream
         after = _descend(problem, *facts, may_overshoot=True)
@@ -102,7 +102,7 @@ class Correction(Part):
         for part in (move[:d], move[d:]):
             energy = max(float((part**2).sum()), TINY)
             part *= max(0.0, 1 - part.size * variance / energy)
-        move[:d] = _without_doubts(units, move[:d], noise, pace, curvature)
+        move[:d] = _without_doubts(units, move[:d], noise, pace)
         return coef + move.ravel()
 
     def _scaled(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
@@ -120,16 +120,15 @@ class Correction(Part):
         data = sizes.map(_on_line, spread).kept()
         of_two = units._replace(data=data, unit=np.full(2, half))
         start = np.array([spread, point[d]]) / half
-        clip = self._clip(problem, of_two, start, stream)
-        curvature = _curvature(problem, units)
+        line = replace(problem, n_features=1)
+        clip = self._clip(line, of_two, start, stream)
         # further where the noise is small, for classes of which one is rare
         scale = self.step.scale / math.sqrt(self.n_steps)
         reach = CORRECTION.reach / max(scale, TINY)
         reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
-        pace = Pace(self.n_steps, reach / curvature, CORRECTION.momentum)
-        line = replace(problem, n_features=1)
+        pace = Pace(self.n_steps, reach / units.curvature, CORRECTION.momentum)
         after = _descend(line, of_two, start, self.step, clip, pace, stream)
-        variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * curvature)
+        variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * units.curvature)
         after = start + (after - start) / (1 + variance / CORRECTION.prior**2)
         coef = coef * min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
@@ -307,14 +306,14 @@ class UnitDescentPlan(Plan):
         clip, pace = _clip_and_pace(self, units)
         start = np.zeros(problem.size)
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
-        noise, curvature = (clip * self.step.scale) ** 2, _curvature(problem, units)
+        noise = (clip * self.step.scale) ** 2
         slopes = coef.reshape(problem.dimension, -1)[:d]
         before = float((slopes**2).sum())
         if not problem.is_wide:
             # at least that of noise alone: where derivatives are clipped, the loss is less curved
-            variance = noise * pace.noise(curvature * units.trace / problem.dimension)
+            variance = noise * pace.noise(units.curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
-        slopes[:] = _without_doubts(units, slopes, noise, pace, curvature)
+        slopes[:] = _without_doubts(units, slopes, noise, pace)
         if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
@@ -351,7 +350,7 @@ def _descend(
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
     if problem.loss.task == "rates" and unit[-1] >= RATES.least_level_unit:
         # the level of all predictions, a single number, is found unless it would be noise
-        whole = pace.length * _curvature(problem, units) * unit[-1] ** 2
+        whole = pace.length * units.curvature * unit[-1] ** 2
         noise_of_level = 0.6 * pace.length * unit[-1] * clip * step.scale / math.sqrt(n_steps)
         stretch[-1] = min(max(1.0, RATES.level / whole), 0.7 / max(noise_of_level, TINY))
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
@@ -373,13 +372,6 @@ def _descend(
     return total / n_added
 
 
-def _curvature(problem: Problem, units: Units) -> float:
-    """That of the loss; rare classes have records of little information."""
-    if problem.loss.task == "rates":
-        return RATES.curvature * units.balance
-    return problem.loss.smoothness * min(1.0, 4 * units.balance)
-
-
 def _clear_part(slopes: Array, variance: float) -> float:
     """What slopes are multiplied by: 0 where their energy is that of their noise.
 
@@ -391,15 +383,13 @@ def _clear_part(slopes: Array, variance: float) -> float:
     return max(0.0, 1 - noise * noise / columns)
 
 
-def _without_doubts(
-    units: Units, slopes: Array, noise: float, pace: Pace, curvature: float
-) -> Array:
+def _without_doubts(units: Units, slopes: Array, noise: float, pace: Pace) -> Array:
     """Slopes of shape (d, K), those in doubt left out unless they are far above their noise."""
     if units.doubts is None:
         return slopes
     turn, kept, moments = units.doubts
     turned = turn @ slopes
-    variance = np.array([pace.noise(curvature * moment) for moment in moments])
+    variance = np.array([pace.noise(units.curvature * moment) for moment in moments])
     least = UNIT_DESCENT.sure * noise * variance * turned.shape[1]
     clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
@@ -576,17 +566,16 @@ def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
         frequency = float(expit(units.frame.offset))
         clip = max(clip, frequency, 1 - frequency)
     clip, size = (units.clip, 1.0) if problem.loss.task == "rates" else (clip, clip)
-    curvature = _curvature(problem, units)
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
     wanted = min(
         rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
         (rules.signal * size * units.balance / single) ** 2
-        / (curvature * units.trace * units.longest**2),
+        / (units.curvature * units.trace * units.longest**2),
     )
     # that of plain steps that do not overshoot; with momentum, directions of small curvature go
     # further, and it dies away within the first half of the steps
-    plain = plan.max_iter / (0.75 * curvature * units.top)
+    plain = plan.max_iter / (0.75 * units.curvature * units.top)
     gain = min(wanted / plain, plan.max_iter / UNIT_DESCENT.momentum_steps)
     gain = max(1.0, gain)
     return clip, Pace(plan.max_iter, min(wanted, gain * plain), 1 - 1 / gain)
