@@ -450,6 +450,17 @@ def test_where_nothing_can_be_learned_predictions_stay_near_the_middle():
         assert np.abs(model.fit(X, 0.3 * z).predict(X)).max() < 5
 
 
+def test_steps_on_slope_and_intercept_alone_find_a_clip_of_their_own():
+    plan = planned(750, 12, epsilon=2.0, relation="zero-out")
+    assert plan.correction.size is not None
+    assert plan.correction.tail is not None
+    X, z, _ = correlated(750, 12)
+    data = solver_data(np.clip(X / 3, -1, 1), np.clip(0.3 * z, -1, 1))
+    result = quiet(plan).run(data, stream(0))
+    assert np.isfinite(result.intercept)
+    assert np.all(np.isfinite(result.coef))
+
+
 def test_slopes_that_are_no_more_than_their_noise_are_left_out():
     rng = np.random.default_rng(0)
     part = unit_descent._clear_part
