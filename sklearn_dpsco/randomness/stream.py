@@ -48,13 +48,9 @@ class RandomStream:
     """
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
-        self.is_secure = is_secure
-        self._start(key)
-
-    def _start(self, key: bytes) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-        self._key = key
+        self.is_secure, self._key = is_secure, key
         self._process = current_process()
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self._buffer: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
@@ -72,7 +68,7 @@ class RandomStream:
 
     def _check_process(self) -> None:
         if self.is_secure and current_process() != self._process:
-            self._start(_secret_key())
+            RandomStream.__init__(self, _secret_key(), is_secure=True)
 
     def words(self, size: int) -> NDArray[np.uint64]:
         """Uniform 64-bit words, shape (size,)."""

@@ -134,13 +134,13 @@ def test_a_forked_process_draws_other_noise():
 
 def test_nothing_of_the_key_stays_in_a_fitted_estimator(monkeypatch):
     keys = []
-    start = RandomStream._start
+    start = RandomStream.__init__
 
-    def recording(self, key):
+    def recording(self, key, *, is_secure):
         keys.append(key)
-        start(self, key)
+        start(self, key, is_secure=is_secure)
 
-    monkeypatch.setattr(RandomStream, "_start", recording)
+    monkeypatch.setattr(RandomStream, "__init__", recording)
     X, y = scaled_table(20, 2)
     model = DPLassoFW(bounds_X=(-1, 1), bounds_y=(-1, 1), solver=Selection(max_iter=2)).fit(X, y)
     # a stream refuses to be pickled, so that success alone says there is none inside
