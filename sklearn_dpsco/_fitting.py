@@ -175,12 +175,12 @@ class Lineage:
         costs = guarantee.epsilon, rho, guarantee.delta, guarantee.slack
         claim = *map(float, costs), (guarantee.relation, guarantee.rows_per_user), noise_is_secret
         self.claims.setdefault(claim, []).append(None)  # nothing here waits for other threads
-        found = list(self.claims)
-        counts = np.array([len(self.claims[claim]) for claim in found])
+        claims, fits = zip(*list(self.claims.items()), strict=True)
+        counts = np.array(list(map(len, fits)))
         n_fits = int(counts.sum())
         if n_fits == 1 and not self.has_copies:
             return None
-        *facts, meanings, secrets = zip(*found, strict=True)
+        *facts, meanings, secrets = zip(*claims, strict=True)
         epsilon, rho, delta, slack = (counts * np.array(facts)).sum(axis=1).tolist()
         is_secret = all(secrets)
         is_known = is_secret and len(set(meanings)) == 1  # of neighbours
