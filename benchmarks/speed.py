@@ -46,11 +46,11 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
 )
 from sklearn_dpsco._kernels.arguments import Move
-from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import NoisyMD
-from sklearn_dpsco.solvers.records import SolverData
+from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
 ESTIMATORS: tuple[Any, ...] = (
     DPFTRLClassifier, DPFTRLRegressor, DPLassoFW, DPLassoFWClassifier, DPMirrorClassifier,
@@ -98,7 +98,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
     rng = np.random.default_rng(0)
     y, r = rng.choice([-1.0, 1.0], n), rng.normal(size=n)
     rows = make_rows(X, True)
-    objective = Objective(y, 0.1, Logistic(), 0.5)
+    objective = y, Terms(0.1, Logistic(), 0.5)
     product, coef = np.zeros(n), rng.normal(size=d + 1) / d
     model = DPLassoFWClassifier(classes=[0, 1], bounds_X=(-1, 1), solver="selection")
     plan = model.plan(n, d)
@@ -106,7 +106,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
 
     def select() -> None:
         move = Move(0.9, 3, 0.1)
-        gradient = rows.gradient_sum_after_move(product, move, objective) / n
+        gradient = rows.gradient_sum_after_move(product, move, *objective) / n
         plan.step.release(plan.vertices.scores(gradient), stream)
 
     mirror = DPMirrorClassifier(classes=[0, 1], bounds_X=(-1, 1), feasible_set="l2").plan(n, d)
@@ -163,19 +163,20 @@ def _single_steps(X: Any, repeats: int) -> None:
     tables = {"float64": make_rows(X, True), "float32": make_rows(X.astype(np.float32), True)}
     for loss, kind in product((Squared(), Huber(0.3), Logistic()), tables):
         y = signs if loss.task == "classification" else np.clip(r, -1, 1)
-        objective = Objective(y, 0.1, loss, 0.5)
+        objective = y, Terms(0.1, loss, 0.5)
         functions[f"{type(loss).__name__}, {kind}"] = lambda o=objective, k=kind: tables[
             k
-        ].gradient_sum(coef, o)
+        ].gradient_sum(coef, *o)
     plan = HeavyTailDPRegressor().plan(n, d)
     limits = plan.oracle.limits(tables["float64"], plan.steps[0].order)
-    unclipped = Objective(np.clip(r, -1, 1), 0.1, Squared(), 1e90)
+    records = WithNumbers(SolverData(tables["float64"], np.clip(r, -1, 1)), limits)
+    unclipped = Terms(0.1, Squared(), 1e90)
     functions["heavy tails, float64"] = lambda: plan.oracle.gradient_sums(
-        tables["float64"], coef, unclipped, limits, 0
+        records, 0, coef, unclipped
     )
     products, move = tables["float64"].product(coef), Move(0.9, 3, 0.1)
     functions["selection, float64"] = lambda: tables["float64"].gradient_sum_after_move(
-        products, move, objective
+        products, move, *objective
     )
     times = rested(functions, repeats)
     plain = times.pop("numpy")
@@ -194,8 +195,8 @@ def _joint_steps(X: Any, k: int, repeats: int) -> None:
     losses = {"multinomial": Logistic(), "one against rest": SmoothedHinge()}
     tables = {"float64": make_rows(X, True), "float32": make_rows(X.astype(np.float32), True)}
     for (name, loss), kind in product(losses.items(), tables):
-        objective = Objective(Y, np.zeros(k), loss.of_outputs(k), 0.5)
-        functions[f"{name}, {kind}"] = lambda o=objective, t=kind: tables[t].gradient_sum(coef, o)
+        objective = Y, Terms(np.zeros(k), loss.of_outputs(k), 0.5)
+        functions[f"{name}, {kind}"] = lambda o=objective, t=kind: tables[t].gradient_sum(coef, *o)
     times = rested(functions, repeats)
     plain = times.pop("numpy")
     for name, seconds in times.items():

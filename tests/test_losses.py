@@ -15,7 +15,7 @@ from support import assert_refuses, problem
 
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
-from sklearn_dpsco.data.rows import Objective, make_rows, slope_of
+from sklearn_dpsco.data.rows import Terms, make_rows, slope_of
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.losses import (
     Absolute,
@@ -350,12 +350,12 @@ def test_logistic_loss_has_an_envelope_by_bisection():
 
 def test_kernels_take_the_envelopes_that_they_know_and_no_other():
     z, y = np.array([0.3, -2.0]), np.array([1.0, -1.0])
-    assert slope_of(Objective(y, 0.0, Envelope(Hinge(), 3.0), 1.0)).beta == 3.0
+    assert slope_of(Terms(0.0, Envelope(Hinge(), 3.0), 1.0)).beta == 3.0
     for loss in (Envelope(Logistic(), 3.0), Envelope(Own(lambda z, y: z - y), 3.0)):
-        assert slope_of(Objective(y, 0.0, loss, 1.0)) is None
+        assert slope_of(Terms(0.0, loss, 1.0)) is None
     rows = make_rows(np.eye(2), False)
     expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1)
-    found = rows.gradient_sum(z, Objective(y, 0.0, Envelope(Logistic(), 3.0), 1.0))
+    found = rows.gradient_sum(z, y, Terms(0.0, Envelope(Logistic(), 3.0), 1.0))
     np.testing.assert_allclose(found, expected)
 
 
@@ -720,10 +720,10 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
     y, X = np.array([0.3, -0.2, 0.9]), np.array([[1.0], [0.5], [-1.0]])
     for storage in (np.array, sparse.csr_matrix, sparse.csc_matrix):
         rows = make_rows(storage(X), False)
-        objective = Objective(y, 0.0, Tilted(), 5.0)
-        found = rows.gradient_sum(np.zeros(1), objective)
+        objective = y, Terms(0.0, Tilted(), 5.0)
+        found = rows.gradient_sum(np.zeros(1), *objective)
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
-        found = rows.row_major().clipped_gradient_sum(np.zeros(1), objective, 9.0)
+        found = rows.row_major().clipped_gradient_sum(np.zeros(1), *objective, 9.0)
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
 
 

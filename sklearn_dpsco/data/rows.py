@@ -44,23 +44,17 @@ _TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it o
 
 
 class Terms(NamedTuple):
-    """What is minimized, but for the targets: the mean of l(offset + prediction, y)."""
+    """What is minimized: the mean of l(offset + prediction, y).
+
+    The targets y have the shape (n_samples,), or (n_samples, K) for K outputs.
+    """
 
     offset: Any  # a constant outside the linear model, or one for each of K outputs
     loss: losses.Loss
     clip: float  # a bound on the l2 norm of a record's derivatives
 
 
-class Objective(NamedTuple):
-    """`Terms` with the targets, of shape (n_samples,), or (n_samples, K) for K outputs."""
-
-    y: Array
-    offset: Any
-    loss: losses.Loss
-    clip: float
-
-
-def slope_of(terms: Terms | Objective, *, is_joint: bool = False) -> Slope | None:
+def slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
     """The derivative as kernels take it, None if it is a user's; if `is_joint`, without offset."""
     loss, offset, beta = terms.loss, terms.offset, math.inf
     if is_joint and isinstance(loss, losses.Multinomial):
@@ -289,25 +283,27 @@ class Rows:
         return total
 
     def _derivative(
-        self, product: Array, part: slice, objective: Objective, bounds: Array | None = None
+        self, product: Array, part: slice, y: Array, terms: Terms, bounds: Array | None = None
     ) -> Array:
         """`factor` times the clipped derivative, for the rows of one part."""
         scale, factor = (None if a is None else a[part] for a in (self.scale, self.factor))
-        y, offset, loss, clip = objective
+        offset, loss, clip = terms
         r = losses.clipped_derivative(loss, times_rows(product, scale) + offset, y[part], clip)
         r = r if bounds is None else losses.clipped_rows(r, bounds[part], 2)
         return times_rows(r, factor)
 
-    def gradient_sum(self, coef: Array, objective: Objective, bounds: Array | None = None) -> Array:
+    def gradient_sum(
+        self, coef: Array, y: Array, terms: Terms, bounds: Array | None = None
+    ) -> Array:
         r"""Sum of :math:`v_i l'(z_i, y_i) s_i [x_i - m, 1]`, :math:`v_i` the record's weight.
 
         :math:`z_i = b + s_i <[x_i - m, 1], w>`, :math:`s_i` the row's scale, w the coefficients of
-        shape (dimension,) or (dimension, K) with the intercept last. The objective has l, its clip,
-        y and the offset b. `bounds` of shape (n,) are on the l2 norms of the records' derivatives,
+        shape (dimension,) or (dimension, K) with the intercept last. The terms are l, its clip and
+        the offset b. `bounds` of shape (n,) are on the l2 norms of the records' derivatives,
         beside the clip.
         """
         d, is_dense = self.n_columns, self._storage == "dense"
-        slope = slope_of(objective, is_joint=is_dense)
+        slope = slope_of(terms, is_joint=is_dense)
         if self.center is not None:  # the same predictions of rows [x, 1]
             coef = coef.copy()
             coef[d] -= self.center @ coef[:d]
@@ -315,33 +311,33 @@ class Rows:
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
-            total = self._dense_sweep(lines, objective, slope, bounds).reshape(coef.shape)
+            total = self._dense_sweep(lines, y, terms, slope, bounds).reshape(coef.shape)
         elif self._storage == "csr" and slope is not None and bounds is None:
-            total = self._csr_sweep((coef, _NONE, NO_MOVE), objective.y, slope)
+            total = self._csr_sweep((coef, _NONE, NO_MOVE), y, slope)
         elif not is_dense:
-            r = self._derivative(self.product(coef), slice(None), objective, bounds)
+            r = self._derivative(self.product(coef), slice(None), y, terms, bounds)
             return self.weighted_sum(r)
         else:
             total = np.zeros(coef.shape)
             for part in slices(self.n_samples, self.chunk):  # never two calls of a loss at once
                 block, added = self.dense(part), np.empty(coef.shape)
                 z = self._predicted(block, coef[:d]) + (coef[d] if self.has_intercept else 0.0)
-                r = self._derivative(z, part, objective, bounds)
+                r = self._derivative(z, part, y, terms, bounds)
                 added[:d] = block.T @ r
                 added[d:] = r.sum(axis=0)
                 total += added
         return self._centered(total)
 
-    def clipped_gradient_sum(self, coef: Array, objective: Objective, bound: float) -> Array:
+    def clipped_gradient_sum(self, coef: Array, y: Array, terms: Terms, bound: float) -> Array:
         r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
 
         :math:`s_i` is the record's `factor` times min(1, `bound` / norm of the row). Unlike in
         `gradient_sum`, the prediction is that of the row before it is scaled down: this is
         the gradient of a weighted mean of losses.
         """
-        d, slope = self.n_columns, slope_of(objective)
+        d, slope = self.n_columns, slope_of(terms)
         if slope is None or self._storage == "csc":
-            y, offset, loss, clip = objective
+            offset, loss, clip = terms
             z = self.product(coef) + offset
             if self.center is not None:
                 z -= self.center @ coef[:d]
@@ -356,24 +352,24 @@ class Rows:
         bound *= 1 - 8 * UNIT_ROUNDOFF
         form = RowForm(center, float(self.has_intercept), bound, norm_error(d))
         total, point = np.zeros(d + 1), np.append(coef, np.zeros(d + 1 - coef.size))
-        kernel(X, self.factors(), objective.y, form, slope, point, total)
+        kernel(X, self.factors(), y, form, slope, point, total)
         return total[: self.dimension]
 
-    def gradient_sum_after_move(self, product: Array, move: Move, objective: Objective) -> Array:
+    def gradient_sum_after_move(self, product: Array, move: Move, y: Array, terms: Terms) -> Array:
         """`gradient_sum` at the coefficients after a move towards a vertex, without a centre.
 
         `product` holds <[x_i, 1], w> and is updated in place, which costs one column of X instead
         of a product with all of it. The coordinate counts the entries of a matrix row by row.
         """
         is_dense = self._storage == "dense"
-        slope = slope_of(objective, is_joint=is_dense)
+        slope = slope_of(terms, is_joint=is_dense)
         if self._storage == "csr" and slope is not None:
-            return self._csr_sweep((_NONE, product, move), objective.y, slope)
+            return self._csr_sweep((_NONE, product, move), y, slope)
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
         if is_dense and slope is not None:
             point = outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(point, objective, slope, None)
+            total = self._dense_sweep(point, y, terms, slope, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
         if coordinate == self.n_columns:
@@ -383,23 +379,23 @@ class Rows:
         else:
             stored = self.X[:, [coordinate]].tocoo()
             outputs[stored.row, output] += move.amount * stored.data.astype(np.float64)
-        return self.weighted_sum(self._derivative(product, slice(None), objective))
+        return self.weighted_sum(self._derivative(product, slice(None), y, terms))
 
     def change_sum(
-        self, which: Indices, points: tuple[Array, Array], change: Change, objective: Objective
+        self, which: Indices, points: tuple[Array, Array], change: Change, y: Array, terms: Terms
     ) -> Array | None:
         """Sum over the listed rows, of the clipped change of each derivative times weight and row.
 
         None where it is not compiled. `which` is in increasing order; the points of shape
         (dimension,) are the coefficients, and those before.
         """
-        slope = slope_of(objective)
+        slope = slope_of(terms)
         if slope is None or self._storage != "dense":
             return None
         from .._kernels.gradient_sums import dense_change_at
 
         d, chunk = self.n_columns, chunk_rows(which.size, self.n_columns)
-        records = self.scales(), self.factors(), objective.y
+        records = self.scales(), self.factors(), y
         both = points[0].copy(), points[1].copy()
         if self.center is not None:  # the same predictions of rows [x, 1]
             for point in both:
@@ -416,7 +412,7 @@ class Rows:
         return self._centered(total[: self.dimension])
 
     def _dense_sweep(
-        self, point: Any, objective: Objective, slope: Slope, bounds: Array | None
+        self, point: Any, y: Array, terms: Terms, slope: Slope, bounds: Array | None
     ) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K).
 
@@ -424,10 +420,10 @@ class Rows:
         """
         from .._kernels.gradient_sums import dense_gradient_after_move, dense_gradient_at
 
-        y = np.ascontiguousarray(objective.y.reshape(self.n_samples, -1))
+        y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
         given = (_NONE if array is None else array for array in (self.scale, self.factor, bounds))
         records = OfRecords(y, *given)
-        offset = np.full(y.shape[1], objective.offset, dtype=np.float64)
+        offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
         kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.rows import Objective
+from ..data.rows import Terms
 from ._base import DPLinearModel
 from ._records import LocalTable
 
@@ -76,8 +76,8 @@ class HasFeasibleSet(DPLinearModel):
                 intercept = model.intercept - frame.offset + center @ coef
                 coef = np.concatenate((coef, np.reshape(intercept, (1, *coef.shape[1:]))))
             units = frame.units(problem)
-            objective = Objective(data.y, frame.offset, problem.loss, math.inf)
-            gradient = units * rows.gradient_sum(coef, objective).ravel() / rows.n_samples
+            terms = Terms(frame.offset, problem.loss, math.inf)
+            gradient = units * rows.gradient_sum(coef, data.y, terms).ravel() / rows.n_samples
         point = coef.ravel() / units
         gradient = gradient + getattr(plan, "l2_penalty", 0.0) * point
         return float(gradient @ (point - geometry.extreme_point(gradient)))

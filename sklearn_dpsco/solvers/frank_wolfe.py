@@ -27,7 +27,7 @@ from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Objective, Terms
+from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, has_envelope, largest_constant
@@ -426,10 +426,10 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
     # where it pays, a walk over sparse X, whose sums stay in this process
     is_free = plan.l2_penalty == 0 and plan.max_iter <= MOST_SPARSE_STEPS
     if plan.vertices is not None and is_free and data.is_local:
-        objective, rates = Objective(data.y, *terms), _step_size(plan, np.arange(plan.max_iter))
-        schedule = sparse_schedule(data.rows, objective, plan.vertices, rates)
+        rates = _step_size(plan, np.arange(plan.max_iter))
+        schedule = sparse_schedule(data, terms, plan.vertices, rates)
         if schedule is not None:
-            return run_sparse_walk(data.rows, objective, plan, schedule, first, stream)
+            return run_sparse_walk(data, terms, plan, schedule, first, stream)
     make = _vertex_iterates if plan.step.selects else _gradient_iterates
     total = np.zeros(plan.problem.size)
     for t, coef in enumerate(make(Records(data, terms, plan.problem), plan, stream)):
@@ -459,8 +459,7 @@ def _vertex_iterates(
         else:
             if product is None:
                 product, move = data.rows.product(coef.reshape(problem.shape)), Move(1.0, 0, 0.0)
-            objective = Objective(data.y, *records.terms)
-            total = data.rows.gradient_sum_after_move(product, move, objective)
+            total = data.rows.gradient_sum_after_move(product, move, data.y, records.terms)
             gradient = total.ravel() / data.n_samples
         scores = vertices.scores(gradient + plan.l2_penalty * coef)
         vertex, rate = vertices.vertex(mechanism.release(scores, stream)), _step_size(plan, t)

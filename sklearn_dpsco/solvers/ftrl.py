@@ -28,7 +28,7 @@ import numpy as np
 
 from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
-from ..data.rows import Objective, Rows, make_rows
+from ..data.rows import Rows, Terms, make_rows
 from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
@@ -538,9 +538,9 @@ class FTRLRun:
             white = _centred(rows) @ self._whitening
             rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
-        objective = Objective(y, self._frame.offset, plan.problem.loss, plan.gradient_clip)
+        terms = Terms(self._frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = self._coef.reshape(plan.problem.shape)
-        self._sum += rows.clipped_gradient_sum(coef, objective, plan.data_norm).ravel()
+        self._sum += rows.clipped_gradient_sum(coef, y, terms, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""

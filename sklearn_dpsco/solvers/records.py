@@ -11,7 +11,7 @@ from scipy import sparse
 
 from .._kernels.arguments import Change
 from .._types import Array, Indices, Which
-from ..data.rows import Objective, Rows, Terms, joined_rows, times_rows
+from ..data.rows import Rows, Terms, joined_rows, times_rows
 from ..data.summation import chunk_rows, slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
@@ -224,7 +224,7 @@ class Records:
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     """See `Rows.gradient_sum`."""
-    return data.rows.gradient_sum(coef, Objective(data.y, *terms))
+    return data.rows.gradient_sum(coef, data.y, terms)
 
 
 def _change_sum(
@@ -248,7 +248,7 @@ def _sum_of_some(
 ) -> Array:
     """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
     if points[0].ndim == 1:
-        total = data.rows.change_sum(which, points, change, Objective(data.y, *terms))
+        total = data.rows.change_sum(which, points, change, data.y, terms)
         if total is not None:
             return total
     total = np.zeros(points[0].size)

@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from .._kernels.arguments import Compressed, Secant
 from .._progress import steps
 from .._types import Array
-from ..data.rows import Objective, Rows, slope_of
+from ..data.rows import Terms, slope_of
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
 from ..randomness.exact import GroupedScores
 from ..randomness.stream import RandomStream
+from .records import SolverData
 
 _LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection
 MOST_SPARSE_STEPS = 10**6  # whose sizes are held in memory
@@ -80,16 +80,16 @@ def mean_weights(rates: Array, first: int) -> tuple[float, Array]:
 
 
 def sparse_schedule(
-    rows: Rows, objective: Objective, vertices: Vertices, rates: Array
+    data: SolverData, terms: Terms, vertices: Vertices, rates: Array
 ) -> SparseSchedule | None:
     """The schedule of a walk that pays, or None: by public facts alone.
 
     The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
     """
-    is_known = sparse.issparse(rows.X) and rows.center is None and objective.y.ndim == 1
-    if not is_known or slope_of(objective) is None or not isinstance(vertices, AxisVertices):
+    is_known = data.is_sparse and data.rows.center is None and data.y.ndim == 1
+    if not is_known or slope_of(terms) is None or not isinstance(vertices, AxisVertices):
         return None
-    if rows.n_columns < _LEAST_FEATURES or float(np.prod(1 - rates)) < _SMALLEST:
+    if data.rows.n_columns < _LEAST_FEATURES or float(np.prod(1 - rates)) < _SMALLEST:
         return None
     schedule = SparseSchedule.of(rates)
     pays = _EPOCH_COST * (len(schedule.bounds) - 1) + _START_COST <= rates.size
@@ -97,8 +97,8 @@ def sparse_schedule(
 
 
 def run_sparse_walk(
-    rows: Rows,
-    objective: Objective,
+    data: SolverData,
+    terms: Terms,
     plan: Any,
     schedule: SparseSchedule,
     first: int,
@@ -106,7 +106,7 @@ def run_sparse_walk(
 ) -> Array:
     """Mean of the iterates after step `first` and later ones, shape (size,)."""
     center = np.array(plan.geometry.center(plan.vertices.n_features), dtype=np.float64)
-    walk = SparseWalk(rows, objective, plan, schedule, center)
+    walk = SparseWalk(data, terms, plan, schedule, center)
     weight, weights = mean_weights(schedule.rates, first)
     mean = weight * center
     for t in steps(range(weights.size)):
@@ -126,10 +126,10 @@ class SparseWalk:
     """
 
     def __init__(
-        self, rows: Rows, objective: Objective, plan: Any, schedule: SparseSchedule, center: Array
+        self, data: SolverData, terms: Terms, plan: Any, schedule: SparseSchedule, center: Array
     ) -> None:
-        n = rows.n_samples
-        self.rows, self.objective, self.schedule = rows, objective, schedule
+        rows, n = data.rows, data.n_samples
+        self.rows, self.y, self.terms, self.schedule = rows, data.y, terms, schedule
         self.vertices, self.mechanism = plan.vertices, plan.step
         self.X = Compressed.of(rows.row_major().X)
         self.columns = _rows_by_column(rows.X)
@@ -137,7 +137,7 @@ class SparseWalk:
         # <[x_i, 1], u>, without what later steps add to the intercept
         self.product, self.intercept = rows.product(center), 0.0
         # n contributions of at most clip * unit add up to less than 2^62
-        bits = math.frexp(n)[1] + math.frexp(objective.clip)[1]
+        bits = math.frexp(n)[1] + math.frexp(terms.clip)[1]
         self.unit = 2.0 ** (_SUM_BITS - bits)
         self.r, self.sums = np.zeros((n, 2)), np.zeros((center.size, 2), dtype=np.int64)
         self.scores = GroupedScores(self.sums[:, 0], self.sums[:, 1], self.vertices.values)
@@ -184,7 +184,7 @@ class SparseWalk:
         """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 
-        rows, scores, slope = self.rows, self.scores, slope_of(self.objective)
+        rows, scores, slope = self.rows, self.scores, slope_of(self.terms)
         # For many of them all bounds are made anew, which is faster. How many is private, but
         # decides on time alone: bounds that hold leave the law of a selection as it is.
         n, size = self.product.size, self.sums.shape[0]
@@ -194,7 +194,7 @@ class SparseWalk:
         secant = Secant(
             *self.schedule.ends(self.epoch), rows.has_intercept, self.intercept, self.unit
         )
-        records = rows.scales(), rows.factors(), self.objective.y, self.product
+        records = rows.scales(), rows.factors(), self.y, self.product
         groups = scores.bits, scores.bounds, scores.is_loose, widens
         contribute(self.X, which, records, secant, slope, (self.r, self.sums), groups)
         if not widens:

@@ -22,7 +22,7 @@ from scipy.special import expit, ndtr, ndtri
 from .._checks import check_real, check_size
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Objective, Terms, make_rows
+from ..data.rows import Terms, make_rows
 from ..estimates import check_level
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -400,8 +400,8 @@ def limited_gradient_sum(limited: WithNumbers, coef: Array, terms: Terms) -> Arr
     data, limits = limited.data, limited.numbers
     if limits is None:
         return gradient_sum(data, coef, terms)
-    free = Objective(data.y, *terms._replace(clip=math.inf))
-    return data.rows.gradient_sum(coef, free, terms.clip * limits)
+    free = terms._replace(clip=math.inf)
+    return data.rows.gradient_sum(coef, data.y, free, terms.clip * limits)
 
 
 def _of_predictions(data: SolverData, point: Array) -> WithNumbers:

@@ -16,7 +16,7 @@ from sklearn_dpsco.data.compressed import (
     with_arrays,
     with_values,
 )
-from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.losses import Squared
 
 KINDS = (sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, sparse.csc_array)
@@ -158,8 +158,8 @@ def test_products_of_single_numbers_are_those_of_double_ones(kind, shape):
     np.testing.assert_array_equal(single.norms(), double.norms())
     columns = np.zeros(30), np.zeros(30)
     for rows, out in zip((single, double), columns, strict=True):
-        objective = Objective(np.zeros(30), 0.0, Squared(), 1.0)
-        rows.gradient_sum_after_move(out, Move(1.0, 2, 0.1), objective)
+        objective = np.zeros(30), Terms(0.0, Squared(), 1.0)
+        rows.gradient_sum_after_move(out, Move(1.0, 2, 0.1), *objective)
     np.testing.assert_array_equal(*columns)
     assert np.any(columns[0] != np.float32(columns[0]))
 

@@ -13,7 +13,7 @@ from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data import cells, compressed
 from sklearn_dpsco.data.cells import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
 from sklearn_dpsco.data.compressed import canonical
-from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.losses import Logistic, Squared
 
 STORAGES = ["dense", "fortran", "csr", "csc"]
@@ -34,21 +34,21 @@ def table(seed=0):
 def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
     scale = np.ones(N)
     scale[[2, 30, 59]] = 0.0
-    objective = Objective(np.ones(N), 0.2, loss, 0.7)
+    objective = np.ones(N), Terms(0.2, loss, 0.7)
 
     def sums(center, filling, y_filling):
-        X, y = table(), objective.y.copy()
+        X, y = table(), objective[0].copy()
         X[scale == 0], y[scale == 0] = filling, y_filling
         rows = make_rows(storage(X, kind), True, scale).centered(center)
         bounded = rows.with_norm_bound(0.8)
         assert np.all(bounded.scale[scale == 0] == 0)
-        filled, point = objective._replace(y=y), np.linspace(-1, 1, 5)
-        out = [bounded.row_sum(), bounded.gradient_sum(point, filled)]
-        out.append(rows.clipped_gradient_sum(point, filled, 0.8))
+        filled, point = (y, objective[1]), np.linspace(-1, 1, 5)
+        out = [bounded.row_sum(), bounded.gradient_sum(point, *filled)]
+        out.append(rows.clipped_gradient_sum(point, *filled, 0.8))
         if center is None:
             product = rows.product(np.zeros(5))
             for move in (Move(1.0, 0, 0.5), Move(0.9, 4, 1.0)):
-                out.append(rows.gradient_sum_after_move(product, move, filled))
+                out.append(rows.gradient_sum_after_move(product, move, *filled))
         return np.concatenate(out)
 
     for center in (None, np.array([0.3, -0.2, 0.1, 0.0])):

@@ -18,7 +18,7 @@ from support import problem, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import NO_MOVE, Compressed, Move, Slope
-from sklearn_dpsco.data.rows import Objective, Terms, make_rows
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows, summation_error
 from sklearn_dpsco.losses import (
     Absolute,
@@ -81,8 +81,8 @@ def test_gradient_sum_against_a_loop(kind):
         for clip, offset in ((0.4, 0.2), (100.0, -1.0)):
             case = f"{loss} {n} x {d} {has_intercept} {has_scale} {dtype} {clip}"
             expected = reference_gradient(X, y, scale, coef, offset, loss, clip)
-            objective = Objective(y, offset, loss, clip)
-            gradient = rows.gradient_sum(coef, objective) / n
+            objective = y, Terms(offset, loss, clip)
+            gradient = rows.gradient_sum(coef, *objective) / n
             assert gradient.dtype == np.float64, case
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=case)
 
@@ -93,7 +93,7 @@ def test_gradient_sum_against_a_loop(kind):
             before /= decay
             product = rows.product(before)
             move = Move(decay, coordinate, amount)
-            moved = rows.gradient_sum_after_move(product, move, objective) / n
+            moved = rows.gradient_sum_after_move(product, move, *objective) / n
             np.testing.assert_allclose(moved, expected, atol=1e-12, err_msg=case)
             np.testing.assert_allclose(product, rows.product(coef), atol=1e-12, err_msg=case)
 
@@ -104,7 +104,7 @@ def test_gradient_sum_of_centered_rows(kind):
         X, y, scale, coef = make_case(37, 5, has_intercept=True, has_scale=has_scale)
         center, before = np.linspace(-1, 1, 5), coef.copy()
         rows = make_rows(storage(X, kind), True, scale)
-        gradient = rows.centered(center).gradient_sum(coef, Objective(y, 0.2, loss, 0.4)) / 37
+        gradient = rows.centered(center).gradient_sum(coef, y, Terms(0.2, loss, 0.4)) / 37
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.4, center)
         np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=repr(loss))
         np.testing.assert_array_equal(coef, before)
@@ -119,24 +119,24 @@ def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
         X, y, scale, coef = make_case(37, 5, has_intercept=has_intercept, has_scale=has_scale)
         weight = np.random.default_rng(1).uniform(0, 1, 37)
         rows = make_rows(storage(X, kind), has_intercept, scale, weight)
-        objective, case = Objective(y, 0.2, loss, 0.25), f"{loss} {has_intercept}"
+        objective, case = (y, Terms(0.2, loss, 0.25)), f"{loss} {has_intercept}"
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25, weight=weight)
         unweighted = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25)
         assert np.abs(expected - unweighted).max() > 0.005
         facts = problem(37, 5, fit_intercept=has_intercept)
-        whole = Records(SolverData(rows, y), Terms(*objective[1:]), facts)
+        whole = Records(SolverData(rows, y), objective[1], facts)
         stay = Move(1.0, 0, 0.0)
         found = {
-            "gradient": rows.gradient_sum(coef, objective) / 37,
-            "move": rows.gradient_sum_after_move(rows.product(coef), stay, objective) / 37,
-            "row major": rows.row_major().gradient_sum(coef, objective) / 37,
+            "gradient": rows.gradient_sum(coef, *objective) / 37,
+            "move": rows.gradient_sum_after_move(rows.product(coef), stay, *objective) / 37,
+            "row major": rows.row_major().gradient_sum(coef, *objective) / 37,
             "list": replace(whole, data=whole.data.row_major()).mean_over(np.arange(37), coef),
             "change": whole.mean_change(coef, 0 * coef, np.inf, 0.0),
         }
         for name, gradient in found.items():
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=f"{name} {case}")
         part = rows.row_major().drawn(np.arange(5, 20))
-        drawn = part.gradient_sum(coef, objective._replace(y=y[5:20])) / 15
+        drawn = part.gradient_sum(coef, y[5:20], objective[1]) / 15
         taken = None if scale is None else scale[5:20]
         expected = reference_gradient(
             X[5:20], y[5:20], taken, coef, 0.2, loss, 0.25, weight=weight[5:20]
@@ -151,11 +151,11 @@ def test_weights_of_gradients_whose_predictions_have_no_scale(kind):
         weight, center = np.random.default_rng(1).uniform(0, 1, 37), np.linspace(-0.5, 0.5, 5)
         if n_outputs == 2:
             y, coef = np.column_stack((y, -y)), np.column_stack((coef, coef[::-1]))
-        objective = Objective(y, 0.2, loss.of_outputs(n_outputs), 0.25)
+        objective = y, Terms(0.2, loss.of_outputs(n_outputs), 0.25)
         rows = make_rows(storage(X, kind), True, scale, weight).centered(center)
-        found = rows.clipped_gradient_sum(coef, objective, 1.1)
+        found = rows.clipped_gradient_sum(coef, *objective, 1.1)
         Z = np.column_stack((X - center, np.ones(37)))
-        r = clipped_derivative(objective.loss, Z @ coef + 0.2, y, 0.25).reshape(37, -1)
+        r = clipped_derivative(objective[1].loss, Z @ coef + 0.2, y, 0.25).reshape(37, -1)
         factor = scale * weight * np.minimum(1, 1.1 / np.linalg.norm(Z, axis=1))
         expected = (Z.T @ (r * factor[:, None])).reshape(coef.shape)
         np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"{loss} {n_outputs}")
@@ -173,12 +173,12 @@ def joint_case(n, d, has_intercept, kind="dense"):
     return make_rows(storage(X, kind), has_intercept, scale, weight), coef, y
 
 
-def joint_reference(rows, coef, objective, bounds):
+def joint_reference(rows, coef, y, terms, bounds):
     """The gradient by whole matrices."""
     Z = rows.dense(slice(None))
     Z = np.column_stack((Z, np.ones(len(Z))))[:, : rows.dimension]
-    z = rows.scale[:, None] * (Z @ coef) + objective.offset
-    r = clipped_derivative(objective.loss, z, objective.y, objective.clip)
+    z = rows.scale[:, None] * (Z @ coef) + terms.offset
+    r = clipped_derivative(terms.loss, z, y, terms.clip)
     r *= np.minimum(1, bounds / np.maximum(np.linalg.norm(r, axis=1), 1e-99))[:, None]
     return Z.T @ (r * rows.factor[:, None]) / len(Z)
 
@@ -189,18 +189,18 @@ def test_gradients_of_several_outputs_and_of_bounded_derivatives(loss, kind):
     # fewer and more rows than a block, and more than a chunk
     for (n, d), has_intercept in itertools.product(((1, 1), (64, 3), (67, 5), (600, 520)), (0, 1)):
         rows, coef, y = joint_case(n, d, has_intercept, kind)
-        objective = Objective(y, np.array([0.3, -0.2, 0.1]), loss, 0.7)
+        objective = y, Terms(np.array([0.3, -0.2, 0.1]), loss, 0.7)
         for bounds in (None, np.random.default_rng(2).uniform(0.05, 1, n)):
-            found = rows.gradient_sum(coef, objective, bounds) / n
-            expected = joint_reference(rows, coef, objective, np.inf if bounds is None else bounds)
+            found = rows.gradient_sum(coef, *objective, bounds) / n
+            expected = joint_reference(rows, coef, *objective, np.inf if bounds is None else bounds)
             np.testing.assert_allclose(found, expected, atol=1e-13, err_msg=f"{n} x {d}")
         for coordinate in range(3 * rows.dimension) if n < 100 else ():
             product = rows.product(coef)
             target = 0.5 * coef
             target.ravel()[coordinate] += 2.0
             move = Move(0.5, coordinate, 2.0)
-            found = rows.gradient_sum_after_move(product, move, objective) / n
-            expected = joint_reference(rows, target, objective, np.inf)
+            found = rows.gradient_sum_after_move(product, move, *objective) / n
+            expected = joint_reference(rows, target, *objective, np.inf)
             np.testing.assert_allclose(found, expected, atol=1e-13)
             np.testing.assert_allclose(product, rows.product(target), atol=1e-13)
 
@@ -210,12 +210,12 @@ def test_bounds_hold_whatever_the_predictions_are(n_outputs):
     for size, loss in itertools.product((1e3, 1e300, np.inf, np.nan), (*LOSSES, Logistic())):
         y = np.where(np.arange(12).reshape(4, 3)[:, :n_outputs] % 3 == 0, 1.0, -1.0)
         y = y.ravel() if n_outputs == 1 else y
-        objective = Objective(y, 0.0, loss.of_outputs(n_outputs), 2.0)
+        objective = y, Terms(0.0, loss.of_outputs(n_outputs), 2.0)
         bounds, rows = np.array([1e-3, 0.1, 1.0, 3.0]), make_rows(np.eye(4), False)
         coef = np.full((4, 3), size)[:, :n_outputs]
         coef = (coef * np.array([1.0, -1.0, 1.0])[:n_outputs]).reshape(4, *y.shape[1:])
         with np.errstate(all="ignore"):
-            gradient = rows.gradient_sum(coef, objective, bounds).reshape(4, -1)
+            gradient = rows.gradient_sum(coef, *objective, bounds).reshape(4, -1)
         norms = np.linalg.norm(gradient, axis=1)
         assert np.all(norms <= np.minimum(bounds, 2.0) * (1 + 1e-14)), (size, loss)
 
@@ -235,7 +235,7 @@ def test_a_records_rounding_does_not_depend_on_its_place_in_a_batch():
                 targets[place] = y
                 targets = targets[:, 0] if k == 1 else targets
                 rows = make_rows(X, False, scale).drawn(np.arange(n))
-                gradient = rows.gradient_sum(coef, Objective(targets, 0.1, loss, 9.0))
+                gradient = rows.gradient_sum(coef, targets, Terms(0.1, loss, 9.0))
                 seen.add(tuple(gradient.ravel()))  # of one term that is not 0
         assert len(seen) == 1, loss
         assert np.any(list(seen))
@@ -249,8 +249,8 @@ def test_every_coordinate_can_be_moved(kind):
         product = rows.product(coef)
         target = 0.5 * coef
         target[coordinate] += 2.0
-        objective = Objective(y, 0.0, Squared(), 10.0)
-        rows.gradient_sum_after_move(product, Move(0.5, coordinate, 2.0), objective)
+        objective = y, Terms(0.0, Squared(), 10.0)
+        rows.gradient_sum_after_move(product, Move(0.5, coordinate, 2.0), *objective)
         np.testing.assert_allclose(product, rows.product(target), atol=1e-13)
 
 
@@ -309,15 +309,15 @@ def test_sums_are_accurate_within_the_stated_error(kind, dtype):
     X = rng.uniform(0.5, 1, (n, d)).astype(dtype)
     y, clip = -np.ones(n), 1.0
     rows = make_rows(storage(X, kind), True)
-    objective = Objective(y, 0.0, Squared(), clip)
+    objective = y, Terms(0.0, Squared(), clip)
     r = np.ones(n)  # derivative 0 - (-1) at coef = 0
     expected = np.append(exact_mean_gradient(X, r), 1.0)
     allowed = summation_error(n, d) * clip
     assert allowed < 1e-10
     move = Move(1.0, 0, 0.0)
     for gradient in (
-        rows.gradient_sum(np.zeros(d + 1), objective) / n,
-        rows.gradient_sum_after_move(np.zeros(n), move, objective) / n,
+        rows.gradient_sum(np.zeros(d + 1), *objective) / n,
+        rows.gradient_sum_after_move(np.zeros(n), move, *objective) / n,
     ):
         assert np.abs(gradient - expected).max() <= allowed
 
@@ -428,5 +428,5 @@ def test_predictions_of_a_random_batch_do_not_depend_on_the_other_records():
             y = alone[which]
             if kind == "csr":  # its gradient has a product of its own, row by row
                 continue
-            gradient = batch.gradient_sum(coef, Objective(y, 0.0, Absolute(), 1.0))
+            gradient = batch.gradient_sum(coef, y, Terms(0.0, Absolute(), 1.0))
             np.testing.assert_array_equal(gradient, np.zeros(d + 1))

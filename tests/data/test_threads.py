@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_info
 
-from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.data.summation import (
     BLOCK_ROWS,
     chunk_rows,
@@ -101,7 +101,7 @@ def test_a_users_loss_is_never_called_twice_at_once(two_threads):
             return z - y
 
     rows = make_rows(np.ones((4000, 100)), False)
-    rows.gradient_sum(np.zeros(100), Objective(np.zeros(4000), 0.0, Slow(), 1.0))
+    rows.gradient_sum(np.zeros(100), np.zeros(4000), Terms(0.0, Slow(), 1.0))
 
 
 def test_an_error_reaches_the_caller_and_blas_has_its_threads_back(two_threads):
@@ -132,12 +132,12 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60_000, 40)).astype(dtype)
     rows = make_rows(X, True, rng.uniform(0, 1, len(X)))
-    objective = Objective(rng.uniform(-1, 1, len(X)), 0.1, Squared(), 0.3)
+    objective = rng.uniform(-1, 1, len(X)), Terms(0.1, Squared(), 0.3)
     coef = rng.standard_normal(41)
 
     def results():
         return (
-            rows.gradient_sum(coef, objective), rows.weighted_sum(objective.y), rows.norms(),
+            rows.gradient_sum(coef, *objective), rows.weighted_sum(objective[0]), rows.norms(),
             rows.product(coef),
         )  # fmt: skip
 
@@ -147,7 +147,7 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
     for one, three in zip(alone, results(), strict=True):
         np.testing.assert_array_equal(one, three)
     z = np.asarray(rows.scale) * (X @ coef[:-1] + coef[-1])
-    r = np.asarray(rows.scale) * np.clip(z + 0.1 - objective.y, -0.3, 0.3)
+    r = np.asarray(rows.scale) * np.clip(z + 0.1 - objective[0], -0.3, 0.3)
     expected = np.append(X.T.astype(float) @ r, r.sum())
     np.testing.assert_allclose(alone[0], expected, atol=1e-14 * len(X))
 

@@ -9,7 +9,7 @@ from support import LOSSES, problem, rest_is_slow, scaled_table, solver_data, st
 
 from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
 from sklearn_dpsco.audit.neighbours import changed_record
-from sklearn_dpsco.data.rows import Objective, make_rows
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
 from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
 from sklearn_dpsco.mechanisms import Gaussian
@@ -190,8 +190,8 @@ def test_scaled_gradients_never_exceed_the_bound():
     coef = 10 * rng.normal(size=7)
     for i in range(500):
         one = rows.part(slice(i, i + 1))
-        objective = Objective(y[i : i + 1], 0.0, Squared(), 0.3)
-        gradient = one.clipped_gradient_sum(coef, objective, 1.1)
+        objective = y[i : i + 1], Terms(0.0, Squared(), 0.3)
+        gradient = one.clipped_gradient_sum(coef, *objective, 1.1)
         assert np.linalg.norm(gradient) <= 0.3 * 1.1, i
 
 
@@ -247,11 +247,11 @@ def test_gradient_sums_of_every_storage(name):
         factor = weight * np.minimum(1, 1.3 / np.maximum(np.linalg.norm(full, axis=1), 1e-9))
         for loss in (Squared(), Own()):
             r = np.clip(loss.derivative(full @ coef + 0.2, y), -0.4, 0.4) * factor
-            found = rows.clipped_gradient_sum(coef, Objective(y, 0.2, loss, 0.4), 1.3)
+            found = rows.clipped_gradient_sum(coef, y, Terms(0.2, loss, 0.4), 1.3)
             np.testing.assert_allclose(found, full.T @ r, rtol=1e-10, atol=1e-12)
         part = np.array([5, 3, 60])
         halves = [
-            rows.part(p).clipped_gradient_sum(coef, Objective(y[p], 0.2, loss, 0.4), 1.3)
+            rows.part(p).clipped_gradient_sum(coef, y[p], Terms(0.2, loss, 0.4), 1.3)
             for p in (part, np.setdiff1d(np.arange(70), part))
         ]
         np.testing.assert_allclose(halves[0] + halves[1], found, rtol=1e-10, atol=1e-12)

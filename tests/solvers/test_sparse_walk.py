@@ -13,7 +13,7 @@ from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import sampling, vertex_steps
 from sklearn_dpsco._kernels.derivatives import clipped_derivative
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import Objective, make_rows, slope_of
+from sklearn_dpsco.data.rows import Terms, make_rows, slope_of
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Simplex
 from sklearn_dpsco.losses import (
     Absolute,
@@ -35,6 +35,7 @@ from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.randomness import exact
 from sklearn_dpsco.randomness.exact import GroupedScores
 from sklearn_dpsco.solvers import Selection, frank_wolfe, sparse_walk
+from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.sparse_walk import (
     SparseSchedule,
     SparseWalk,
@@ -81,14 +82,14 @@ def awkward_table(rng, n=60, d=23):
     return X, y, scale, weight
 
 
-def walk_on(rows, objective, rates, *, radius=2.0, center=None):
+def walk_on(rows, y, terms, rates, *, radius=2.0, center=None):
     size = rows.dimension
     plan = Selection(max_iter=2).plan(
         problem(rows.n_samples, rows.n_columns, radius=radius, fit_intercept=rows.has_intercept),
         BUDGET,
     )
     center = np.zeros(size) if center is None else center
-    return SparseWalk(rows, objective, plan, SparseSchedule.of(rates), center)
+    return SparseWalk(SolverData(rows, y), terms, plan, SparseSchedule.of(rates), center)
 
 
 # -------------------------------------------------------------------------------- the sums
@@ -101,7 +102,7 @@ def recomputed(walk):
     for i, side in itertools.product(range(rows.n_samples), (0, 1)):
         s = walk.schedule.ends(walk.epoch)[side]
         z = rows.scales()[i] * (s * (walk.product[i] + walk.intercept))
-        r = rows.factors()[i] * clipped_derivative(slope_of(walk.objective), z, walk.objective.y[i])
+        r = rows.factors()[i] * clipped_derivative(slope_of(walk.terms), z, walk.y[i])
         own = slice(indptr[i], indptr[i + 1])
         sums[indices[own], side] += np.trunc(walk.unit * r * data[own]).astype(np.int64)
         if rows.has_intercept:
@@ -119,9 +120,9 @@ def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
     rows = make_rows(storage(X, kind), fit_intercept, scale, weight)
     for loss, n_steps in ((Squared(), 300), (Logistic(), 60), (Huber(0.2), 60)):
         target = y if loss.task == "regression" else np.where(y > 0, 1.0, -1.0)
-        objective = Objective(target, 0.1, loss, 0.3)
+        objective = target, Terms(0.1, loss, 0.3)
         rates = usual_rates(n_steps)
-        walk, w = walk_on(rows, objective, rates), np.zeros(rows.dimension)
+        walk, w = walk_on(rows, *objective, rates), np.zeros(rows.dimension)
         np.testing.assert_array_equal(walk.sums, recomputed(walk))
         assert np.any(walk.sums)
         for t in range(n_steps - 1):
@@ -139,9 +140,9 @@ def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
 
 def test_a_contribution_that_is_not_taken_back_would_show(monkeypatch):
     X, y = scaled_table(20, 6, density=0.5)
-    objective = Objective(y, 0.0, Squared(), 0.3)
+    objective = y, Terms(0.0, Squared(), 0.3)
     kept = vertex_steps.contribute
-    walk = walk_on(make_rows(sparse.csr_array(X), True), objective, usual_rates(9))
+    walk = walk_on(make_rows(sparse.csr_array(X), True), *objective, usual_rates(9))
     monkeypatch.setattr(vertex_steps, "contribute", lambda *a: (a[5][0].fill(0.0), kept(*a)))
     walk.move(0, walk.vertices.vertex(2))
     assert not np.array_equal(walk.sums, recomputed(walk))
@@ -150,8 +151,8 @@ def test_a_contribution_that_is_not_taken_back_would_show(monkeypatch):
 def test_no_sum_overflows_and_no_contribution_exceeds_the_clip():
     for n, clip in itertools.product((1, 2, 255, 256, 257), (1e-50, 0.3, 1.0, 1e50)):
         X, y = sparse.csr_array(np.ones((n, 2))), np.ones(n)
-        objective = Objective(y, -1e60, Squared(), clip)
-        walk = walk_on(make_rows(X, True), objective, usual_rates(4))
+        objective = y, Terms(-1e60, Squared(), clip)
+        walk = walk_on(make_rows(X, True), *objective, usual_rates(4))
         exact = -n * int(clip * walk.unit)
         np.testing.assert_array_equal(walk.sums, np.full((3, 2), exact))
         assert 2**58 < -exact < 2**62, (n, clip)
@@ -168,11 +169,11 @@ def test_the_error_of_the_line_is_within_its_bound(loss):
     X, y, scale, weight = awkward_table(rng)
     y = y if loss.task == "regression" else np.where(y > 0, 1.0, -1.0)
     rows = make_rows(sparse.csr_array(X), True, scale, weight)
-    objective = Objective(y, 0.1, loss, 1e3)
+    objective = y, Terms(0.1, loss, 1e3)
     rates, worst = usual_rates(80), 0.0
-    walk, w = walk_on(rows, objective, rates), np.zeros(rows.dimension)
+    walk, w = walk_on(rows, *objective, rates), np.zeros(rows.dimension)
     for t in range(79):
-        error = gradient_of(walk, t) - rows.gradient_sum(w, objective) / rows.n_samples
+        error = gradient_of(walk, t) - rows.gradient_sum(w, *objective) / rows.n_samples
         left, right = walk.schedule.ends(walk.epoch)
         dz = np.abs((left - right) * (walk.product + walk.intercept))
         if isinstance(loss, Squared):
@@ -222,10 +223,10 @@ def test_mean_weights_give_the_mean_of_the_iterates():
 
 def schedule_for(X, *, loss=None, n_steps=1000, rate=None, values=(1.0, -1.0)):
     rows = make_rows(X, True)
-    objective = Objective(np.zeros(rows.n_samples), 0.0, loss or Squared(), 1.0)
+    data, terms = SolverData(rows, np.zeros(rows.n_samples)), Terms(0.0, loss or Squared(), 1.0)
     vertices = AxisVertices(rows.dimension, values)
     rates = 2 / (np.arange(n_steps) + 12) if rate is None else np.full(n_steps, rate)
-    return sparse_schedule(rows, objective, vertices, rates)
+    return sparse_schedule(data, terms, vertices, rates)
 
 
 def test_the_walk_is_taken_by_public_facts():
@@ -387,8 +388,8 @@ def random_walk(seed, n_steps=30):
         data_sampler=lambda size: rng.choice([-1.0, 1.0], size),
     )  # fmt: skip
     rows = make_rows(X, bool(rng.integers(2)))
-    objective = Objective(rng.uniform(-1, 1, n), 0.0, Squared(), 2.0)
-    walk = walk_on(rows, objective, usual_rates(n_steps))
+    objective = rng.uniform(-1, 1, n), Terms(0.0, Squared(), 2.0)
+    walk = walk_on(rows, *objective, usual_rates(n_steps))
     walk.mechanism = SelectVertex(1.0, 10 ** rng.uniform(-3, 0))
     return walk
 
@@ -424,7 +425,7 @@ def p_value_of_selections(d, at=(0, 4, 10, 14, 20, 27), n_draws=300):
     """
     X, y = np.zeros((20, d)), np.repeat([1.0, 0.5], 10)
     X[:10, 0] = X[10:, 8] = 1.0
-    walk = walk_on(make_rows(sparse.csr_array(X), False), Objective(y, 0.0, Squared(), 2.0),
+    walk = walk_on(make_rows(sparse.csr_array(X), False), y, Terms(0.0, Squared(), 2.0),
                    usual_rates(40))  # fmt: skip
     walk.mechanism, one, found = SelectVertex(1.0, 0.1), stream(1), []
     for t in range(max(at) + 1):
@@ -586,7 +587,7 @@ def test_degenerate_tables(forced):
     # with all scores equal, every vertex is as likely
     plan = Selection(max_iter=1).plan(problem(5, 3, fit_intercept=False), BUDGET)
     walk = SparseWalk(
-        make_rows(tables[0], False), Objective(np.ones(5), 0.0, Squared(), 1.0), plan,
+        SolverData(make_rows(tables[0], False), np.ones(5)), Terms(0.0, Squared(), 1.0), plan,
         SparseSchedule.of(usual_rates(1)), np.zeros(3),
     )  # fmt: skip
     drawn = [walk.scores.sample(walk.form(0), 1.0, one) for _ in range(3000)]

@@ -16,7 +16,7 @@ from scipy.special import erf
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Oracle
-from ...data.rows import Objective, Rows, Terms, times_rows
+from ...data.rows import Rows, Terms, times_rows
 from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, slices
 from ...losses import clipped_derivative, clipped_rows
 from ..records import WithNumbers
@@ -112,7 +112,7 @@ class NormClipped(MeanOracle):
         if coef.ndim > 1 and order == 1:
             return super().gradient_sums(part, first, coef, terms)
         # one pass; the rows' scales are 0 for empty records, and 1
-        return part.data.rows.gradient_sum(coef, Objective(part.data.y, *terms), bounds)
+        return part.data.rows.gradient_sum(coef, part.data.y, terms, bounds)
 
 
 @dataclass(frozen=True)
