@@ -113,7 +113,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
     noise, mirror_map = mirror.stages[0].noises[0], mirror.mirror_map
 
     def descend() -> None:
-        gradient = noise.release(rows.gradient_sum(coef, objective) / n, stream)
+        gradient = noise.release(rows.gradient_sum(coef, *objective) / n, stream)
         mirror_map.step(coef, gradient, 0.01 / mirror_map.dual_norm(gradient))
 
     times = medians(
@@ -121,7 +121,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
             "one product": lambda: X.T @ r,
             "two products": lambda: (X @ coef[:d], X.T @ r),
             "selection": select,
-            "gradient": lambda: rows.gradient_sum(coef, objective) / n,
+            "gradient": lambda: rows.gradient_sum(coef, *objective) / n,
             "mirror descent": descend,
         }
     )
