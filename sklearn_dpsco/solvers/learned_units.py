@@ -284,8 +284,7 @@ class LearnedUnits(Part):
             center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
             measured = data.map(statistics.measure, center)
         facts = 2 * rough, rough / 2, self.length, stream, 1.0
-        norm = statistics.scale_on_grid(measured, n, *facts)
-        norm *= rules.row_bound * cut
+        norm = rules.row_bound * cut * statistics.scale_on_grid(measured, n, *facts)
         if self.center is not None:
             # the centre of shorter rows is noise
             noise = rules.clear_center * math.sqrt(d * self.center.variance)
@@ -322,8 +321,7 @@ class LearnedUnits(Part):
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts}
-        keeps = problem.inference or is_rate
-        return center, found | {"copy": copy if keeps else None}
+        return center, found | {"copy": copy if problem.inference or is_rate else None}
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
