@@ -309,7 +309,7 @@ def test_the_release_of_frequencies_is_a_mean_of_rows_of_norm_one(monkeypatch, a
     X = sparse.csr_array(np.eye(40)[:, :6] + np.eye(40)[:, 5:11])
     plan = planned(40, 6, epsilon=300.0, max_iter=2)
     center = plan.units.center
-    recorder = Recorder(center.sensitivity, center.scale, center.precision)
+    recorder = Recorder(center.sensitivity, center.scale, center.dimension, center.precision)
     units = dataclasses.replace(plan.units, center=recorder)
     dataclasses.replace(plan, units=units).run(solver_data(X, np.zeros(40)), stream())
     assert len(seen) == 1
