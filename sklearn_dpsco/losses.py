@@ -84,11 +84,7 @@ class Loss:
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of predictions of a record that the loss takes together."""
-        return 1
+    n_outputs = 1  # predictions of a record that the loss takes together
 
     def of_outputs(self, n_outputs: int) -> Loss:
         """The loss of so many predictions of a record together: the sum over them, if several."""
@@ -200,16 +196,13 @@ class _Known(Loss):
     is_convex: ClassVar[bool] = True
     _parameter: ClassVar[str] = ""  # the name of the only field, where there is one
     _limits: ClassVar[dict[str, Any]] = {"low": SMALLEST, "high": LARGEST}
-    _steepest: ClassVar[float] = 1.0
+    _steepest: ClassVar[float | None] = None  # bounds the derivative; if convex, its ends do
+    smoothness: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         if self._parameter:
             value = check_real(self._parameter, getattr(self, self._parameter), **self._limits)
             object.__setattr__(self, self._parameter, value)
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     @property
     def kernel_parameter(self) -> float:
@@ -219,7 +212,11 @@ class _Known(Loss):
         return self.envelope_derivative(z, y, math.inf)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return self._steepest
+        if self._steepest is not None:
+            return self._steepest
+        # of a convex loss the derivative does not fall in z, so that it is largest at the ends
+        z, y = np.array([-prediction_bound, prediction_bound]), np.array([y_bound, -y_bound])
+        return float(np.abs(self.derivative(z, y)).max())
 
     def best_constant(self, mean: float) -> float:
         return mean
@@ -259,9 +256,6 @@ class Squared(_Known):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return (z - y) * _shrunk(beta)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return prediction_bound + y_bound
-
 
 @dataclass(frozen=True, slots=True)
 class Huber(_Known):
@@ -298,9 +292,6 @@ class Huber(_Known):
 
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(self.threshold, prediction_bound + y_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +430,7 @@ class SmoothedHinge(_Known):
     task: ClassVar[str] = "classification"
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> float:  # type: ignore[override]
         return 1 / self.width
 
     def value(self, z: Array, y: Array) -> Array:
@@ -456,9 +447,6 @@ class SmoothedHinge(_Known):
         if self.width > 2 * majority:
             return mean  # both labels lie on the parabola
         return math.copysign(1 - self.width * (1 - majority) / majority, mean)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(1.0, (1 + prediction_bound * y_bound) / self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,9 +508,6 @@ class Quantile(_Known):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return max(self.level, 1 - self.level)
-
 
 @dataclass(frozen=True, slots=True)
 class EpsilonInsensitive(_Known):
@@ -548,6 +533,7 @@ class EpsilonInsensitive(_Known):
     loss_id: ClassVar[int | None] = 6
     _parameter: ClassVar[str] = "width"
     _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": LARGEST}
+    _steepest: ClassVar[float | None] = 1.0  # also where the width covers all residuals
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
@@ -583,6 +569,7 @@ class LogAbsolute(_Known):
     width: float = 0.3
 
     loss_id: ClassVar[int | None] = 11
+    _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
 
@@ -631,6 +618,7 @@ class MCPAbsolute(_Known):
     width: float = 1.0
 
     loss_id: ClassVar[int | None] = 12
+    _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
     weak_convexity = LogAbsolute.weak_convexity
@@ -703,9 +691,6 @@ class SquaredHinge(_Known):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1 + prediction_bound * y_bound
-
 
 @dataclass(frozen=True, slots=True)
 class Sigmoid(_Known):
@@ -730,7 +715,7 @@ class Sigmoid(_Known):
     is_convex: ClassVar[bool] = False
     # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
     smoothness: ClassVar[float] = 1 / (6 * math.sqrt(3))
-    _steepest: ClassVar[float] = 0.25
+    _steepest: ClassVar[float | None] = 0.25
     # (`best_constant` is the mean: the minimum is at infinity, where all derivatives vanish)
 
     def value(self, z: Array, y: Array) -> Array:
@@ -775,7 +760,7 @@ class Tweedie(_Known):
     task: ClassVar[str] = "rates"
     _parameter: ClassVar[str] = "power"
     _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
-    _steepest: ClassVar[float] = math.inf
+    _steepest: ClassVar[float | None] = math.inf
 
     def value(self, z: Array, y: Array) -> Array:
         p, mean = self.power, np.exp(z)
@@ -825,15 +810,11 @@ class Joint(_Made):
     ----------
     base : Loss
         l, of a single output.
-    count : int >= 2
+    n_outputs : int >= 2
         K: targets of a regression, or classes, of which each is told from the rest.
     """
 
-    count: int
-
-    @property
-    def n_outputs(self) -> int:
-        return self.count
+    n_outputs: int
 
     def value(self, z: Array, y: Array) -> Array:
         return self.base.value(z, y).sum(axis=1)
