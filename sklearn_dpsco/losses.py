@@ -785,21 +785,7 @@ def _of_base(name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made(Loss):
-    """A loss that is made of another one, and like it in all that it does not say otherwise."""
-
-    base: Loss
-
-    task = _of_base("task")
-    is_convex = _of_base("is_convex")
-    smoothness = _of_base("smoothness")
-    weak_convexity = _of_base("weak_convexity")
-    derivative_bound = _of_base("derivative_bound")
-    best_constant = _of_base("best_constant")
-
-
-@dataclass(frozen=True, slots=True)
-class Joint(_Made):
+class Joint(Loss):
     r"""One loss of K outputs of a record: the sum over them, :math:`\sum_k l(z_k, y_k)`.
 
     Predictions and targets have shape (n, K). A record's K derivatives are clipped together, to
@@ -814,7 +800,14 @@ class Joint(_Made):
         K: targets of a regression, or classes, of which each is told from the rest.
     """
 
+    base: Loss
     n_outputs: int
+
+    task = _of_base("task")
+    is_convex = _of_base("is_convex")
+    smoothness = _of_base("smoothness")
+    weak_convexity = _of_base("weak_convexity")
+    best_constant = _of_base("best_constant")
 
     def value(self, z: Array, y: Array) -> Array:
         return self.base.value(z, y).sum(axis=1)
@@ -835,7 +828,7 @@ class Joint(_Made):
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope(_Made):
+class Envelope(Loss):
     r"""The Moreau envelope of a convex or weakly convex loss, which is smooth.
 
     Parameters
@@ -846,7 +839,13 @@ class Envelope(_Made):
         :math:`c^2 / (2 \beta)`, c bounding the derivative.
     """
 
+    base: Loss
     beta: float
+
+    task = _of_base("task")
+    is_convex = _of_base("is_convex")
+    derivative_bound = _of_base("derivative_bound")
+    best_constant = _of_base("best_constant")
 
     def __post_init__(self) -> None:
         self.base.excess(self.beta)
