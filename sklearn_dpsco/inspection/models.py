@@ -23,8 +23,7 @@ from ..losses import Tweedie, check_ratios
 from ..metrics.scores import opened
 from ..model_selection.private_steps import last_step, private_last
 from .axes import axes_for
-from .refits import check_one_budget, check_public, clones_of
-from .stand_ins import N_NEW, stand_in
+from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, stand_in
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 

@@ -15,8 +15,7 @@ from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
-from .refits import check_one_budget, check_public, clones_of
-from .stand_ins import N_NEW, best_score, stand_in
+from .stand_ins import N_NEW, best_score, check_one_budget, check_public, clones_of, stand_in
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
