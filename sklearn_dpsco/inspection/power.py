@@ -349,12 +349,8 @@ class PowerDisplay:
             parts = no_parts if plan is None else plan.expected_std(parts=True, **assumptions)
             found.append((math.hypot(*parts), parts[0]))
         std, of_sampling = np.transpose(found)
-        display = cls(
-            values=values,
-            std=std,
-            std_sampling=of_sampling,
-            against="rows" if by_rows else "epsilon",
-        )
+        against = "rows" if by_rows else "epsilon"
+        display = cls(values=values, std=std, std_sampling=of_sampling, against=against)
         return display.plot(ax=ax, **(line_kwargs or {}))
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:

@@ -266,20 +266,11 @@ class SCOF(Solver):
         # A defect of the package: a negative share would lower the cost of a plan.
         if draft.left < -1e-12:
             raise AssertionError("a plan spends more than its budget")
-        kind = problem.feasible_set
-        return HeavyTailPlan(
-            problem,
-            budget,
-            self.form,
-            draft.max_iter,
-            guarantee=Guarantee.of(budget, draft.releases, composition),
-            geometry=kind if isinstance(kind, Geometry) else kind(draft.rules.radius),
-            first=draft.first,
-            oracle=draft.oracle,
-            steps=draft.steps,
-            learning_rate=draft.learning_rate,
-            l2_penalty=self.l2_penalty,
-        )
+        kind, guarantee = problem.feasible_set, Guarantee.of(budget, draft.releases, composition)
+        geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
+        facts = problem, budget, self.form, draft.max_iter, guarantee, geometry
+        descent = draft.oracle, draft.steps, draft.learning_rate, self.l2_penalty
+        return HeavyTailPlan(*facts, draft.first, *descent)
 
 
 class HeavyTail(Solver):
@@ -447,17 +438,9 @@ class _Draft:
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
             tau *= max(1.0, math.sqrt(rules.accurate / (noise * math.sqrt(problem.size))))
             tau *= size if solver.oracle == "clipped" else 1.0
-        self.oracle = make_oracle(
-            solver.oracle,
-            tau,
-            solver.n_buckets,
-            n_samples=n_step,
-            dimension=problem.size,
-            noise=noise,
-            order=order,
-            size=size,
-            moments=moments,
-        )
+        facts: Any = {"n_samples": n_step, "dimension": problem.size, "order": order}
+        facts |= {"noise": noise, "size": size, "moments": moments}
+        self.oracle = make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
         change = self.oracle.sensitivity(
             n_step, problem.n_features, problem.size, self.budget.record_factor, order
         )

@@ -267,19 +267,10 @@ class Rounds(FrankWolfe):
             first = draft.box.first(budget, whole, plan_offset if is_spider else plan_box)
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
-        return SinglePassPlan(
-            problem,
-            budget,
-            self.form,
-            sum(run.n_steps for run in runs),
-            Guarantee.of(budget, releases_of(first, *runs), whole.kind),
-            geometry=draft.geometry,
-            vertices=draft.vertices,
-            first=first,
-            gradient_clip=draft.clip,
-            l2_penalty=self.l2_penalty,
-            runs=runs,
-        )
+        n_steps = sum(run.n_steps for run in runs)
+        guarantee = Guarantee.of(budget, releases_of(first, *runs), whole.kind)
+        common = problem, budget, self.form, n_steps, guarantee, draft.geometry, first
+        return SinglePassPlan(*common, draft.clip, self.l2_penalty, draft.vertices, runs)
 
 
 class Tree(Rounds):
