@@ -20,7 +20,7 @@ from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import Charge, Ledger, Snapshot, check_slack, lock
+from .ledger import COSTS, Charge, Ledger, Snapshot, check_slack, lock
 from .report import Report, of_accountant
 from .turns import Turn
 
@@ -453,20 +453,11 @@ class BudgetAccountant(Account):
         at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
         if label is None and self._labels:
             label = self._labels[-1][0]
-        return Charge(
-            epsilon=float(guarantee.epsilon),
-            delta=float(guarantee.delta),
-            relation=guarantee.relation,
-            rows_per_user=guarantee.rows_per_user,
-            composition=guarantee.composition,
-            pure_epsilon=float(epsilon),
-            rho=float(rho),
-            rho_at_order=float(min(at_order, epsilon / self._order)),
-            slack=float(guarantee.slack),
-            label=label,
-            guarantee=guarantee,
-            **named,
-        )
+        costs = epsilon, rho, min(at_order, epsilon / self._order), guarantee.slack
+        named |= dict(zip(COSTS, map(float, costs), strict=True))
+        claim = float(guarantee.epsilon), float(guarantee.delta), guarantee.relation
+        kind = guarantee.rows_per_user, guarantee.composition
+        return Charge(*claim, *kind, label=label, guarantee=guarantee, **named)
 
     # ------------------------------------------------------------- file, lock, process
 
