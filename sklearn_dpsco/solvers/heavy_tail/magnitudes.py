@@ -30,7 +30,9 @@ from ..base import Part, named_releases
 from ..records import Frame, SolverData
 from ..statistics import shrunk_vector
 
+Counts = NDArray[np.int64]
 Exponents = NDArray[np.int64]
+Noise = Gaussian | Laplace
 
 _LOWEST, _HIGHEST = -64, 64  # exponents of the grid of scales
 _EXPONENTS = np.arange(_LOWEST, _HIGHEST + 1)
@@ -117,9 +119,9 @@ class MagnitudeSearch(Part):
     what: str
     shared: SelectVertex | None
     select: SelectVertex | None
-    presence: Gaussian | Laplace | None
+    presence: Noise | None
     ceiling: int
-    center: Gaussian | Laplace | None
+    center: Noise | None
     n_columns: int
     n_rounds: int
     n_shared: int
@@ -217,7 +219,7 @@ class ReachSearch(Part):
     typical: SelectVertex
     far: SelectVertex | None
     beyond: float
-    presence: Gaussian | Laplace | None
+    presence: Noise | None
     ceiling: int
     n_columns: int
     share: float
@@ -307,7 +309,7 @@ class Columns:
         change = octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
         return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
-    def plan_presence(self, share: float) -> Gaussian | Laplace | None:
+    def plan_presence(self, share: float) -> Noise | None:
         """Mechanism for the shares of present records; None if three quarters would not show."""
         d, part = self.n_columns, self.allowance.share(share)
         # a record adds 0 or 1 to each count, under both relations
@@ -323,7 +325,7 @@ class Columns:
         self,
         counts: tuple[int, int, int],
         shares: tuple[float, float, float],
-        presence: Gaussian | Laplace | None = None,
+        presence: Noise | None = None,
         ceiling: int = _HIGHEST,
     ) -> MagnitudeSearch:
         """The search with so many centres, shared scales and rounds of scales.
@@ -435,7 +437,7 @@ def _shares(
 # -------------------------------------------------------------------------------- running
 
 
-def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> NDArray[np.int64]:
+def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> Counts:
     """Counts of octaves of abs(x - center), or as one column of row sizes, shape (d, grid + 2)."""
     from ..._kernels.bounded_sums import csr_octave_counts, octave_counts
 
@@ -468,7 +470,7 @@ def _near(around: Exponents, reach: float) -> Array:
 
 
 def _select(
-    counts: NDArray[np.int64],
+    counts: Counts,
     n_samples: int,
     priors: Array,
     mechanism: SelectVertex,
@@ -491,11 +493,7 @@ def _select(
 
 
 def _are_present(
-    counts: NDArray[np.int64],
-    exponents: Exponents,
-    n_samples: int,
-    mechanism: Gaussian | Laplace,
-    stream: RandomStream,
+    counts: Counts, exponents: Exponents, n_samples: int, mechanism: Noise, stream: RandomStream
 ) -> Flags:
     """Whether records that are not far below a column's scale show in the noise.
 

@@ -22,7 +22,7 @@ from ..._types import Array, Auto, Oracle
 from ...data.rows import Terms, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
-from ...mechanisms import Gaussian, Laplace, Release, additive_noise
+from ...mechanisms import Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
@@ -35,9 +35,8 @@ from ..statistics import constant_for_mean, in_target_units, mean_target
 from ..unit_descent import knows
 from . import magnitudes
 from .descent import UnboundedDescent
+from .magnitudes import Noise
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
-
-Noise = Gaussian | Laplace
 
 # Less noise by this factor is worth another analysis, as long as it is quickly found.
 _WORTHWHILE, _MOST_STEPS = 1.005, 12
