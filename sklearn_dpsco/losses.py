@@ -186,7 +186,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class _Known(Loss):
-    """A loss of this package: convex, with slopes up to 1 and a kink, unless it says otherwise.
+    """A loss of this package: convex, and with a kink, unless it says otherwise.
 
     One with a closed form states it in `envelope_derivative`, that of the loss being at an infinite
     beta; the others state `derivative`.
