@@ -53,6 +53,8 @@ class Loss:
     weak_convexity : float
         rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is 0 for a
         convex loss, else the smoothness unless declared. Where it is finite, l has an envelope.
+    n_outputs : int
+        Number of predictions of a record that the loss takes together.
 
     Examples
     --------
@@ -84,7 +86,7 @@ class Loss:
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
-    n_outputs = 1  # predictions of a record that the loss takes together
+    n_outputs = 1
 
     def of_outputs(self, n_outputs: int) -> Loss:
         """The loss of so many predictions of a record together: the sum over them, if several."""
