@@ -216,9 +216,10 @@ class _Known(Loss):
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         if self._steepest is not None:
             return self._steepest
-        # of a convex loss the derivative does not fall in z, so that it is largest at the ends
+        # of a convex loss the derivative does not fall in z, so that it is largest at the ends; by
+        # the formula that is known here, also where a user's subclass has a `derivative` of its own
         z, y = np.array([-prediction_bound, prediction_bound]), np.array([y_bound, -y_bound])
-        return float(np.abs(self.derivative(z, y)).max())
+        return float(np.abs(self.envelope_derivative(z, y, math.inf)).max())
 
     def best_constant(self, mean: float) -> float:
         return mean
