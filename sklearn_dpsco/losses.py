@@ -53,6 +53,8 @@ class Loss:
     weak_convexity : float
         rho, at least 0, with l + rho z^2 / 2 convex in z; infinite if there is none. It is 0 for a
         convex loss, else the smoothness unless declared. Where it is finite, l has an envelope.
+    n_outputs : int
+        Number of predictions of a record that the loss takes together.
 
     Examples
     --------
@@ -84,11 +86,7 @@ class Loss:
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of predictions of a record that the loss takes together."""
-        return 1
+    n_outputs = 1
 
     def of_outputs(self, n_outputs: int) -> Loss:
         """The loss of so many predictions of a record together: the sum over them, if several."""
@@ -190,7 +188,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class _Known(Loss):
-    """A loss of this package: convex, with slopes up to 1 and a kink, unless it says otherwise.
+    """A loss of this package: convex, and with a kink, unless it says otherwise.
 
     One with a closed form states it in `envelope_derivative`, that of the loss being at an infinite
     beta; the others state `derivative`.
@@ -200,16 +198,13 @@ class _Known(Loss):
     is_convex: ClassVar[bool] = True
     _parameter: ClassVar[str] = ""  # the name of the only field, where there is one
     _limits: ClassVar[dict[str, Any]] = {"low": SMALLEST, "high": LARGEST}
-    _steepest: ClassVar[float] = 1.0
+    _steepest: ClassVar[float | None] = None  # bounds the derivative; if convex, its ends do
+    smoothness: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         if self._parameter:
             value = check_real(self._parameter, getattr(self, self._parameter), **self._limits)
             object.__setattr__(self, self._parameter, value)
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     @property
     def kernel_parameter(self) -> float:
@@ -219,7 +214,12 @@ class _Known(Loss):
         return self.envelope_derivative(z, y, math.inf)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return self._steepest
+        if self._steepest is not None:
+            return self._steepest
+        # of a convex loss the derivative does not fall in z, so that it is largest at the ends; by
+        # the formula that is known here, also where a user's subclass has a `derivative` of its own
+        z, y = np.array([-prediction_bound, prediction_bound]), np.array([y_bound, -y_bound])
+        return float(np.abs(self.envelope_derivative(z, y, math.inf)).max())
 
     def best_constant(self, mean: float) -> float:
         return mean
@@ -259,9 +259,6 @@ class Squared(_Known):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return (z - y) * _shrunk(beta)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return prediction_bound + y_bound
-
 
 @dataclass(frozen=True, slots=True)
 class Huber(_Known):
@@ -298,9 +295,6 @@ class Huber(_Known):
 
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(self.threshold, prediction_bound + y_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +433,7 @@ class SmoothedHinge(_Known):
     task: ClassVar[str] = "classification"
 
     @property
-    def smoothness(self) -> float:
+    def smoothness(self) -> float:  # type: ignore[override]
         return 1 / self.width
 
     def value(self, z: Array, y: Array) -> Array:
@@ -456,9 +450,6 @@ class SmoothedHinge(_Known):
         if self.width > 2 * majority:
             return mean  # both labels lie on the parabola
         return math.copysign(1 - self.width * (1 - majority) / majority, mean)
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return min(1.0, (1 + prediction_bound * y_bound) / self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,9 +511,6 @@ class Quantile(_Known):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return max(self.level, 1 - self.level)
-
 
 @dataclass(frozen=True, slots=True)
 class EpsilonInsensitive(_Known):
@@ -548,6 +536,7 @@ class EpsilonInsensitive(_Known):
     loss_id: ClassVar[int | None] = 6
     _parameter: ClassVar[str] = "width"
     _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": LARGEST}
+    _steepest: ClassVar[float | None] = 1.0  # also where the width covers all residuals
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
@@ -583,6 +572,7 @@ class LogAbsolute(_Known):
     width: float = 0.3
 
     loss_id: ClassVar[int | None] = 11
+    _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
 
@@ -631,6 +621,7 @@ class MCPAbsolute(_Known):
     width: float = 1.0
 
     loss_id: ClassVar[int | None] = 12
+    _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
     weak_convexity = LogAbsolute.weak_convexity
@@ -703,9 +694,6 @@ class SquaredHinge(_Known):
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
         return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
 
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return 1 + prediction_bound * y_bound
-
 
 @dataclass(frozen=True, slots=True)
 class Sigmoid(_Known):
@@ -730,7 +718,7 @@ class Sigmoid(_Known):
     is_convex: ClassVar[bool] = False
     # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
     smoothness: ClassVar[float] = 1 / (6 * math.sqrt(3))
-    _steepest: ClassVar[float] = 0.25
+    _steepest: ClassVar[float | None] = 0.25
     # (`best_constant` is the mean: the minimum is at infinity, where all derivatives vanish)
 
     def value(self, z: Array, y: Array) -> Array:
@@ -775,7 +763,7 @@ class Tweedie(_Known):
     task: ClassVar[str] = "rates"
     _parameter: ClassVar[str] = "power"
     _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
-    _steepest: ClassVar[float] = math.inf
+    _steepest: ClassVar[float | None] = math.inf
 
     def value(self, z: Array, y: Array) -> Array:
         p, mean = self.power, np.exp(z)
@@ -800,21 +788,7 @@ def _of_base(name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made(Loss):
-    """A loss that is made of another one, and like it in all that it does not say otherwise."""
-
-    base: Loss
-
-    task = _of_base("task")
-    is_convex = _of_base("is_convex")
-    smoothness = _of_base("smoothness")
-    weak_convexity = _of_base("weak_convexity")
-    derivative_bound = _of_base("derivative_bound")
-    best_constant = _of_base("best_constant")
-
-
-@dataclass(frozen=True, slots=True)
-class Joint(_Made):
+class Joint(Loss):
     r"""One loss of K outputs of a record: the sum over them, :math:`\sum_k l(z_k, y_k)`.
 
     Predictions and targets have shape (n, K). A record's K derivatives are clipped together, to
@@ -825,15 +799,18 @@ class Joint(_Made):
     ----------
     base : Loss
         l, of a single output.
-    count : int >= 2
+    n_outputs : int >= 2
         K: targets of a regression, or classes, of which each is told from the rest.
     """
 
-    count: int
+    base: Loss
+    n_outputs: int
 
-    @property
-    def n_outputs(self) -> int:
-        return self.count
+    task = _of_base("task")
+    is_convex = _of_base("is_convex")
+    smoothness = _of_base("smoothness")
+    weak_convexity = _of_base("weak_convexity")
+    best_constant = _of_base("best_constant")
 
     def value(self, z: Array, y: Array) -> Array:
         return self.base.value(z, y).sum(axis=1)
@@ -854,7 +831,7 @@ class Joint(_Made):
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope(_Made):
+class Envelope(Loss):
     r"""The Moreau envelope of a convex or weakly convex loss, which is smooth.
 
     Parameters
@@ -865,7 +842,13 @@ class Envelope(_Made):
         :math:`c^2 / (2 \beta)`, c bounding the derivative.
     """
 
+    base: Loss
     beta: float
+
+    task = _of_base("task")
+    is_convex = _of_base("is_convex")
+    derivative_bound = _of_base("derivative_bound")
+    best_constant = _of_base("best_constant")
 
     def __post_init__(self) -> None:
         self.base.excess(self.beta)

@@ -544,25 +544,26 @@ class PrivateMoments(PrivateFit, BaseEstimator):
 
     def principal_components(self, features: Any = None) -> tuple[Array, Array]:
         """Variances, largest first, and components as rows, of columns of variance 1."""
-        _, chosen = self._places(None, features)
-        values, vectors = np.linalg.eigh(self._correlations(chosen))
+        values, vectors = self._spectrum(features)
         return values[::-1], vectors.T[::-1]
 
     def partial_correlations(self, features: Any = None) -> Array:
         """Of each pair of columns, given all others; NaN where the release is too noisy."""
-        _, chosen = self._places(None, features)
-        values, vectors = np.linalg.eigh(self._correlations(chosen))
+        values, vectors = self._spectrum(features)
         if values[0] <= 0:
-            return np.full((len(chosen), len(chosen)), np.nan)
+            return np.full(vectors.shape, np.nan)
         precision = (vectors / values) @ vectors.T
         sizes = np.sqrt(precision.diagonal())
         found = -precision / np.outer(sizes, sizes)
         np.fill_diagonal(found, 1.0)
         return found
 
-    def _correlations(self, chosen: list[int]) -> Array:
+    def _spectrum(self, features: Any) -> tuple[Array, Array]:
+        """Eigenvalues and vectors of the correlations."""
+        _, chosen = self._places(None, features)
         widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
-        return np.asarray(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
+        found = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
+        return found.eigenvalues, found.eigenvectors
 
     def select(
         self, target: Any, features: Any = None, *, criterion: str = "bic", method: str = "forward"

@@ -36,7 +36,6 @@ ORDERED = {
         "guarantee",
         "branches",
         "ledger",
-        "allotment",
         "accountant",
     ],
     "preprocessing": [

@@ -20,7 +20,7 @@ from sklearn_dpsco.audit import audit_outcomes
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.solvers.heavy_tail import oracles
-from sklearn_dpsco.solvers.heavy_tail.oracles import NormClipped, SmoothedTruncation
+from sklearn_dpsco.solvers.heavy_tail.oracles import MedianOfMeans, NormClipped
 
 ORACLES = list(oracles.ORACLES)
 FUNCTIONS = {
@@ -304,7 +304,7 @@ def test_sizes_at_which_products_overflow_are_refused():
     for oracle, tau in itertools.product(ORACLES, (1e-51, 1e-308, 1e51, 1e308)):
         assert_refuses(plan_mean, "tau", 10, 2, oracle=oracle, tau=tau)
         assert_refuses(plan_mean, "moment_bound", 10, 2, oracle=oracle, moment_bound=tau)
-    assert_refuses(SmoothedTruncation, "tau", 1e-320)
+    assert_refuses(MedianOfMeans, "tau", 1e-320)
 
 
 @every_oracle

@@ -155,14 +155,11 @@ def audit_outcomes(
         raise ValueError("outcomes must be finite")
     first, second = _scores(first, second)
 
-    def gap(a: Array, b: Array) -> Array:
-        return norm.isf(a) - norm.ppf(b)
-
     def log_ratio(a: Array, b: Array) -> Array:
         power = np.maximum(1 - delta - np.stack((b, a)), 1e-300)
         return np.log(power / np.stack((a, b))).max(axis=0)
 
-    mu = max(0.0, _best_bound(first, second, gap, confidence))
+    mu = max(0.0, _best_bound(first, second, lambda a, b: norm.isf(a) - norm.ppf(b), confidence))
     bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), mu_epsilon(mu, delta)
     decided_by = "gaussian" if gaussian else "assumption-free"
     claimed = claim.epsilon, claim.delta

@@ -86,7 +86,7 @@ def audit(
     if parameters.get("relation") == "auto":  # that of the accountant which is left out
         fixed["relation"] = relation_of(parameters["relation"], parameters.get("accountant"))
     _check_tables(data, neighbour, parameters.get("max_rows_per_user", 1))
-    epsilon, delta = _claim(parameters | fixed, claim, len(data[1]))
+    claim = _claim(parameters | fixed, claim, len(data[1]))
     if random_state is not None and "random_state" not in parameters:
         raise ValueError("random_state was given, but the estimator has no such parameter")
     start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
@@ -107,7 +107,7 @@ def audit(
         intercept = np.ravel(getattr(model, "intercept_", 0.0))
         return guarantee, np.append(np.ravel(model.coef_), intercept)
 
-    return _audited(run, n_trials, verbose, epsilon, delta, confidence)
+    return _audited(run, n_trials, verbose, claim, confidence)
 
 
 def audit_plan(
@@ -161,7 +161,8 @@ def audit_plan(
     by_releases = isinstance(statistic, str) and statistic == "releases"
     _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, verbose)
     guarantee = plan.guarantee
-    finite_claim(guarantee.epsilon, guarantee.delta)
+    claim = guarantee.epsilon, guarantee.delta
+    finite_claim(*claim)
     check_pairs(plan, [(data, neighbour)])
     root = stream_from_random_state(random_state)
     if by_releases:
@@ -173,16 +174,11 @@ def audit_plan(
             return guarantee, _number(statistic(result))
         return guarantee, np.append(result.coef, result.intercept)  # flattened
 
-    return _audited(run, n_trials, verbose, guarantee.epsilon, guarantee.delta, confidence)
+    return _audited(run, n_trials, verbose, claim, confidence)
 
 
 def _audited(
-    run: Callable[[int, int], tuple[Any, Any]],
-    n_trials: int,
-    verbose: Any,
-    epsilon: float,
-    delta: float,
-    confidence: float,
+    run: Callable[..., Any], n_trials: int, verbose: Any, claim: Any, confidence: float
 ) -> AuditResult:
     """The audit of what `run(side, k)` gives for both sides: its guarantee and its outcome."""
     sides: list[Array] = []
@@ -194,12 +190,13 @@ def _audited(
                 outcomes.append(outcome)
                 bar.update(1)
             sides.append(np.array(outcomes, dtype=np.float64))
+    epsilon, delta = claim
     releases = getattr(guarantee, "releases", ())
     gaussian = delta > 0 and len(releases) > 0 and guarantee.composition != "pld"  # sampling
     if gaussian and guarantee.composition != "gdp":
         gaussian = all(release.mechanism.noise_multiplier is not None for release in releases)
-    claimed: Any = {"epsilon": epsilon, "delta": delta, "gaussian": gaussian}
-    return audit_outcomes(*sides, **claimed, confidence=confidence)
+    facts: Any = {"epsilon": epsilon, "delta": delta, "gaussian": gaussian}
+    return audit_outcomes(*sides, **facts, confidence=confidence)
 
 
 def _check_trials(

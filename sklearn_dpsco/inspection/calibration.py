@@ -127,16 +127,9 @@ class CalibrationDisplay:
             else:
                 predicted = predicted_means(estimator, X, exposure, len(y))
         bins = np.clip(np.searchsorted(edges, predicted, "right") - 1, 0, edges.size - 2)
-        score = dp_score(
-            estimator,
-            X,
-            y,
-            scoring="calibration_in_the_large" if of_classes else "mean_bias",
-            by=bins,
-            by_values=list(range(edges.size - 1)),
-            exposure=exposure,
-            **score_kwargs,
-        )
+        scoring: Any = "calibration_in_the_large" if of_classes else "mean_bias"
+        groups = {"by": bins, "by_values": list(range(edges.size - 1)), "exposure": exposure}
+        score = dp_score(estimator, X, y, scoring=scoring, **groups, **score_kwargs)
         return cls(edges=edges, score=score).plot(ax=ax, **(plot_kwargs or {}))
 
     @property

@@ -23,8 +23,7 @@ from ..losses import Tweedie, check_ratios
 from ..metrics.scores import opened
 from ..model_selection.private_steps import last_step, private_last
 from .axes import axes_for
-from .refits import check_one_budget, check_public, clones_of
-from .stand_ins import N_NEW, stand_in
+from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, stand_in
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -108,14 +107,8 @@ class CoefficientDisplay:
             coef, n_params = found.coef[:, : len(coef)].T, found.coef.shape[1]
             half = found.half_widths(np.eye(found.coef.size)).reshape(-1, n_params)
             std = half[:, : len(coef)].T
-        display = cls(
-            names=names,
-            coef=coef,
-            std=std,
-            outputs=list(frame.columns),
-            units=units,
-            exponentiate=exponentiate,
-        )
+        shown: Any = {"outputs": list(frame.columns), "units": units, "exponentiate": exponentiate}
+        display = cls(names=names, coef=coef, std=std, **shown)
         return display.plot(ax=ax, max_features=max_features, **kwargs)
 
     @classmethod
@@ -165,13 +158,8 @@ class CoefficientDisplay:
         )
         frame, names, _ = found[0]
         coefs = np.array([frame.to_numpy() for frame, *_ in found])
-        display = cls(
-            names=names,
-            coef=coefs.mean(axis=0),
-            std=coefs.std(axis=0, ddof=1),
-            outputs=list(frame.columns),
-            units=units,
-        )
+        shown: Any = {"names": names, "outputs": list(frame.columns), "units": units}
+        display = cls(coef=coefs.mean(axis=0), std=coefs.std(axis=0, ddof=1), **shown)
         return display.plot(ax=ax, max_features=max_features, **kwargs)
 
     def plot(self, *, ax: Any = None, max_features: int = 20, **kwargs: Any) -> Self:
@@ -408,14 +396,9 @@ class PrivacyUtilityDisplay:
         )
         rows = iter(np.reshape(found, (-1, len(splits))))
         scores = np.array([next(rows) for _ in epsilons])
-        baselines = [None if model is None else next(rows) for model in compared]
-        display = cls(
-            epsilons=epsilons,
-            scores=scores,
-            non_private_scores=baselines[0],
-            trivial_scores=baselines[1],
-            score_name=str(name),
-        )
+        best, worst = (None if model is None else next(rows) for model in compared)
+        of_others: Any = {"non_private_scores": best, "trivial_scores": worst}
+        display = cls(epsilons=epsilons, scores=scores, score_name=str(name), **of_others)
         return display.plot(ax=ax, **kwargs)
 
     @classmethod

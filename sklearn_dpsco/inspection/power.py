@@ -15,8 +15,7 @@ from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
-from .refits import check_one_budget, check_public, clones_of
-from .stand_ins import N_NEW, best_score, stand_in
+from .stand_ins import N_NEW, best_score, check_one_budget, check_public, clones_of, stand_in
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
@@ -350,12 +349,8 @@ class PowerDisplay:
             parts = no_parts if plan is None else plan.expected_std(parts=True, **assumptions)
             found.append((math.hypot(*parts), parts[0]))
         std, of_sampling = np.transpose(found)
-        display = cls(
-            values=values,
-            std=std,
-            std_sampling=of_sampling,
-            against="rows" if by_rows else "epsilon",
-        )
+        against = "rows" if by_rows else "epsilon"
+        display = cls(values=values, std=std, std_sampling=of_sampling, against=against)
         return display.plot(ax=ax, **(line_kwargs or {}))
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:

@@ -1,10 +1,13 @@
-"""Public stand-ins for private tables, made of declared bounds and of an assumed score alone."""
+"""Public stand-ins for private tables, and fits on them, which no budget pays for.
+
+Stand-ins are made of declared bounds and of an assumed score alone.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +16,29 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse import issparse
 from scipy.special import ndtr
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline
 
-from .._checks import check_choice, check_count, check_real, import_pandas, listed
+from .._checks import (
+    check_bool,
+    check_choice,
+    check_count,
+    check_real,
+    import_pandas,
+    listed,
+    unwarned,
+    warn_user,
+)
 from .._types import Array
+from ..data.blocks import check_in_memory
 from ..data.bounds import check_feature_bounds, check_target_bounds
-from ..model_selection.private_steps import last_step
+from ..exceptions import PrivacyLeakWarning
+from ..model_selection.private_steps import last_step, private_last, private_steps
 from ..preprocessing.declared import declared_bounds
 from ..preprocessing.encoder import PublicEncoder
 from ..preprocessing.schema import fields_of
+from ..privacy.accountant import active_accountant
 from ..solvers.statistics import TINY
 
 N_NEW = 10_000  # rows on which fits are scored
@@ -167,3 +182,67 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
 def best_score(is_binary: bool, y: Any, z: Array) -> float:
     """Of predictions z but for scale and shift: the area under the ROC curve, or R2."""
     return float(roc_auc_score(y, z) if is_binary else np.corrcoef(y, z)[0, 1] ** 2)
+
+
+# ------------------------------------------------------------------------- fits
+
+
+def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
+    """Warn unless the data are said to be public; raise if a fit would be charged."""
+    check_in_memory(what, X)
+    last = private_last(
+        getattr(estimator, "estimator", estimator), f"{what} takes a private estimator or search"
+    )
+    if getattr(last, "bounds_exposure", None) is not None:
+        raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
+    accountants = [step.accountant for step in private_steps(estimator).values()]
+    accountants = [found for found in (active_accountant(), *accountants) if found is not None]
+    if accountants:
+        relation = accountants[0].budget.relation
+        raise ValueError(
+            f"{what} fits many times, on public or synthetic data that need no budget, and an "
+            "accountant would be charged for each fit: leave its block, and give a "
+            f"clone(estimator).set_params(accountant=None, relation={relation!r})"
+        )
+    if not check_bool("data_is_public", data_is_public):
+        warn_user(
+            f"{what} shows what no guarantee covers, such as un-noised scores: use it on public or "
+            "synthetic data, and say data_is_public=True",
+            PrivacyLeakWarning,
+        )
+
+
+def budgeted_steps(estimator: Any) -> dict[str, Any]:
+    """The private steps that are not inside of another one, by the prefix of their parameters."""
+    steps = private_steps(estimator)
+    return {
+        prefix: step
+        for prefix, step in steps.items()
+        if not any(prefix != outer and prefix.startswith(outer) for outer in steps)
+    }
+
+
+def check_one_budget(estimator: Any) -> None:
+    """Raise `ValueError` if no one epsilon is that of the whole."""
+    budgeted = budgeted_steps(estimator)
+    if len(budgeted) > 1:
+        raise ValueError(
+            f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
+            "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "
+            "one for all"
+        )
+
+
+def clones_of(estimator: Any, random_state: Any, settings: Sequence[dict[str, Any]]) -> list[Any]:
+    """Clones whose private steps have these settings, and noise of their own."""
+    seeds: list[int | None] = [None] * len(settings)  # noise that nobody knows
+    if random_state is not None:
+        seeds = np.random.default_rng(random_state).integers(2**31, size=len(settings)).tolist()
+    steps = budgeted_steps(estimator)
+    clones = []
+    for seed, given in zip(seeds, settings, strict=True):
+        own = {"random_state": seed, **given}
+        params = {f"{prefix}{name}": own[name] for prefix in steps for name in own}
+        with unwarned():  # the seed is the one that was asked for
+            clones.append(clone(estimator).set_params(**params))
+    return clones

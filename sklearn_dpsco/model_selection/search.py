@@ -28,7 +28,6 @@ from ..data import cells
 from ..data.blocks import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
-from ..privacy.allotment import Allotment
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
@@ -36,6 +35,7 @@ from .choice import Targets, losses, scoring_of
 from .plan import SearchPlan, UnfitCurrencyError, plan_probes
 from .private_steps import (
     OWN,
+    Allotment,
     check_steps,
     fitted_alone,
     last_step,

@@ -41,7 +41,6 @@ _CLEAR, _UNCLEAR, _HOPELESS = 1 / 125, 1 / 6, 1 / 12
 # Up to which noise in the centres, in units of the scale, there are so many rounds: each divides
 # the distance of a centre from the middle of its column by about the inverse of that noise.
 _ROUNDS = ((3, 0.1), (2, 0.3), (1, 1.0))
-_CEILING = 64  # largest exponent of a scale: that of the search's own grid
 
 
 @dataclass(frozen=True)
@@ -102,23 +101,10 @@ def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSear
     if not shared and not scales:
         return None
     rest = 1 - shared - scales if n_rounds else 0.0
-    center = columns.plan_center(rest, n_rounds) if n_rounds else None
-    if center is not None and not math.sqrt(center.variance) <= most_noise:
+    found = columns.search((n_rounds, n_shared, n_scales), (rest, shared, scales))
+    if found.center is not None and not math.sqrt(found.center.variance) <= most_noise:
         return None
-    return MagnitudeSearch(
-        what=columns.what,
-        shared=columns.plan_select(shared, n_shared) if shared else None,
-        select=columns.plan_select(scales, d * n_scales) if scales else None,
-        presence=None,
-        ceiling=_CEILING,
-        center=center,
-        n_columns=d,
-        n_rounds=n_rounds,
-        n_shared=n_shared,
-        n_scales=n_scales,
-        bound=columns.bound,
-        share=shared + scales + rest,
-    )
+    return found
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

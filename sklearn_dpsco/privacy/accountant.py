@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import ROUND_DOWN
+from pathlib import Path
 from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -19,7 +20,7 @@ from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import Charge, Ledger, LedgerFile, Snapshot, check_slack
+from .ledger import COSTS, Charge, Ledger, Snapshot, check_slack, lock
 from .report import Report, of_accountant
 from .turns import Turn
 
@@ -126,7 +127,7 @@ class BudgetAccountant(Account):
         new = Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, slack, Ledger())
         self._set_up(new._replace(order=new.whole.best_order))
 
-    def _set_up(self, snapshot: Snapshot, file: LedgerFile | None = None) -> None:
+    def _set_up(self, snapshot: Snapshot, file: Path | None = None) -> None:
         self._id, self._budget, self._rows, self._order, self._slack, self._ledger = snapshot
         self._whole = snapshot.whole  # what costs may add up to
         self._process = current_process()
@@ -165,15 +166,15 @@ class BudgetAccountant(Account):
         >>> BudgetAccountant.load(path).remaining() <= 3.0  # tomorrow, or in another program
         True
         """
-        file = LedgerFile(path)
-        saved = file.read()
+        file = Path(path).resolve()
+        saved = Snapshot.read(file)
         if not math.isclose(saved.order, saved.whole.best_order, rel_tol=1e-6):
-            raise ValueError(f"{file}: the order does not belong to the budget")
+            raise ValueError(f"{str(file)!r}: the order does not belong to the budget")
         known: Any = _accountants.get(saved.id)
         if known is not None and known._file is not None and known._obstacle() is None:
-            if known._file.path != file.path:
+            if known._file != file:
                 raise ValueError(
-                    f"{file} is a copy of {known._file}, which is open: two "
+                    f"{str(file)!r} is a copy of {str(known._file)!r}, which is open: two "
                     "copies of a ledger would spend its budget twice"
                 )
             return known
@@ -215,20 +216,20 @@ class BudgetAccountant(Account):
         with turn, turn:
             turn.take()
             if self._file is not None:
-                raise ValueError(f"this accountant is bound to {self._file} already")
-            file = LedgerFile(path)
-            file.lock(turn)
-            if file.path.exists():
+                raise ValueError(f"this accountant is bound to {str(self._file)!r} already")
+            file = Path(path).resolve()
+            lock(file, turn)
+            if file.exists():
                 raise FileExistsError(
-                    f"{file} exists: a ledger is never overwritten. If it is the one you mean, "
-                    "BudgetAccountant.load(path) goes on with it"
+                    f"{str(file)!r} exists: a ledger is never overwritten. If it is the one you "
+                    "mean, BudgetAccountant.load(path) goes on with it"
                 )
             try:
                 self._file = file  # first: the budget must not be here and in a file
-                file.write(self._snapshot(self._ledger))
+                self._snapshot(self._ledger).write(file)
             except BaseException:
                 with suppress(OSError):
-                    file.path.unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
                     self._file = None
                 raise
 
@@ -381,11 +382,11 @@ class BudgetAccountant(Account):
                 raise PrivacyBudgetError(self._refusal(charge, ledger))
             if self._file is not None:
                 try:
-                    self._file.write(self._snapshot(ledger))
+                    self._snapshot(ledger).write(self._file)
                 except OSError as error:
                     raise PrivacyBudgetError(
-                        f"the charge could not be written to {self._file}, so it is not accepted: "
-                        f"{error}"
+                        f"the charge could not be written to {str(self._file)!r}, so it is not "
+                        f"accepted: {error}"
                     ) from error
             self._ledger = ledger
 
@@ -452,20 +453,11 @@ class BudgetAccountant(Account):
         at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
         if label is None and self._labels:
             label = self._labels[-1][0]
-        return Charge(
-            epsilon=float(guarantee.epsilon),
-            delta=float(guarantee.delta),
-            relation=guarantee.relation,
-            rows_per_user=guarantee.rows_per_user,
-            composition=guarantee.composition,
-            pure_epsilon=float(epsilon),
-            rho=float(rho),
-            rho_at_order=float(min(at_order, epsilon / self._order)),
-            slack=float(guarantee.slack),
-            label=label,
-            guarantee=guarantee,
-            **named,
-        )
+        costs = epsilon, rho, min(at_order, epsilon / self._order), guarantee.slack
+        named |= dict(zip(COSTS, map(float, costs), strict=True))
+        claim = float(guarantee.epsilon), float(guarantee.delta), guarantee.relation
+        kind = guarantee.rows_per_user, guarantee.composition
+        return Charge(*claim, *kind, label=label, guarantee=guarantee, **named)
 
     # ------------------------------------------------------------- file, lock, process
 
@@ -503,11 +495,12 @@ class BudgetAccountant(Account):
             if self._file is not None:
                 try:
                     if to_write:
-                        self._file.lock(turn)
-                    self._take_in(self._file.read())
+                        lock(self._file, turn)
+                    self._take_in(Snapshot.read(self._file))
                 except (OSError, ValueError) as error:
                     raise PrivacyBudgetError(
-                        f"the ledger {self._file} cannot be used, so nothing is accepted: {error}"
+                        f"the ledger {str(self._file)!r} cannot be used, so nothing is accepted: "
+                        f"{error}"
                     ) from error
             return work()
 
@@ -537,7 +530,7 @@ class BudgetAccountant(Account):
         return hash(self._id)
 
     def __getstate__(self) -> dict[str, str | None]:
-        path = None if self._file is None else str(self._file.path)
+        path = None if self._file is None else str(self._file)
         return {"identifier": self._id, "path": path}
 
     def __reduce__(self) -> Any:
@@ -576,7 +569,7 @@ class BudgetAccountant(Account):
             turn.take(patience=1)  # or somebody is charging
             if self._file is not None:
                 with suppress(OSError, ValueError):  # then what was known last
-                    self._take_in(self._file.read())
+                    self._take_in(Snapshot.read(self._file))
             facts["spent"] = f"{self._epsilon_of(self._ledger):.4g}"
             facts["left"] = f"{self._largest_epsilon((), None):.4g}"
             facts["charges"] = str(len(self._ledger.charges))
@@ -633,7 +626,7 @@ def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccounta
             error = "it holds another ledger"
         except (OSError, ValueError) as reason:
             error = str(reason)
-        stranger._file = LedgerFile(path)
+        stranger._file = Path(path).resolve()
         stranger._why_not = f"the file of this accountant, {path!r}, cannot be used here: {error}"
     elif known is not None:
         return known

@@ -177,7 +177,7 @@ def _foremost(costs: list[Cost]) -> list[Cost]:
 
 
 class Snapshot(NamedTuple):
-    """What a ledger's file says."""
+    """What a ledger's file says, as JSON text. Writers hold the lock of a second file."""
 
     id: str
     budget: PrivacyBudget
@@ -191,27 +191,10 @@ class Snapshot(NamedTuple):
         """What the costs may add up to, next to the slack that is kept."""
         return replace(self.budget, delta=self.budget.delta - self.slack)
 
-
-class LedgerFile:
-    """A ledger in a file of JSON text, of which every state is complete.
-
-    A new state is written beside the file, forced to the disk, and put in its place in one step.
-    Writers hold the lock of the file at `path` + ".lock".
-    """
-
-    def __init__(self, path: Any) -> None:
-        self.path = Path(path).resolve()
-
-    def __str__(self) -> str:
-        return repr(str(self.path))
-
-    def lock(self, turn: Turn) -> None:
-        """Keep others from writing in this turn. Raises `OSError` if that cannot be had."""
-        turn.take_file(Path(f"{self.path}.lock"), PATIENCE)
-
-    def read(self) -> Snapshot:
+    @classmethod
+    def read(cls, path: Path) -> Snapshot:
         """What the file says; `ValueError` if that is not a whole ledger that adds up."""
-        text = self.path.read_bytes()
+        text = path.read_bytes()
         try:
             document = json.loads(text, parse_constant=_no_constant)
             if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -241,58 +224,67 @@ class LedgerFile:
                 raise ValueError("its charges do not add up to its total")
             if ledger.slack > slack:
                 raise ValueError("its charges have more slack than it keeps")
-            return Snapshot(check_string("id", document["id"]), budget, rows, order, slack, ledger)
+            return cls(check_string("id", document["id"]), budget, rows, order, slack, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"{self} is not a ledger that this version can read: {error}. If it was damaged, "
-                "charges may be missing: count its budget as spent"
+                f"{str(path)!r} is not a ledger that this version can read: {error}. If it was "
+                "damaged, charges may be missing: count its budget as spent"
             ) from error
 
-    def write(self, snapshot: Snapshot) -> None:
-        """Put this state in the file. Needs the lock. Raises `OSError` if it fails."""
-        budget = snapshot.budget
+    def write(self, path: Path) -> None:
+        """Put this state in the file. Needs the lock. Raises `OSError` if it fails.
+
+        It is written beside the file, forced to the disk, and put in its place in one step, so that
+        every state of the file is complete.
+        """
+        budget = self.budget
         entries = [
             {key: value for key, value in charge.summary().items() if key not in COSTS}
             | _stated(charge.cost)
             | {"time": charge.time.isoformat()}
-            for charge in snapshot.ledger.charges
+            for charge in self.ledger.charges
         ]
         document = {
             "format": FORMAT,
             "version": VERSION,
-            "id": snapshot.id,
+            "id": self.id,
             "epsilon": float(budget.epsilon),
             "delta": float(budget.delta),
             "relation": budget.relation,
-            "max_rows_per_user": snapshot.max_rows_per_user,
-            "order": snapshot.order,
-            **({"slack": snapshot.slack} if snapshot.slack else {}),
-            "total": _stated(snapshot.ledger.total()),
+            "max_rows_per_user": self.max_rows_per_user,
+            "order": self.order,
+            **({"slack": self.slack} if self.slack else {}),
+            "total": _stated(self.ledger.total()),
             "charges": entries,
         }
         text = json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
-        fresh = self.path.with_name(self.path.name + ".new")
+        fresh = path.with_name(path.name + ".new")
         fresh.unlink(missing_ok=True)
         with open(fresh, "xb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if self.path.exists():
-            shutil.copymode(self.path, fresh)
+        if path.exists():
+            shutil.copymode(path, fresh)
         for left in reversed(range(21)):
             try:
-                os.replace(fresh, self.path)
+                os.replace(fresh, path)
                 break
             except PermissionError:  # on Windows, while somebody reads the file
                 if not left:
                     raise
                 clock.sleep(0.01)
         if hasattr(os, "O_DIRECTORY"):
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+
+def lock(path: Path, turn: Turn) -> None:
+    """Keep others from writing to the file in this turn. Raises `OSError` if that cannot be had."""
+    turn.take_file(Path(f"{path}.lock"), PATIENCE)
 
 
 def _stated(cost: Cost) -> dict[str, float | None]:

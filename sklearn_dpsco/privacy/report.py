@@ -422,16 +422,15 @@ def of_accountant(
     claim: Claim, spent: float, left: float, charges: Any, names: Any, **named: Any
 ) -> Report:
     """The report of a budget and its charges, whose branches have these names."""
-    epsilon, delta, relation, rows_per_user = claim
+    epsilon, _, _, rows_per_user = claim
     found = []
     for charge, name in zip(charges, names, strict=True):
-        what, part = _facts(charge), name
+        what, part = {"what": charge.estimator}, name
         if charge.branch:
             whose = "persons" if charge.branch[-2].startswith("users-") else "records"
             part = f"{whose} of their own: {name}"
-        what |= {"what": charge.estimator, "label": charge.label}
-        what |= {"n_samples": charge.n_samples, "n_features": charge.n_features}
-        found.append(what | {"time": charge.time.isoformat(), "part": part})
+        what |= {key: getattr(charge, key) for key in ("label", "n_samples", "n_features")}
+        found.append(_facts(charge) | what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
     further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found), has_branches)
@@ -465,8 +464,7 @@ def of_accountant(
     ]
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
-    budget = {"epsilon": epsilon, "delta": delta, "relation": relation}
-    budget |= {"rows_per_user": rows_per_user, "spent": spent, "left": left}
+    budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
     title = "What the published results can reveal about one of the rows"
     facts = {"budget": budget, "charges": found}
     return _report(title, "ledger", lines, secrets, confirmed, decided, table, named, **facts)

@@ -33,7 +33,7 @@ from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy.budget import zcdp_epsilon
-from sklearn_dpsco.privacy.ledger import Charge, Ledger, LedgerFile, Snapshot
+from sklearn_dpsco.privacy.ledger import Charge, Ledger, Snapshot
 from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
@@ -389,19 +389,19 @@ def test_what_units_bear_is_that_of_the_largest_of_them():
 
 
 def test_a_file_is_read_with_the_slack_that_was_accepted(tmp_path):
-    file, budget, n_other = LedgerFile(tmp_path / "ledger"), PrivacyBudget(1.0, 1e-6), 0
+    path, budget, n_other = tmp_path / "ledger", PrivacyBudget(1.0, 1e-6), 0
     facts = {"relation": "replace-one", "rows_per_user": 1, "composition": "zcdp"}
     costs = {"pure_epsilon": math.inf, "rho": 0.01, "rho_at_order": 0.01}
     for parts in itertools.product((1e-8, 3e-8, 5e-8, 7e-8), repeat=3):
-        paths = (), ("users-a", "b"), ("users-c", "d")
+        branches = (), ("users-a", "b"), ("users-c", "d")
         charges = [
-            Charge(0.1, 1e-7, **facts, **costs, slack=part, branch=path)
-            for part, path in zip(parts, paths, strict=True)
+            Charge(0.1, 1e-7, **facts, **costs, slack=part, branch=branch)
+            for part, branch in zip(parts, branches, strict=True)
         ]
         ledger = Ledger().plus(*charges)
         n_other += ledger.total()[-1] != ledger.slack  # by the last bit
-        file.write(Snapshot("x", budget, 1, budget.best_order, ledger.slack, ledger))
-        assert len(file.read().ledger.charges) == 3
+        Snapshot("x", budget, 1, budget.best_order, ledger.slack, ledger).write(path)
+        assert len(Snapshot.read(path).ledger.charges) == 3
     assert n_other > 0
 
 

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn_dpsco import Guarantee, PrivacyBudget, PrivacyBudgetError
 from sklearn_dpsco.mechanisms import Gaussian, Release, SelectVertex
 from sklearn_dpsco.mechanisms.batch import BatchGaussian
+from sklearn_dpsco.model_selection.private_steps import Allotment
 from sklearn_dpsco.privacy import events
-from sklearn_dpsco.privacy.allotment import Allotment
 from sklearn_dpsco.privacy.sampling import mixture_delta
 from sklearn_dpsco.privacy.selections import gaussian_delta
 from sklearn_dpsco.randomness.subsets import RandomBatches

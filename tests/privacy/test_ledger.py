@@ -32,7 +32,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.privacy import ledger as ledger_module
 from sklearn_dpsco.privacy.accountant import active_accountant
-from sklearn_dpsco.privacy.ledger import Ledger, LedgerFile
+from sklearn_dpsco.privacy.ledger import Ledger, Snapshot
 from sklearn_dpsco.privacy.turns import Turn
 from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfePlan
@@ -60,7 +60,7 @@ def kept(path, epsilon=1.0, delta=DELTA):
 
 def reloaded(accountant):
     """What another process would load; the accountant must not be in use elsewhere."""
-    path = accountant._file.path
+    path = accountant._file
     for attribute in list(vars(accountant)):
         delattr(accountant, attribute)
     accountant._why_not, accountant._file = "given up", None
@@ -496,7 +496,7 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, mo
     end, started = os.pipe(), os.pipe()
 
     def parent():
-        accountant._file.lock(turn := Turn({}))
+        ledger_module.lock(accountant._file, turn := Turn({}))
         if os.fork() == 0:
             os.write(started[1], b".")
             os.read(end[0], 1)
@@ -581,7 +581,7 @@ def check_nothing_is_held(accountant, path):
     assert [c.epsilon for c in accountant.ledger] in ([0.125, 0.5], [0.125, 0.25, 0.5])
     total = sum(charge.epsilon for charge in accountant.ledger)
     assert accountant.total_spent() == pytest.approx(total)
-    assert accountant._file is None or LedgerFile(path).read().ledger.charges == accountant.ledger
+    assert accountant._file is None or Snapshot.read(path).ledger.charges == accountant.ledger
 
 
 @rest_is_slow("kind", ("call", "instruction"), ("call",))

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from support import problem
 
@@ -23,10 +22,14 @@ STEPS = phased_sgd.GradientSteps(
 
 
 BALL = AxisVertices(D + 1, (2.0, -2.0))  # of diameter 4
-# two batches, of which the second has a part in one estimate
-CORRECTIONS = single_pass.Corrections(
-    np.array([-1, 0]), np.array([0.0, 0.5]), np.array([CLIP, 0.0])
-)
+
+
+def corrected(n):
+    """Two batches of n records, of which the second has a part in one estimate."""
+    return [
+        single_pass.BatchStep(n, -1, 0.0, CLIP, 0.1),
+        single_pass.BatchStep(n, 0, 0.5, 0.0, 0.1),
+    ]
 
 
 def facts(n, **others):
@@ -77,13 +80,13 @@ EVERY = {
     ),
     "corrected_scores": (
         lambda n, budget: single_pass.corrected_scores(
-            facts(n), budget, BALL, CORRECTIONS, np.array([n, n]), 0.0, 2
+            facts(n), budget, BALL, corrected(n), 0.0, 2
         ),
         lambda n: 4.0 * CLIP / n * math.sqrt(1.25),
     ),
     "record_scores": (
         lambda n, budget: single_pass.record_scores(
-            facts(n), budget, BALL, single_pass.RecordSteps(5, n, 0.5, CLIP, 1e-9), 0.0, 1
+            facts(n), budget, BALL, 5, n, 0.5, (CLIP, 1e-9), 0.0, 1
         )[0],
         lambda n: 4.0 * CLIP / n * (2 - 0.5**5),
     ),

@@ -117,17 +117,14 @@ class UnboundedDescent(Descent):
                 "take solver='scof'"
             )
         allowance, rules = budget.mixed_allowance, HEAVY_TAIL[problem.loss.task]
-
-        def reach(what: str, count: int, most: float) -> magnitudes.ReachSearch:
-            facts = problem.n_samples, count, budget.record_factor, allowance, allowance
-            return magnitudes.plan_reach(magnitudes.Columns(what, *facts), most)
-
+        n, facts = problem.n_samples, (budget.record_factor, allowance, allowance)
         features, target = None, None
         if self.private_scale_X:
-            share = self.scale_share or rules.reach_share
-            features = reach("feature", problem.n_features, share)
+            columns = magnitudes.Columns("feature", n, problem.n_features, *facts)
+            features = magnitudes.plan_reach(columns, self.scale_share or rules.reach_share)
         if self.private_scale_y and problem.loss.task == "regression":
-            target = reach("target", problem.n_outputs, rules.target_reach_share)
+            columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
+            target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
         first = Reach(features, target)
         fields, releases = self._stages(problem, budget, allowance.share(1 - spent))

@@ -9,7 +9,7 @@ the columns (`Reach`). Sensitivities: doc/privacy, section 7.4.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,9 @@ from ..base import Part, named_releases
 from ..records import Frame, SolverData
 from ..statistics import shrunk_vector
 
+Counts = NDArray[np.int64]
 Exponents = NDArray[np.int64]
+Noise = Gaussian | Laplace
 
 _LOWEST, _HIGHEST = -64, 64  # exponents of the grid of scales
 _EXPONENTS = np.arange(_LOWEST, _HIGHEST + 1)
@@ -117,9 +119,9 @@ class MagnitudeSearch(Part):
     what: str
     shared: SelectVertex | None
     select: SelectVertex | None
-    presence: Gaussian | Laplace | None
+    presence: Noise | None
     ceiling: int
-    center: Gaussian | Laplace | None
+    center: Noise | None
     n_columns: int
     n_rounds: int
     n_shared: int
@@ -217,7 +219,7 @@ class ReachSearch(Part):
     typical: SelectVertex
     far: SelectVertex | None
     beyond: float
-    presence: Gaussian | Laplace | None
+    presence: Noise | None
     ceiling: int
     n_columns: int
     share: float
@@ -307,15 +309,7 @@ class Columns:
         change = octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
         return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
-    def plan_center(self, share: float, n_rounds: int) -> Gaussian | Laplace:
-        """Mechanism for the centres of all rounds, which have this share of the budget."""
-        change = self.bound * statistics.mean_of_numbers(
-            self.n_samples, self.n_columns, self.record_factor
-        )
-        part = self.allowance.share(share)
-        return additive_noise(part).calibrate(change, part, n_rounds, self.n_columns)
-
-    def plan_presence(self, share: float) -> Gaussian | Laplace | None:
+    def plan_presence(self, share: float) -> Noise | None:
         """Mechanism for the shares of present records; None if three quarters would not show."""
         d, part = self.n_columns, self.allowance.share(share)
         # a record adds 0 or 1 to each count, under both relations
@@ -326,6 +320,30 @@ class Columns:
             return None
         change = several * statistics.mean_of_numbers(self.n_samples, 1, 1.0)
         return kind.calibrate(change, part, dimension=d)
+
+    def search(
+        self,
+        counts: tuple[int, int, int],
+        shares: tuple[float, float, float],
+        presence: Noise | None = None,
+        ceiling: int = _HIGHEST,
+    ) -> MagnitudeSearch:
+        """The search with so many centres, shared scales and rounds of scales.
+
+        These have the shares of the budget, each of all of its kind.
+        """
+        (n_rounds, n_shared, n_scales), (centers, shared, scales) = counts, shares
+        d, center, spent = self.n_columns, None, shared + scales + centers
+        if n_rounds:
+            change = self.bound * statistics.mean_of_numbers(self.n_samples, d, self.record_factor)
+            part = self.allowance.share(centers)
+            center = additive_noise(part).calibrate(change, part, n_rounds, d)
+        sizes = d, n_rounds, n_shared, n_scales, self.bound
+        share_one = self.plan_select(shared, n_shared) if shared else None
+        select = self.plan_select(scales, n_scales * d) if scales else None
+        return MagnitudeSearch(
+            self.what, share_one, select, presence, ceiling, center, *sizes, spent
+        )
 
 
 def plan_reach(columns: Columns, most: float) -> ReachSearch:
@@ -379,40 +397,23 @@ def plan_search(
         or columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
     )
     for n_rounds in (1, 0) if may_center else (0,):
-        shares = _shares(columns, private_scale, largest_share - spent, n_rounds, largest_noise)
-        if shares is not None:
-            break
-    else:
-        return None
-    n_rounds, n_shared, shared, scales, center = shares
-    n_scales = n_rounds + 1 if scales else 0
-    shared, scales, center = n_shared * shared, n_scales * scales, n_rounds * center
-    return MagnitudeSearch(
-        columns.what,
-        columns.plan_select(shared, n_shared) if shared else None,
-        columns.plan_select(scales, n_scales * d) if scales else None,
-        presence,
-        0 if is_single else _HIGHEST,
-        columns.plan_center(center, n_rounds) if n_rounds else None,
-        d,
-        n_rounds,
-        n_shared,
-        n_scales,
-        columns.bound,
-        shared + scales + center + spent,
-    )
+        found = _shares(columns, private_scale, largest_share - spent, n_rounds, largest_noise)
+        if found is not None:
+            search = columns.search(*found, presence, 0 if is_single else _HIGHEST)
+            return replace(search, share=search.share + spent)
+    return None
 
 
 def _shares(
     columns: Columns, private_scale: bool, largest: float, n_rounds: int, largest_noise: float
-) -> tuple[int, int, float, float, float] | None:
-    """Numbers of centres and shared scales; shares of a shared scale, a round's scales, a centre.
+) -> tuple[tuple[int, int, int], tuple[float, float, float]] | None:
+    """What `Columns.search` takes; None if the noise is above `largest_noise`.
 
-    None if the noise is above `largest_noise`. One round becomes two where they are cheap.
+    One round becomes two where they are cheap.
     """
     center = largest / 6 if n_rounds else 0.0
     if not private_scale:
-        return n_rounds, 0, 0.0, 0.0, center
+        return (n_rounds, 0, 0), (n_rounds * center, 0.0, 0.0)
     alone, shared, unclear = 0.0, 0.0, largest_noise
     if columns.n_columns > 1:
         most = (largest - center) / (n_rounds + 1)
@@ -424,17 +425,19 @@ def _shares(
     left = largest - center - shared
     scales = columns.selection_share(columns.n_columns, left / (n_rounds + 1), unclear)
     if not scales:
-        return (n_rounds, n_rounds + 1, alone, 0.0, center) if alone else None
+        counts = n_rounds, n_rounds + 1, 0
+        return (counts, (n_rounds * center, (n_rounds + 1) * alone, 0.0)) if alone else None
     scales = max(scales, left / 20)
     is_cheap = scales <= _SECOND_CENTER_SHARE and 3 * scales + center <= left
     n_rounds += 1 if n_rounds and is_cheap else 0
-    return n_rounds, 1 if shared else 0, shared, scales, center
+    counts = n_rounds, 1 if shared else 0, n_rounds + 1
+    return counts, (n_rounds * center, shared, (n_rounds + 1) * scales)
 
 
 # -------------------------------------------------------------------------------- running
 
 
-def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> NDArray[np.int64]:
+def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> Counts:
     """Counts of octaves of abs(x - center), or as one column of row sizes, shape (d, grid + 2)."""
     from ..._kernels.bounded_sums import csr_octave_counts, octave_counts
 
@@ -467,7 +470,7 @@ def _near(around: Exponents, reach: float) -> Array:
 
 
 def _select(
-    counts: NDArray[np.int64],
+    counts: Counts,
     n_samples: int,
     priors: Array,
     mechanism: SelectVertex,
@@ -490,11 +493,7 @@ def _select(
 
 
 def _are_present(
-    counts: NDArray[np.int64],
-    exponents: Exponents,
-    n_samples: int,
-    mechanism: Gaussian | Laplace,
-    stream: RandomStream,
+    counts: Counts, exponents: Exponents, n_samples: int, mechanism: Noise, stream: RandomStream
 ) -> Flags:
     """Whether records that are not far below a column's scale show in the noise.
 

@@ -117,13 +117,17 @@ class NormClipped(MeanOracle):
 
 @dataclass(frozen=True)
 class MedianOfMeans(MeanOracle):
-    """Median, in each coordinate, of the means of buckets of clipped coordinates.
+    r"""Median, in each coordinate, of the means of buckets of clipped or smoothed coordinates.
 
     They are clipped to [-3 tau, 3 tau], and record i falls into bucket i mod m (KLZ22 Algorithm 3).
-    With a single bucket it is the mean of clipped coordinates.
+    With a single bucket it is the mean of clipped coordinates. Smoothed (Algorithm 4), a coordinate
+    x becomes tau psi(x / tau), evaluated to 9e-5, where psi(a) = E phi(a (1 + N)), N ~ N(0, 1/3),
+    :math:`\phi(u) = u - u^3 / 6` on :math:`[-\sqrt 2, \sqrt 2]` and constant beyond. psi is odd,
+    bounded by about 0.863, and a (1 - O(a^2)) near 0.
     """
 
     n_buckets: int = 1  # m
+    is_smoothed: bool = False
 
     def sensitivity(
         self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
@@ -131,52 +135,33 @@ class MedianOfMeans(MeanOracle):
         # the midpoint of the two middle means moves by half of what one of them does
         halved = 0.5 if self.n_buckets % 2 == 0 else 1.0
         change = halved * record_factor / (n_samples // self.n_buckets)
-        bound = _INTERVAL * self.tau
+        bound = self.tau * (_SMOOTHED_BOUND if self.is_smoothed else _INTERVAL)
         return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        sums = _kernel_sums(rows, r, self.n_buckets, _INTERVAL * self.tau)
-        return np.roll(sums, first, axis=0)
+        """By bucket; several outputs come last."""
+        from ..._kernels.bounded_sums import bounded_sums, csr_bounded_sums
+
+        kernel: Any = bounded_sums
+        X, factor, bound, unit = rows.X, 0.0, _INTERVAL * self.tau, 1.0
+        if self.is_smoothed:
+            factor, bound, unit = 1 / self.tau, _SMOOTHED_BOUND, self.tau
+        if not isinstance(X, np.ndarray):
+            kernel, X = csr_bounded_sums, Compressed.of(X)
+        r, shape = times_rows(r, rows.sample_weight), (self.n_buckets, rows.dimension)
+        total = np.zeros((*r.shape[1:], *shape))
+        weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
+        for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
+            kernel(X, of_output, rows.has_intercept, factor, bound, BLOCK_ROWS, sums)
+        total = unit * (total if r.ndim == 1 else np.moveaxis(total, 0, -1))
+        return np.roll(total, first, axis=0)
 
     def mean_of(self, sums: Array, n_samples: int) -> Array:
+        if self.n_buckets == 1:
+            return sums[0] / n_samples
         sizes = np.full(self.n_buckets, n_samples // self.n_buckets)
         sizes[: n_samples % self.n_buckets] += 1
         return np.median(sums / sizes.reshape(-1, *(1,) * (sums.ndim - 1)), axis=0)
-
-
-@dataclass(frozen=True)
-class SmoothedTruncation(MeanOracle):
-    r"""Mean of tau psi(x / tau) in each coordinate (KLZ22 Algorithm 4), evaluated to 9e-5.
-
-    psi(a) = E phi(a (1 + N)), N ~ N(0, 1/3), :math:`\phi(u) = u - u^3 / 6` on
-    :math:`[-\sqrt 2, \sqrt 2]` and constant beyond. psi is odd, bounded by about 0.863, and
-    a (1 - O(a^2)) near 0.
-    """
-
-    def sensitivity(
-        self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
-    ) -> float:
-        bound, change = self.tau * _SMOOTHED_BOUND, record_factor / n_samples
-        return coordinate_mean(bound, change, n_samples, n_features, dimension, order)
-
-    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        return self.tau * _kernel_sums(rows, r, 1, _SMOOTHED_BOUND, 1 / self.tau)[0]
-
-
-def _kernel_sums(rows: Rows, r: Array, n_buckets: int, bound: float, factor: float = 0.0) -> Array:
-    """Sums by bucket of clipped coordinates, or of smoothed ones; several outputs come last."""
-    from ..._kernels.bounded_sums import bounded_sums, csr_bounded_sums
-
-    kernel: Any = bounded_sums
-    X = rows.X
-    if not isinstance(X, np.ndarray):
-        kernel, X = csr_bounded_sums, Compressed.of(X)
-    r, shape = times_rows(r, rows.sample_weight), (n_buckets, rows.dimension)
-    total = np.zeros((*r.shape[1:], *shape))
-    weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
-    for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
-        kernel(X, of_output, rows.has_intercept, factor, bound, BLOCK_ROWS, sums)
-    return total if r.ndim == 1 else np.moveaxis(total, 0, -1)
 
 
 # ------------------------------------------------------------------------------ defaults
@@ -217,7 +202,8 @@ def make_oracle(
         return NormClipped(tau or size * default_threshold(whole, *moments))
     noise *= dimension ** (1 / order)  # times the norm of a vector of ones
     if name == "smoothed":
-        return SmoothedTruncation(tau or default_threshold(noise, *moments) / _SMOOTHED_BOUND)
+        tau = tau or default_threshold(noise, *moments) / _SMOOTHED_BOUND
+        return MedianOfMeans(tau, is_smoothed=True)
     buckets = 1
     if name == "median-of-means":
         # 4 log(2 d / beta) of KLZ22, made even, and at most n

@@ -22,7 +22,7 @@ from ..._types import Array, Auto, Oracle
 from ...data.rows import Terms, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
-from ...mechanisms import Gaussian, Laplace, Release, additive_noise
+from ...mechanisms import Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
@@ -35,9 +35,8 @@ from ..statistics import constant_for_mean, in_target_units, mean_target
 from ..unit_descent import knows
 from . import magnitudes
 from .descent import UnboundedDescent
+from .magnitudes import Noise
 from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
-
-Noise = Gaussian | Laplace
 
 # Less noise by this factor is worth another analysis, as long as it is quickly found.
 _WORTHWHILE, _MOST_STEPS = 1.005, 12
@@ -268,20 +267,11 @@ class SCOF(Solver):
         # A defect of the package: a negative share would lower the cost of a plan.
         if draft.left < -1e-12:
             raise AssertionError("a plan spends more than its budget")
-        kind = problem.feasible_set
-        return HeavyTailPlan(
-            problem,
-            budget,
-            self.form,
-            draft.max_iter,
-            guarantee=Guarantee.of(budget, draft.releases, composition),
-            geometry=kind if isinstance(kind, Geometry) else kind(draft.rules.radius),
-            first=draft.first,
-            oracle=draft.oracle,
-            steps=draft.steps,
-            learning_rate=draft.learning_rate,
-            l2_penalty=self.l2_penalty,
-        )
+        kind, guarantee = problem.feasible_set, Guarantee.of(budget, draft.releases, composition)
+        geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
+        facts = problem, budget, self.form, draft.max_iter, guarantee, geometry
+        descent = draft.oracle, draft.steps, draft.learning_rate, self.l2_penalty
+        return HeavyTailPlan(*facts, draft.first, *descent)
 
 
 class HeavyTail(Solver):
@@ -449,17 +439,9 @@ class _Draft:
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
             tau *= max(1.0, math.sqrt(rules.accurate / (noise * math.sqrt(problem.size))))
             tau *= size if solver.oracle == "clipped" else 1.0
-        self.oracle = make_oracle(
-            solver.oracle,
-            tau,
-            solver.n_buckets,
-            n_samples=n_step,
-            dimension=problem.size,
-            noise=noise,
-            order=order,
-            size=size,
-            moments=moments,
-        )
+        facts: Any = {"n_samples": n_step, "dimension": problem.size, "order": order}
+        facts |= {"noise": noise, "size": size, "moments": moments}
+        self.oracle = make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
         change = self.oracle.sensitivity(
             n_step, problem.n_features, problem.size, self.budget.record_factor, order
         )

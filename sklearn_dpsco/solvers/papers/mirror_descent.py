@@ -214,15 +214,8 @@ class NoisySFW(SetDescent):
             if is_final or error <= direction:
                 break
             eta *= direction / error  # shorter steps where the direction is mostly noise
-        stage = Stage(
-            (first_noise, noise),
-            run,
-            n_steps,
-            eta,
-            first_batch=first,
-            batch=batch,
-            largest_change=change,
-        )
+        sizes: Any = {"first_batch": first, "batch": batch, "largest_change": change}
+        stage = Stage((first_noise, noise), run, n_steps, eta, **sizes)
         return stage, error + 1 / n_steps
 
 

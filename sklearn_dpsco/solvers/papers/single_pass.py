@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -65,6 +66,16 @@ class BatchStep(NamedTuple):
     kept: float  # q, the weight of that estimate
     clip: float  # bound on a record's derivative, or on its change since that step
     rate: float  # weight of the vertex in the new point
+
+    @staticmethod
+    def influence(steps: Sequence[BatchStep], norm: int) -> Array:
+        """l1 or l2 norm, over all steps, of the weights that each batch has in their estimates."""
+        total = np.ones(len(steps))
+        for k in range(len(steps) - 1, 0, -1):
+            base = steps[k].base
+            if base >= 0:
+                total[base] += steps[k].kept ** norm * total[k]
+        return total ** (1 / norm)
 
 
 @dataclass(frozen=True)
@@ -256,19 +267,10 @@ class Rounds(FrankWolfe):
             first = draft.box.first(budget, whole, plan_offset if is_spider else plan_box)
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
-        return SinglePassPlan(
-            problem,
-            budget,
-            self.form,
-            sum(run.n_steps for run in runs),
-            Guarantee.of(budget, releases_of(first, *runs), whole.kind),
-            geometry=draft.geometry,
-            vertices=draft.vertices,
-            first=first,
-            gradient_clip=draft.clip,
-            l2_penalty=self.l2_penalty,
-            runs=runs,
-        )
+        n_steps = sum(run.n_steps for run in runs)
+        guarantee = Guarantee.of(budget, releases_of(first, *runs), whole.kind)
+        common = problem, budget, self.form, n_steps, guarantee, draft.geometry, first
+        return SinglePassPlan(*common, draft.clip, self.l2_penalty, draft.vertices, runs)
 
 
 class Tree(Rounds):
@@ -399,22 +401,21 @@ class _Draft:
     ) -> BatchRun:
         """A run after `done` steps of others; `weight`: see `SinglePassDefaults.weights`."""
         norm = 1 if left.kind == "pure" else 2
-        rates, corrections = self.corrections(n_steps, done, weight)
+        steps = self.unsized_steps(n_steps, done, weight)
         # batches as large as their influence, and at least one record, so that all have the same
         n = records[1] - records[0]
-        wanted = corrections.clip * corrections.influence(norm)
+        wanted = np.array([step.clip for step in steps]) * BatchStep.influence(steps, norm)
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
+        sized = [s._replace(size=size) for s, size in zip(steps, sizes.tolist(), strict=True)]
         facts = self.problem, self.box.budget, self.vertices
-        change = corrected_scores(*facts, corrections, sizes, self.solver.l2_penalty, norm)
+        change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
         noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
-        columns = (sizes, *corrections, rates)
-        steps = tuple(BatchStep(*row) for row in zip(*(c.tolist() for c in columns), strict=True))
         group = None if n == self.problem.n_samples else f"records {records}"
-        return BatchRun(noise, records, group, steps)
+        return BatchRun(noise, records, group, tuple(sized))
 
-    def corrections(self, n_steps: int, done: int, weight: float) -> tuple[Array, Corrections]:
-        """The weights of the steps, and which estimate each of them corrects."""
+    def unsized_steps(self, n_steps: int, done: int, weight: float) -> list[BatchStep]:
+        """The steps without the sizes of their batches."""
         k = np.arange(n_steps)
         rates = 2 / (done + k + self.rules.late)
         if self.solver.learning_rate is not None:
@@ -428,11 +429,11 @@ class _Draft:
         # how far the point went since the step that is corrected, as a part of the way to vertices
         gone = np.concatenate(([0.0], np.cumsum(np.log1p(-np.minimum(rates, 1 - 1e-15)))))
         moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
-        clip = [
-            self.change(float(q), float(way)) if b >= 0 else self.clip
-            for q, way, b in zip(kept, moved, base, strict=True)
+        columns = (column.tolist() for column in (base, kept, moved, rates))
+        return [
+            BatchStep(0, b, q, self.change(q, way) if b >= 0 else self.clip, rate)
+            for b, q, way, rate in zip(*columns, strict=True)
         ]
-        return rates, Corrections(base.astype(np.intp), kept, np.array(clip))
 
     # ------------------------------------------------------------ single records
 
@@ -449,9 +450,9 @@ class _Draft:
                 rate = max(min(0.5, self.rules.forgets * wanted / n), 1 / n)
             rate = min(rate, 1 - 1e-9)
             clip = smooth.change(1 - rate, rate)
-            steps = RecordSteps(n - first_batch, first_batch, rate, self.clip, clip)
-            facts = problem, self.box.budget, self.vertices
-            change, *scales = record_scores(*facts, steps, self.solver.l2_penalty, norm)
+            facts = problem, self.box.budget, self.vertices, n - first_batch, first_batch, rate
+            clips, penalty = (self.clip, clip), self.solver.l2_penalty
+            change, *scales = record_scores(*facts, clips, penalty, norm)
             # so many steps are mostly noise, where both laws are the same
             noise = SelectSequence.of_ranges(change, left, n_vertices, flips=False)
             group = None if n == problem.n_samples else f"records {records}"
@@ -543,28 +544,11 @@ class _RecordWalk:
 # ------------------------------------------------------------------------------ sensitivities
 
 
-class Corrections(NamedTuple):
-    """The estimates of a run: ``v_k = kept_k v_base(k) + a mean over batch k``, k < n_steps."""
-
-    base: Indices  # the step whose estimate is corrected, below k; -1 for none
-    kept: Array  # q, in [0, 1]
-    clip: Array  # bound on what a record's derivative contributes
-
-    def influence(self, norm: int) -> Array:
-        """l1 or l2 norm, over all steps, of the weights that batch k has in their estimates."""
-        total = np.ones(self.base.size)
-        for k in range(self.base.size - 1, 0, -1):
-            if self.base[k] >= 0:
-                total[self.base[k]] += self.kept[k] ** norm * total[k]
-        return total ** (1 / norm)
-
-
 def corrected_scores(
     problem: Problem,
     budget: PrivacyBudget,
     vertices: Vertices,
-    corrections: Corrections,
-    sizes: Indices,
+    steps: Sequence[BatchStep],
     penalty: float,
     norm: int,
 ) -> float:
@@ -573,50 +557,45 @@ def corrected_scores(
     A record of batch k moves its mean by up to clip_k record_factor / size_k in every coordinate,
     and every later estimate by its weight there times that.
     """
-    base, kept, clip = corrections
-    own = budget.record_factor * clip / sizes * corrections.influence(norm)
+    sizes, clips = np.array([(step.size, step.clip) for step in steps]).T
+    own = budget.record_factor * clips / sizes * BatchStep.influence(steps, norm)
     # bounds on the estimates and on their float errors
-    bound, error = np.zeros(base.size), np.zeros(base.size)
-    for k in range(base.size):
-        b = base[k]
-        bound[k] = clip[k] + (kept[k] * bound[b] if b >= 0 else 0.0)
-        error[k] = clip[k] * summation_error(int(sizes[k]), problem.n_features)
-        error[k] += 8 * UNIT_ROUNDOFF * bound[k] + (kept[k] * error[b] if b >= 0 else 0.0)
+    bound, error = np.zeros((2, len(steps)))
+    for k, (size, b, kept, clip, _) in enumerate(steps):
+        bound[k] = clip + (kept * bound[b] if b >= 0 else 0.0)
+        error[k] = clip * summation_error(size, problem.n_features)
+        error[k] += 8 * UNIT_ROUNDOFF * bound[k] + (kept * error[b] if b >= 0 else 0.0)
     scored = bound + penalty * vertices.l1_norm
     error += (score_error(vertices) + 4 * UNIT_ROUNDOFF) * scored
     numerical = 4 * vertices.l1_norm * float(np.linalg.norm(error, norm))
     return vertices.l1_diameter * float(own.max()) + numerical
 
 
-class RecordSteps(NamedTuple):
-    """A run whose first batch is followed by steps of one record each, of constant weights."""
-
-    n_steps: int  # after the first
-    first_batch: int
-    rate: float  # 1 - q in (0, 1)
-    first_clip: float  # as in `Corrections`, of the first batch
-    clip: float  # and of a record
-
-
 def record_scores(
     problem: Problem,
     budget: PrivacyBudget,
     vertices: Vertices,
-    steps: RecordSteps,
+    n_steps: int,
+    first_batch: int,
+    rate: float,
+    clips: tuple[float, float],
     penalty: float,
     norm: int,
 ) -> tuple[float, float, float]:
-    """The same for `RecordSteps`, and the scales of the first and the last noise (section 3.2).
+    """The same for `RecordRun`, and the scales of the first and the last noise (section 3.2).
 
-    Those are in units of the noise between, and the scores are divided by them. They are such that
-    the norm is the same for every record, where that is possible and lowers it.
+    `n_steps` are those after the first, `rate` is 1 - q in (0, 1), and `clips` are of the first
+    batch's and of a record's derivatives. Scales are in units of the noise between, and the scores
+    are divided by them. They are such that the norm is the same for every record, where that is
+    possible and lowers it.
     """
+    first_clip, clip = clips
     change = vertices.l1_diameter * budget.record_factor
-    first, each = change * steps.first_clip / steps.first_batch, change * steps.clip
-    log_decay = norm * math.log1p(-steps.rate)
+    first, each = change * first_clip / first_batch, change * clip
+    log_decay = norm * math.log1p(-rate)
     decay, lasting = math.exp(log_decay), (-math.expm1(log_decay)) ** (1 / norm)
     # the first batch's weights over all steps, and those of the first record
-    whole = [-math.expm1(count * log_decay) for count in (steps.n_steps + 1, steps.n_steps)]
+    whole = [-math.expm1(count * log_decay) for count in (n_steps + 1, n_steps)]
     constant = max(first * whole[0] ** (1 / norm), each * whole[1] ** (1 / norm)) / lasting
     total, scales = constant, (1.0, 1.0)
     is_tight = first <= each or each / lasting <= constant
@@ -624,12 +603,12 @@ def record_scores(
     if is_tight and decay * share**norm < 1:
         rest = (1 - decay * share**norm) ** (1 / norm)
         total, scales = each / lasting, (share * lasting / rest, lasting)
-    longest = min(1 / steps.rate, steps.n_steps + 1.0)
-    bound = steps.first_clip + steps.clip * longest
+    longest = min(1 / rate, n_steps + 1.0)
+    bound = first_clip + clip * longest
     scored = bound + penalty * vertices.l1_norm
     error = 8 * UNIT_ROUNDOFF * scored
-    of_first = steps.first_clip * summation_error(steps.first_batch, problem.n_features)
-    error += max(of_first, steps.clip * summation_error(1, problem.n_features))
+    of_first = first_clip * summation_error(first_batch, problem.n_features)
+    error += max(of_first, clip * summation_error(1, problem.n_features))
     error = error * longest + score_error(vertices) * scored
-    times = (steps.n_steps + scales[0] ** -norm + scales[1] ** -norm) ** (1 / norm)
+    times = (n_steps + scales[0] ** -norm + scales[1] ** -norm) ** (1 / norm)
     return (total + 4 * vertices.l1_norm * error * times, *scales)
