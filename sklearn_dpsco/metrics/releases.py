@@ -115,6 +115,12 @@ def _bins(score: Array, n_bins: int, low: float = 0.0, high: float = 1.0) -> NDA
 
 _LABELS, _SCORES, _NUMBERS = ("truth", "predicted"), ("truth", "score"), ("y", "prediction")
 
+_CURVE = _Formula(
+    ("roc_curve",),
+    _SCORES,
+    lambda facts: (2, facts.n_thresholds or _FEWEST_BINS),
+    lambda facts, of: _bins(of.score, facts.n_thresholds, facts.low_score, facts.high_score),
+)
 # What is counted, in tables with a row for each true class; cheaper ones first.
 _COUNTS = {
     "correct predictions": _Formula(
@@ -135,12 +141,9 @@ _COUNTS = {
         lambda facts: (facts.n_classes, facts.n_classes),
         lambda facts, of: of.predicted,
     ),
-    "scores by class": _Formula(
-        ("roc_auc", "roc_curve"),
-        _SCORES,
-        lambda facts: (2, facts.n_thresholds or _FEWEST_BINS),
-        lambda facts, of: _bins(of.score, facts.n_thresholds, facts.low_score, facts.high_score),
-    ),
+    "scores by class": _CURVE,
+    # of a group, whose pairs are few against how many a record may change
+    "scores by class and group": _CURVE._replace(tells=("roc_auc", "roc_curve")),
     "calibration": _Formula(
         ("calibration_curve",),
         _SCORES,
@@ -534,9 +537,7 @@ class Moments:
 
 # ----------------------------------------------------------------------------------- ranks
 
-_RANKS = {
-    "ranks by class": _COUNTS["scores by class"]._replace(tells=("roc_auc",)),
-}
+_RANKS = {"ranks by class": _CURVE._replace(tells=("roc_auc",))}
 
 
 @dataclass(frozen=True)
@@ -603,8 +604,8 @@ SCORINGS = tuple(
 def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Query]:
     """The fewest releases that tell all of these scores."""
     left, chosen = list(scorings), []
-    # the change of a sum over pairs goes with n, of which a group has but a part
-    formulas = FORMULAS if facts.n_groups == 1 else _COUNTS | _LOSSES
+    others = _RANKS if facts.n_groups > 1 else ["scores by class and group"]
+    formulas = {name: formula for name, formula in FORMULAS.items() if name not in others}
     while left:
         best = max(formulas, key=lambda name: len(set(left) & set(formulas[name].tells)))
         kind = Ranks if best in _RANKS else Counts if best in _COUNTS else Moments
@@ -615,7 +616,7 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
 
 def sized(query: Query, deviation: float) -> Query:
     """With the number of score bins that suits noise of this standard deviation on each number."""
-    if query.name != "scores by class" or query.facts.n_thresholds is not None:
+    if "roc_curve" not in FORMULAS[query.name].tells or query.facts.n_thresholds is not None:
         return query
     # order within bins is not known, which costs an area about 1 / bins, and noise s sqrt(bins) / n
     records = query.facts.n_samples / query.facts.n_groups

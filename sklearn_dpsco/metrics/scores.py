@@ -794,8 +794,7 @@ def dp_score(
         its frequency), "neg_log_loss", "r2", "neg_mean_absolute_error", "neg_mean_squared_error",
         "mean_bias" (mean prediction less mean target). None: the accuracy of classifiers, else R^2.
         The scores of a list come from as few releases as tell them all, which share the budget
-        evenly: accuracies and the matrix are one, so are both of ROC, and R^2 with the squared
-        error.
+        evenly: accuracies and the matrix are one, and so is R^2 with the squared error.
     epsilon, delta, relation, precision
         As in `PrivacyBudget`, of all scores together. delta = 0 has Laplace noise, a positive one
         Gaussian noise, which is more for a single release, and less where about five or more are
@@ -827,9 +826,9 @@ def dp_score(
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"
-        Number of equal bins of the scores from which the ROC curve is made, and the area if it is
-        asked for with the curve or for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3),
-        within [4, 1000], n the records per group and s the standard deviation of the noise.
+        Number of equal bins of the scores from which the ROC curve is made, and the area under it
+        for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3), within [4, 1000], n the records
+        per group and s the standard deviation of the noise.
     n_bins : int in [1, 1e4], default=5
         Of the calibration curve, of equal width on [0, 1].
     score_bounds : pair (low, high) of floats, default=(0, 1)
@@ -889,8 +888,8 @@ def dp_score(
     made before the charge, so that an estimator that raises costs nothing, and only noisy sums of
     them leave.
 
-    Intervals invert tests, made of the released numbers and the law of the noise only. The area
-    under a curve of bins allows for any order within them. They are approximate for few records.
+    Intervals invert tests, made of the released numbers and the law of the noise only. The areas
+    of groups allow for any order within bins. They are approximate for few records.
 
     Examples
     --------

@@ -122,7 +122,7 @@ def cases(n, some=slice(None), *, alone=True, **settings):
         for scoring in ("calibration_curve", "neg_log_loss"):
             yield plan_score(n, scoring=scoring, **settings), draw, truths
         plan = plan_score(n, scoring=["roc_auc", "roc_curve"], **settings)
-        bins = plan.queries[0].shape[1]
+        bins = plan.queries[-1].shape[1]
         truths["roc_curve"] = rates(np.r_[1.0, np.arange(bins)[::-1] / bins])
         yield plan, draw, truths
     for name in list(ERRORS)[some]:

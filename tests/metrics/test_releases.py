@@ -237,13 +237,15 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     assert names("accuracy") == ["correct predictions"]
     assert names("accuracy", "balanced_accuracy") == ["right and wrong by class"]
     assert names("accuracy", "balanced_accuracy", "confusion_matrix") == ["confusion matrix"]
-    assert names("roc_auc", "roc_curve") == ["scores by class"]
+    assert names("roc_auc", "roc_curve") == ["ranks by class", "scores by class"]
+    in_groups = queries_for(["roc_auc", "roc_curve"], Facts(100, n_groups=2), 1)
+    assert [query.name for query in in_groups] == ["scores by class and group"]
     assert names("roc_auc") == ["ranks by class"]
     assert names("neg_mean_squared_error") == ["squared error"]
     assert names("r2", "neg_mean_squared_error") == ["squared error and target"]
     assert sorted(names(*SCORINGS)) == [
         "absolute error", "calibration", "confusion matrix", "error", "log loss",
-        "probability less label", "scores by class", "squared error and target",
+        "probability less label", "ranks by class", "scores by class", "squared error and target",
     ]  # fmt: skip
 
 
@@ -441,10 +443,11 @@ def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
             scoring=["roc_auc", "roc_curve"],
             epsilon=epsilon,
             n_thresholds=bins,
+            n_groups=2,
             precision="float",
         )
-        sums, draws = chosen.statistics(given), stream(1)
-        found = [chosen.estimates(chosen.release(sums, draws)) for _ in range(12)]
+        sums, draws = chosen.statistics(given, np.arange(n) % 2), stream(1)
+        found = [chosen.estimates(chosen.release(sums, draws), 0) for _ in range(12)]
         return np.median([np.diff(f["roc_auc"].interval)[0] for f in found])
 
     auto = width("auto")
