@@ -277,6 +277,7 @@ class LearnedUnits(Part):
         d, is_rate = problem.n_features, problem.loss.task == "rates"
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
+        cuts = [*(min(first, cut) for first in rules.first_cuts), cut][-max(self.n_rounds, 1) :]
         center = np.zeros(d)
         if self.center is not None:
             mean = measured.sum(statistics.short_row_sum, rough) / slots
@@ -284,20 +285,20 @@ class LearnedUnits(Part):
             center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
             measured = data.map(statistics.measure, center)
         facts = 2 * rough, rough / 2, self.length, stream, 1.0
-        norm = rules.row_bound * cut * statistics.scale_on_grid(measured, n, *facts)
+        norm = rules.row_bound * cuts[0] * statistics.scale_on_grid(measured, n, *facts)
         if self.center is not None:
             # the centre of shorter rows is noise
             noise = rules.clear_center * math.sqrt(d * self.center.variance)
             norm = max(norm, rough * min(noise, 0.3))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        whitened, last, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 0.5, 1.0
+        whitened, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 1.0
         data = data.row_major()
         by: Any = 1 / norm
         for t in range(self.n_rounds):
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            whitened, last = self._release_moments(moments, whitened, cut, shorter, stream), 1.0
+            whitened = self._release_moments(moments, whitened, cuts[t:], shorter, stream)
             by = whitened.transform
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
@@ -313,7 +314,8 @@ class LearnedUnits(Part):
         if self.top is not None:
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
-        found = self._joined(whitened.transform / bound, top, whitened.trace / bound**2, last)
+        of_rows = whitened.transform / bound, top, whitened.trace / bound**2
+        found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
         doubts = whitened.doubts
@@ -338,13 +340,14 @@ class LearnedUnits(Part):
         self,
         moments: Array,
         before: Whitened,
-        cut: float,
+        cuts: list[float],
         shorter: float | None,
         stream: RandomStream,
     ) -> Whitened:
         """The matrix that whitens the rows, by their second moments; `shorter` if it is the last.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
+        `cuts` are those of the rows from this round on.
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
@@ -352,8 +355,8 @@ class LearnedUnits(Part):
         root, values, ridge = statistics.whitening(noisy, d, scale)
         white = values / (values + ridge)
         bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
-        bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
-        bound /= shorter or 1.0
+        longest = cuts[:2][-1] / cuts[0] / math.sqrt(float(values.min()) + ridge)
+        bound = min(bound * cuts[:2][-1], longest) / (shorter or 1.0)
         step = root / bound
         top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
         transform, usual, doubts = before.transform @ step, float(values.mean()), None
@@ -445,7 +448,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         center = noise(unit, rules.center_share, d)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
     if is_diagonal or (m > clear and not problem.is_wide):
-        n_rounds = 1 if is_diagonal else 2
+        n_rounds = 1 if is_diagonal else 1 + len(rules.first_cuts)
         change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
         moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
         far = None if is_diagonal else medians(rules.far_share)
