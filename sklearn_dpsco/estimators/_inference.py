@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, first_of, import_pandas
+from .._checks import check_bool, check_choice, first_of, import_pandas, warn_user
 from .._types import Array
 from ..data.blocks import check_in_memory
 from ..data.bounds import FeatureScaling
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
+from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
@@ -135,6 +136,13 @@ class Inference(DPLinearModel):
             If the fit was without ``inference=True``, or `encoder` has another number of outputs.
         """
         found = self._found("conf_int")
+        if found.unknown is not None and found.unknown.size:
+            warn_user(
+                "of some columns the released numbers say nothing: their intervals are the whole "
+                "line, and others may be those of the regression without them; summary() names "
+                "them, and what helps",
+                PrivacyParameterWarning,
+            )
         if encoder is None and self._encoder is None and self._feature_names() is None:
             return found.conf_int(level)
         found = self.summary(encoder, level=level)
