@@ -69,9 +69,10 @@ def test_a_note_names_what_is_unknown():
     first, note = telling_unknown(found, False, ", or strong", ", or another").notes
     assert first == "first"
     assert "of 1 direction of the columns the released numbers say nothing" in note
-    assert "interval (b). Such" in note
+    assert "interval (b), and its coef is a guess" in note
+    assert "else they are those of the regression without it" in note
     assert "as all categories of a list are, together" in note
-    assert "bounds are far too wide, or strong. What" in note
+    assert "the intercept), or strong. What helps: narrower bounds, a reference" in note
     assert "drop='first'" in note
     assert note.endswith("larger epsilon, or another")
     (_, note) = telling_unknown(found, True).notes

@@ -52,6 +52,7 @@ _OUTSIDE = (
     "published may be right, and surer than the limits say, whether the person is in the data or "
     "not",
 )
+_PERSONS = "how many persons there are, and which rows are of the same person"
 _SEED = (
     "anything, against who knows a seed (random_state) that was given: the number from which the "
     "noise can be computed once more, and taken off"
@@ -67,6 +68,10 @@ _NOTHING_ELSE = (
 _ONE_ROW = (
     "- [ ] No person has more than one row. Checked how: ____________ (If not, the limits for "
     "several rows hold.)"
+)
+_ONE_PERSON = (
+    "- [ ] Nobody is counted as two persons: the numbers that say whose rows are whose are right. "
+    "Checked how: ____________ (If not, the limits do not hold for who is.)"
 )
 _SIGNED = "Name: ______________________________   Date: ______________"
 _PAGE = (
@@ -306,7 +311,7 @@ class Report(Overviewed):
 
 
 def _report(
-    title: str,
+    of_person: int,
     what: str,
     lines: Sequence[str],
     secrets: set[bool | None],
@@ -318,15 +323,22 @@ def _report(
 ) -> Report:
     """The page: what is `named`, `lines`, the promise first, and a table; and the data.
 
-    `secrets` says which kinds of noise there are: empty before the first result.
+    It is about a person of so many rows. `secrets` says which kinds of noise there are: empty
+    before the first result.
     """
     first, *lines = lines
+    is_row, results = of_person == 1, "one published result"
+    if what == "ledger":
+        results = "the published results"
+    title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
+    whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
+    confirmed = [_ONE_ROW if is_row else _ONE_PERSON, *confirmed]
     if None in secrets:
         lines = ["Whether all noise was secret is not recorded.", *lines]
     elif secrets == {True}:
         noise = (
-            "Random noise in the results hides what a single row contributes. It was drawn with a "
-            "secret key that is kept nowhere, so that nobody can take it off."
+            f"Random noise in the results hides {whose}. It was drawn with a secret key that is "
+            "kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
     for name, text in named.items():
@@ -335,6 +347,7 @@ def _report(
     now, names = datetime.now(UTC), ("sklearn_dpsco", "numpy", "scikit-learn")
     versions = {name: version(name) for name in names}
     outside = [*([] if secrets == {True} else [_SEED]), *(text.format(what) for text in _OUTSIDE)]
+    outside = outside if is_row else [_PERSONS, *outside]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
     found |= {"promise": first, "outside": outside, **named, **facts}
     stated = ", ".join(f"{name} {number}" for name, number in versions.items())
@@ -363,7 +376,6 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
             f"The data were used in {n} parts, one after the other, as the table lists them. The "
             "limits hold for what comes out of all parts together."
         )
-    confirmed = [_ONE_ROW] if guarantee.rows_per_user == 1 else []
     found = [dict(zip(_RELEASE, facts, strict=True)) for facts in releases]
     rows = [
         (
@@ -375,9 +387,9 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     ]
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
-    title = "What one published result can reveal about one of the rows"
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
-    about = title, "result", lines, secrets, confirmed, ["- [ ] This result may be published."]
+    decided = ["- [ ] This result may be published."]
+    about = guarantee.rows_per_user, "result", lines, secrets, [], decided
     return _report(*about, table, named, **facts, releases=found)
 
 
@@ -385,7 +397,7 @@ def _of_budget(
     epsilon: float, spent: float, left: float, has_results: bool, has_branches: bool
 ) -> tuple[list[str], list[str], list[str]]:
     """What is said of a budget, what is to be confirmed, and what to be decided."""
-    in_branches = ", though in a branch more may" if has_branches else ""
+    in_branches = ", though of rows that are in no branch yet more may" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 1000, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
@@ -436,7 +448,6 @@ def of_accountant(
     further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found), has_branches)
     lines = [promise(*claim, False not in secrets)]
     lines += [*_explained(*claim, spent if found else None), *further]
-    confirmed = [_ONE_ROW, *confirmed] if rows_per_user == 1 else confirmed
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "
@@ -465,6 +476,5 @@ def of_accountant(
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
-    title = "What the published results can reveal about one of the rows"
-    facts = {"budget": budget, "charges": found}
-    return _report(title, "ledger", lines, secrets, confirmed, decided, table, named, **facts)
+    facts, about = {"budget": budget, "charges": found}, (rows_per_user, "ledger", lines, secrets)
+    return _report(*about, confirmed, decided, table, named, **facts)

@@ -293,8 +293,7 @@ class LearnedUnits(Part):
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         whitened, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 1.0
-        data = data.row_major()
-        by: Any = 1 / norm
+        data, by = data.row_major(), np.array(1 / norm)
         for t in range(self.n_rounds):
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
@@ -411,7 +410,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
-    wanted = functools.partial(_share, m)
+    wanted, clear = functools.partial(_share, m), max(rules.whiten * d**1.5, rules.least_to_whiten)
 
     def noise(change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
         nonlocal left
@@ -438,19 +437,19 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
-    for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
-    share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
+    aim = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
+    share = max(share, wanted(aim, rules.norm_share, rules.least_for_norms))
     long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds, present = None, None, None, None, 0, None
     if problem.may_be_empty:
         present = noise(of_one, rules.present_share)
     if m >= rules.least_for_center and (has_center or problem.is_wide):
         center = noise(unit, rules.center_share, d)
-    clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
     if is_diagonal or (m > clear and not problem.is_wide):
-        n_rounds = 1 if is_diagonal else 1 + len(rules.first_cuts)
-        change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
-        moments = noise(change, rules.moments_share, 2 * d if is_diagonal else size, n_rounds)
+        rounds = 3 if m >= rules.least_for_more else 2
+        n_rounds, size = (1, 2 * d) if is_diagonal else (rounds, d * (d + 1) // 2)
+        change, share = statistics.second_moments(problem, budget), rules.moments_share
+        moments = noise(change, share * max(n_rounds, 2), size, n_rounds)
         far = None if is_diagonal else medians(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)

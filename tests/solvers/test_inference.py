@@ -427,12 +427,15 @@ def test_what_counts_less_of_a_person_does_not_depend_on_the_outcome(monkeypatch
 
 @functools.cache
 def fits(kind, n_classes, n=6000, epsilon=1.5):
-    """Estimates of 80 independent tables, with the true slopes."""
+    """Estimates of 80 independent tables, with the true slopes; but for few without ends."""
     tables = [table(n, 3, seed, kind) for seed in range(80)]
-    return [
+    found = [
         (fitted(X, y, n_classes, epsilon, seed).summary(), w)
         for seed, (X, y, w) in enumerate(tables)
     ]
+    found = [(estimates, w) for estimates, w in found if np.isfinite(estimates.std).all()]
+    assert len(found) >= 75
+    return found
 
 
 def slope_errors(found, w):
@@ -595,6 +598,7 @@ def test_intervals_of_probabilities():
     assert np.mean((ends[..., 0] < p) & (p < ends[..., 1])) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore:of some columns")  # all categories, and an intercept
 def test_summaries_name_what_encoders_made():
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -732,7 +736,8 @@ def test_names_and_units_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert str(model.summary()).splitlines()[-4].split()[0] == "age"
     assert model.wald_test("age").pvalue < 1e-9
-    with pytest.raises(ImportError, match="needs pandas"):
+    warns = pytest.warns(PrivacyParameterWarning)
+    with warns, pytest.raises(ImportError, match="needs pandas"):
         model.conf_int()
 
 

