@@ -225,8 +225,8 @@ class Inference(DPLinearModel):
         level : float in (0, 1), default=.95
         of : {"mean", "record"}, default="mean"
             Of the mean target, or the probability of a class, at such rows; or in a regression of
-            the target of one new record, if targets are normal about their means with one variance;
-            not with `sample_weight` or several rows of a user.
+            the target of one new record, if targets are normal about their means with one variance,
+            cut off at `bounds_y`; not with `sample_weight` or several rows of a user.
 
         Returns
         -------
@@ -252,6 +252,8 @@ class Inference(DPLinearModel):
                 far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
                 half = np.hypot(half, far * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
+            if of == "record" and self.bounds_y is not None:
+                ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in self.bounds_y))
             if loss.task == "rates":
                 with np.errstate(over="ignore"):
                     return np.exp(ends[:, 0])

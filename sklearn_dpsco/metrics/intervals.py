@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Law:
     variance: float
     confidence: float
     laplace: float  # excess kurtosis, 1 that of Laplace noise, 0 of normal noise
+    rows: int = 1  # of one user: at worst all alike, which multiplies variances by sampling
 
     def reach(self, sampling: Any, *noises: tuple[Any, Any]) -> Any:
         """How far from its mean a sum of sampling variation and of noises is at most.
@@ -59,7 +60,7 @@ class Law:
         of what they are multiplied by. One Laplace variable stands for all, such that the excess
         kurtosis of the whole is as it is.
         """
-        total, fourth = sampling, 0.0
+        total, fourth = self.rows * sampling, 0.0
         for number, square in noises:
             total = total + number * square * self.variance
             fourth = fourth + number * (square * self.variance) ** 2
@@ -235,7 +236,7 @@ def r2_interval(
     that on a number, the one before being the noise on 1 - u^2.
     """
     of_u, of_u_gap, of_t, of_gap, of_square, of_n = scales
-    own = Law(law.variance * of_u**2, law.confidence, law.laplace)
+    own = replace(law, variance=law.variance * of_u**2)
     noisy = *errors, n, (of_u_gap / of_u, of_n / of_u), own
     means = np.array([np.clip(errors[0] / n, -1, 1), mean_interval(*noisy)[1][0]])
     found, most = (largest / 2) ** 2 * _spread(means, *noisy)

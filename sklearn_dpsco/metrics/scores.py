@@ -89,6 +89,7 @@ _NARROWER = {"targets": 2.0, "errors": 2.5}  # by which ranges can be at least, 
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
+_LONG = 0.6  # interval of an R^2 of .5, of which a plan warns
 _SELECTED = 41  # times that ranges are, of which the middle is told
 _HIDDEN = (
     "* noise hides the value, which is at the end of its range: take more records or a larger "
@@ -200,7 +201,8 @@ class ScorePlan(Overviewed):
     def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:
         """Of the sums of so many groups."""
         laplace = float(noise.noise_multiplier is None) / number
-        return Law(number * noise.variance, self.confidence, laplace)
+        rows = self.guarantee.rows_per_user
+        return Law(number * noise.variance, self.confidence, laplace, rows)
 
     @property
     def n_samples(self) -> int:
@@ -396,10 +398,17 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
 
 
 def _warn_if_hidden(plan: ScorePlan) -> None:
-    if "r2" in plan.scorings and plan.expected_r2(spread=_SPREADS[0])[0] == -math.inf:
+    """Warn where the interval of R^2 will be of little use, before it is paid for."""
+    if "r2" not in plan.scorings:
+        return
+    low, high = plan.expected_r2(spread=_SPREADS[0])
+    if high - low > _LONG:
+        found = (
+            "noise will hide it" if low == -math.inf else f"of .5 expect [{low:.2g}, {high:.2g}]"
+        )
         warn_user(
             f"n_samples={plan.n_samples} is too small to learn from how large r2 is, at epsilon="
-            f"{plan.guarantee.epsilon:g}: noise will hide it even if the standard deviation of the "
+            f"{plan.guarantee.epsilon:g}: {found} even if the standard deviation of the "
             f"targets is as much as {_SPREADS[0]:g} of the width of bounds_y. Take more records, a "
             "larger epsilon, or 'neg_mean_absolute_error'",
             PrivacyParameterWarning,
@@ -860,7 +869,8 @@ def dp_score(
         alike. Needed of a model with `bounds_exposure`. A record with one that is missing or not
         above 0 is invalid.
     max_rows_per_user : int in [1, 1e15], default=1
-        As in the estimators. Intervals are for independent rows.
+        As in the estimators. Intervals are for independent users, whose rows may all be alike:
+        where noise does not hide sampling, up to the root of this number times as long.
     groups : array-like of shape (n_samples,) or None, default=None
         As in `fit`, the user of each row: of a user with more rows than `max_rows_per_user`,
         further ones are invalid, which asks for ``invalid="exclude"`` (that "auto" then is). None:

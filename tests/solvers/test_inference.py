@@ -579,6 +579,9 @@ def test_intervals_of_predictions():
     wide = model.predict_interval(X, of="record")
     inside = np.mean((wide[:, 0] < y) & (y < wide[:, 1]))
     assert 0.9 < inside < 0.99
+    few = clone(model).set_params(bounds_y=(0, 2)).fit(X, y)
+    wide = few.predict_interval(X, of="record")
+    assert (wide.min(), wide.max()) == (0, 2)
     assert np.all(np.diff(model.predict_interval(X[:10], level=0.5)) < np.diff(ends))
 
 
