@@ -389,7 +389,7 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
     decided = ["- [ ] This result may be published."]
-    about = guarantee.rows_per_user, "result", lines, secrets, [], decided
+    about: Any = guarantee.rows_per_user, "result", lines, secrets, [], decided
     return _report(*about, table, named, **facts, releases=found)
 
 
@@ -476,5 +476,5 @@ def of_accountant(
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
-    facts, about = {"budget": budget, "charges": found}, (rows_per_user, "ledger", lines, secrets)
-    return _report(*about, confirmed, decided, table, named, **facts)
+    about = rows_per_user, "ledger", lines, secrets, confirmed, decided
+    return _report(*about, table, named, budget=budget, charges=found)

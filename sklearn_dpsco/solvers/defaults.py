@@ -262,16 +262,17 @@ class LearnedUnitsDefaults:
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
     row_growth: float = 0.2  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of the norm that few exceed
-    # The m / d^1.5 from which second moments are released, in two rounds: bounds that were too
-    # narrow for the first suit the second.
+    # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
+    # the first round suit the second.
     whiten: float = 9.0
     least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
-    # The m from which there are more rounds. The first ones only tell small columns, whose bounds
-    # are far too wide, from others: of shorter rows, with less noise.
-    least_for_more: float = 1000.0
-    first_cuts: tuple[float, ...] = (2.0, 4.0)  # of the bound on the rows in them, at most
-    moments_share: float = 0.05  # for each round
-    moment_growth: float = 2.0  # and in the last one, in units of that in gradients
+    moments_share: float = 0.1  # for both
+    moment_growth: float = 2.0  # of the bound on the rows in them
+    # The m from which columns are brought to one size before; for both rounds of that; and the
+    # mean square of rows cut to their usual length below which this is not that of most rows.
+    least_for_sizes: float = 1000.0
+    sizes_share: float = 0.04
+    least_cut: float = 0.25
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
     far_share: float = 0.02

@@ -41,6 +41,7 @@ K = TypeVar("K", bound="LearnedUnits")
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
+_N_SIZES = 2  # rounds that bring columns to one size
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
 _RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
@@ -122,6 +123,7 @@ class LearnedUnits(Part):
     top: Gaussian | None  # their largest eigenvalue alone
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
+    sizes: Gaussian | None = None  # mean squares of the columns, before second moments
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
 
@@ -139,6 +141,7 @@ class LearnedUnits(Part):
             ("row length", self.long, 1),
             ("feature means", self.center, 1),
             ("centred length", self.length, 1),
+            ("column sizes", self.sizes, _N_SIZES),
             ("second moments", self.moments, self.n_rounds),
             ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),
@@ -277,7 +280,6 @@ class LearnedUnits(Part):
         d, is_rate = problem.n_features, problem.loss.task == "rates"
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
-        cuts = [*(min(first, cut) for first in rules.first_cuts), cut][-max(self.n_rounds, 1) :]
         center = np.zeros(d)
         if self.center is not None:
             mean = measured.sum(statistics.short_row_sum, rough) / slots
@@ -285,28 +287,26 @@ class LearnedUnits(Part):
             center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
             measured = data.map(statistics.measure, center)
         facts = 2 * rough, rough / 2, self.length, stream, 1.0
-        norm = rules.row_bound * cuts[0] * statistics.scale_on_grid(measured, n, *facts)
+        norm = rules.row_bound * statistics.scale_on_grid(measured, n, *facts)
+        norm *= cut if self.sizes is None else 1.0
         if self.center is not None:
             # the centre of shorter rows is noise
             noise = rules.clear_center * math.sqrt(d * self.center.variance)
             norm = max(norm, rough * min(noise, 0.3))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        whitened, bound = Whitened(np.eye(d) / norm, 1.0, 0.6, None), 1.0
-        data, by = data.row_major(), np.array(1 / norm)
+        data, bound = data.row_major(), 1.0
+        by = self._release_sizes(data, center, np.array(1 / norm), cut, stream)
+        whitened = Whitened(by * np.eye(d), 1.0, 0.6, None)
         for t in range(self.n_rounds):
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            whitened = self._release_moments(moments, whitened, cuts[t:], shorter, stream)
+            whitened = self._release_moments(moments, whitened, cut, shorter, stream)
             by = whitened.transform
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
-            grid = 2.0 ** (_LENGTHS / 4)
-            counts = copy.map(lengths).sum(statistics.norm_counts, grid)
-            share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
-            further = np.zeros(grid.size), self.far, stream, math.ceil(share * problem.n_samples)
-            bound = statistics.median_on_grid(counts, n, grid, *further)
+            bound = self._release_far(copy, n, stream)
             bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
         top = whitened.top / bound**2
@@ -324,6 +324,17 @@ class LearnedUnits(Part):
         found |= {"data": data, "unit": unit, "doubts": doubts}
         return center, found | {"copy": copy if problem.inference or is_rate else None}
 
+    def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
+        """A length that few rows of a copy exceed, of which n are present."""
+        assert self.far is not None
+        rules, grid = unit_rules(self.problem), 2.0 ** (_LENGTHS / 4)
+        counts = copy.map(lengths).sum(statistics.norm_counts, grid)
+        share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
+        few = math.ceil(share * self.problem.n_samples)
+        return statistics.median_on_grid(
+            counts, n, grid, np.zeros(grid.size), self.far, stream, few
+        )
+
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
         d, dimension = self.problem.n_features, self.problem.dimension
@@ -335,27 +346,49 @@ class LearnedUnits(Part):
         top, trace = max(top, last**2, _LEAST) / size**2, max(trace + last**2, _LEAST) / size**2
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
+    def _release_sizes(
+        self, data: Any, center: Array, by: Array, cut: float, stream: RandomStream
+    ) -> Array:
+        """What columns are multiplied by, such that all are of about one size.
+
+        Those whose bounds are far too wide are small, and in second moments less than the noise.
+        Rows are cut to their usual length, which has little noise; but if most are far shorter,
+        many are 0 and that length is none of theirs, as in the second moments.
+        """
+        if self.sizes is None:
+            return by
+        rules, scale, now = unit_rules(self.problem), math.sqrt(self.sizes.variance), 1.0
+        for t in range(_N_SIZES):
+            squares = np.asarray(data.sum(turned_moment_sum, center, by, True)) / data.n_samples
+            values = np.maximum(self.sizes.release(squares, stream), 0.0)
+            if t == 0 and float(values.sum()) < rules.least_cut:
+                by, now = by / cut, cut
+                continue
+            ridge = max(2 * scale, 1e-10 * float(values.max()), 1e-30)
+            following = cut if t == _N_SIZES - 1 else 1.0
+            by = by / np.sqrt(values + ridge)
+            by = by / _bound(values, ridge, now, following, rules.white_bound)
+        return by
+
     def _release_moments(
         self,
         moments: Array,
         before: Whitened,
-        cuts: list[float],
+        cut: float,
         shorter: float | None,
         stream: RandomStream,
     ) -> Whitened:
         """The matrix that whitens the rows, by their second moments; `shorter` if it is the last.
 
         Its smallest singular values are those of the noise: what is lost in it is not blown up.
-        `cuts` are those of the rows from this round on.
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
         noisy = self.moments.release(statistics.isometric_vector(moments), stream)
         root, values, ridge = statistics.whitening(noisy, d, scale)
         white = values / (values + ridge)
-        bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
-        longest = cuts[:2][-1] / cuts[0] / math.sqrt(float(values.min()) + ridge)
-        bound = min(bound * cuts[:2][-1], longest) / (shorter or 1.0)
+        bound = _bound(values, ridge, cut, cut, unit_rules(self.problem).white_bound)
+        bound /= shorter or 1.0
         step = root / bound
         top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
         transform, usual, doubts = before.transform @ step, float(values.mean()), None
@@ -426,8 +459,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     unit, of_one = statistics.unit_mean(problem, budget), statistics.share_present(problem, budget)
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
-        median_share, spread_share = _shares_of_targets(problem, m, is_diagonal)
-        median, spread = medians(median_share, k), medians(spread_share, k)
+        median_share, share = _shares_of_targets(problem, m, is_diagonal)
+        median, spread = medians(median_share, k), medians(share, k)
     if problem.loss.task == "rates":
         most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
@@ -437,26 +470,26 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
         mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
     share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
-    aim = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
-    share = max(share, wanted(aim, rules.norm_share, rules.least_for_norms))
-    long, length = medians(share), medians(share)
-    center, moments, top, far, n_rounds, present = None, None, None, None, 0, None
-    if problem.may_be_empty:
-        present = noise(of_one, rules.present_share)
+    for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
+    share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
+    long, length = (medians(share) for _ in range(2))
+    center, moments, top, far, n_rounds, sizes = None, None, None, None, 0, None
+    present = noise(of_one, rules.present_share) if problem.may_be_empty else None
     if m >= rules.least_for_center and (has_center or problem.is_wide):
         center = noise(unit, rules.center_share, d)
     if is_diagonal or (m > clear and not problem.is_wide):
-        rounds = 3 if m >= rules.least_for_more else 2
-        n_rounds, size = (1, 2 * d) if is_diagonal else (rounds, d * (d + 1) // 2)
-        change, share = statistics.second_moments(problem, budget), rules.moments_share
-        moments = noise(change, share * max(n_rounds, 2), size, n_rounds)
+        n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
+        change = statistics.second_moments(problem, budget)
+        moments = noise(change, rules.moments_share, numbers, n_rounds)
+        if not is_diagonal and m >= rules.least_for_sizes:
+            sizes = noise(change, rules.sizes_share, d, _N_SIZES)
         far = None if is_diagonal else medians(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if problem.is_wide else change
         top = noise(change, rules.scalar_share)
-    of_rows = long, length, center, moments, n_rounds, far, top
-    return kind(problem, m, median, spread, mean, *of_rows, median_share, left, present=present)
+    of_rows = long, length, center, moments, n_rounds, far, top, median_share, left
+    return kind(problem, m, median, spread, mean, *of_rows, present=present, sizes=sizes)
 
 
 # -------------------------------------------------------------------------------- running
@@ -481,16 +514,26 @@ def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
     return share if m * math.sqrt(share) >= least else 0.0
 
 
+def _bound(values: Array, ridge: float, now: float, following: float, factor: float) -> float:
+    """The bound on rows after whitening; their cuts are `now`, and `following`, in usual lengths.
+
+    No row is longer than the least value allows.
+    """
+    usual = math.sqrt(max(float((values / (values + ridge)).sum()), 1e-12))
+    longest = following / now / math.sqrt(float(values.min()) + ridge)
+    return min(factor * usual * following, longest)
+
+
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
     """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
     size = summation.chunk_rows(rows.n_samples, 4 * rows.n_columns)
     for start in range(part.start, part.stop, size):
         some = slice(start, min(part.stop, start + size))
         turned = rows.dense(some) - center
-        yield some, turned * by if np.ndim(by) == 0 else np.asarray(turned @ by)
+        yield some, turned * by if np.ndim(by) < 2 else np.asarray(turned @ by)
 
 
-def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
+def turned_moment_sum(data: SolverData, center: Array, by: Any, is_diagonal: bool = False) -> Any:
     """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
     from .._kernels.products import shorten_rows
 
@@ -501,7 +544,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
         total: Any = 0.0
         for some, z in _turned(rows, part, center, by):
             shorten_rows(z, present[some], error, LONGEST)
-            total = total + z.T @ z
+            total = total + (np.einsum("ij,ij->j", z, z) if is_diagonal else z.T @ z)
         return total
 
     return summation.sum_on_threads(added, rows.tasks)
