@@ -388,9 +388,9 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
-    decided = ["- [ ] This result may be published."]
-    about: Any = guarantee.rows_per_user, "result", lines, secrets, [], decided
-    return _report(*about, table, named, **facts, releases=found)
+    about = guarantee.rows_per_user, "result", lines, secrets
+    further: tuple[list[str], list[str]] = [], ["- [ ] This result may be published."]
+    return _report(*about, *further, table, named, releases=found, **facts)
 
 
 def _of_budget(

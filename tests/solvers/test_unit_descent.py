@@ -248,6 +248,21 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     assert 0.005 < np.median(found) < 0.2
 
 
+def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
+    rng = np.random.default_rng(0)
+    X = rng.multivariate_normal(np.zeros(4), 0.6 * np.eye(4) + 0.4, 20_000).clip(-4, 4)
+    y = X @ [1.0, 0.5, -0.5, 1.0] + rng.standard_normal(len(X))
+    for wide in (1, 50):
+        ends = 4 * np.array([wide, 1, 1, 1])
+        model = DPLinearRegression(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-ends, ends), bounds_y=(-20, 20),
+            random_state=0, inference=True,
+        ).fit(X, y)  # fmt: skip
+        errors = model.coef_ - [1.0, 0.5, -0.5, 1.0]
+        assert np.all(np.abs(errors) < 5.5 * model.coef_std_)
+        assert np.all(model.coef_std_ < 0.02)
+
+
 def test_a_length_of_which_nearly_all_are_0_is_a_guess():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.995, 1.0)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
