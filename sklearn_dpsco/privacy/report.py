@@ -390,7 +390,7 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
     about = guarantee.rows_per_user, "result", lines, secrets
     further: tuple[list[str], list[str]] = [], ["- [ ] This result may be published."]
-    return _report(*about, *further, table, named, releases=found, **facts)
+    return _report(*about, *further, table, named, **facts | {"releases": found})
 
 
 def _of_budget(

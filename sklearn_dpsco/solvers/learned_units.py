@@ -41,7 +41,7 @@ K = TypeVar("K", bound="LearnedUnits")
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
-_N_SIZES = 2  # rounds that bring columns to one size
+_N_SIZES = 3  # rounds that bring columns to one size
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
 _RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
@@ -139,7 +139,7 @@ class LearnedUnits(Part):
             (spread, self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
             ("row length", self.long, 1),
-            ("feature means", self.center, 1),
+            ("feature means", self.center, 1 if self.sizes is None else 2),
             ("centred length", self.length, 1),
             ("column sizes", self.sizes, _N_SIZES),
             ("second moments", self.moments, self.n_rounds),
@@ -296,10 +296,10 @@ class LearnedUnits(Part):
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data, bound = data.row_major(), 1.0
-        by = self._release_sizes(data, center, np.array(1 / norm), cut, stream)
+        center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
         whitened = Whitened(by * np.eye(d), 1.0, 0.6, None)
         for t in range(self.n_rounds):
-            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
+            moments = np.asarray(data.sum(turned_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
             whitened = self._release_moments(moments, whitened, cut, shorter, stream)
             by = whitened.transform
@@ -347,28 +347,39 @@ class LearnedUnits(Part):
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
     def _release_sizes(
-        self, data: Any, center: Array, by: Array, cut: float, stream: RandomStream
-    ) -> Array:
-        """What columns are multiplied by, such that all are of about one size.
+        self, data: Any, center: Array, by: Array, cut: float, n: int, stream: RandomStream
+    ) -> tuple[Array, Array]:
+        """The centre, and what columns are multiplied by, such that all are of about one size.
 
         Those whose bounds are far too wide are small, and in second moments less than the noise.
         Rows are cut to their usual length, which has little noise; but if most are far shorter,
-        many are 0 and that length is none of theirs, as in the second moments.
+        many are 0 and that length is none of theirs, as in the second moments. The centre is
+        released anew in between, as its noise is much of a column that is small. What is not clear
+        in the end, such as an empty column, is not enlarged.
         """
         if self.sizes is None:
-            return by
-        rules, scale, now = unit_rules(self.problem), math.sqrt(self.sizes.variance), 1.0
+            return center, by
+        rules, scale, now, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), 1.0, by
         for t in range(_N_SIZES):
-            squares = np.asarray(data.sum(turned_moment_sum, center, by, True)) / data.n_samples
+            squares = np.asarray(data.sum(turned_sum, center, by, 2)) / data.n_samples
             values = np.maximum(self.sizes.release(squares, stream), 0.0)
+            ridge = max(2 * scale, 1e-10 * float(values.max()), 1e-30)
             if t == 0 and float(values.sum()) < rules.least_cut:
                 by, now = by / cut, cut
-                continue
-            ridge = max(2 * scale, 1e-10 * float(values.max()), 1e-30)
-            following = cut if t == _N_SIZES - 1 else 1.0
-            by = by / np.sqrt(values + ridge)
-            by = by / _bound(values, ridge, now, following, rules.white_bound)
-        return by
+            else:
+                is_last = t == _N_SIZES - 1
+                facts = values, ridge, now, cut if is_last else now, rules.white_bound
+                by = by / np.sqrt(values + ridge) / _bound(*facts)
+                if is_last:
+                    is_clear = values > rules.clear_size * scale
+                    usual = np.median((by / first)[is_clear]) if is_clear.any() else 1 / cut
+                    by = np.where(is_clear, by, first * usual)
+            if t == 0 and self.center is not None:
+                mean = np.asarray(data.sum(turned_sum, center, by, 1)) / data.n_samples
+                noisy, variance = self.center.release(mean, stream), self.center.variance
+                moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
+                center = center + moved / by
+        return center, by
 
     def _release_moments(
         self,
@@ -444,6 +455,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
     has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
     wanted, clear = functools.partial(_share, m), max(rules.whiten * d**1.5, rules.least_to_whiten)
+    has_sizes = not (is_diagonal or problem.is_wide) and m > max(clear, rules.least_for_sizes)
 
     def noise(change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
         nonlocal left
@@ -476,13 +488,12 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     center, moments, top, far, n_rounds, sizes = None, None, None, None, 0, None
     present = noise(of_one, rules.present_share) if problem.may_be_empty else None
     if m >= rules.least_for_center and (has_center or problem.is_wide):
-        center = noise(unit, rules.center_share, d)
+        center = noise(unit, rules.center_share, d, 2 if has_sizes else 1)
     if is_diagonal or (m > clear and not problem.is_wide):
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
         change = statistics.second_moments(problem, budget)
         moments = noise(change, rules.moments_share, numbers, n_rounds)
-        if not is_diagonal and m >= rules.least_for_sizes:
-            sizes = noise(change, rules.sizes_share, d, _N_SIZES)
+        sizes = noise(change, rules.sizes_share, d, _N_SIZES) if has_sizes else None
         far = None if is_diagonal else medians(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)
@@ -533,8 +544,11 @@ def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[s
         yield some, turned * by if np.ndim(by) < 2 else np.asarray(turned @ by)
 
 
-def turned_moment_sum(data: SolverData, center: Array, by: Any, is_diagonal: bool = False) -> Any:
-    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
+def turned_sum(data: SolverData, center: Array, by: Any, power: int = 0) -> Any:
+    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1.
+
+    Or of a power of their numbers.
+    """
     from .._kernels.products import shorten_rows
 
     rows, present = data.rows, data.rows.present()
@@ -544,7 +558,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any, is_diagonal: boo
         total: Any = 0.0
         for some, z in _turned(rows, part, center, by):
             shorten_rows(z, present[some], error, LONGEST)
-            total = total + (np.einsum("ij,ij->j", z, z) if is_diagonal else z.T @ z)
+            total = total + (z**power).sum(axis=0) if power else total + z.T @ z
         return total
 
     return summation.sum_on_threads(added, rows.tasks)

@@ -255,8 +255,8 @@ def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
     for wide in (1, 50):
         ends = 4 * np.array([wide, 1, 1, 1])
         model = DPLinearRegression(
-            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-ends, ends), bounds_y=(-20, 20),
-            random_state=0, inference=True,
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-ends, ends),
+            bounds_y=(-20, 20), random_state=0, inference=True,
         ).fit(X, y)  # fmt: skip
         errors = model.coef_ - [1.0, 0.5, -0.5, 1.0]
         assert np.all(np.abs(errors) < 5.5 * model.coef_std_)
@@ -324,7 +324,7 @@ def test_moments_are_those_of_the_rows_of_a_copy(by):
     X[5], X[6], scale = 1e35, 0.0, rng.choice([0.0, 1.0], 9000)
     center = np.array([0.5, -1.0, 0.0])
     data = SolverData(make_rows(X, True, scale), np.zeros(9000))
-    found = learned_units.turned_moment_sum(data, center, by)
+    found = learned_units.turned_sum(data, center, by)
     copy = learned_units.copied(data, center, by)
     np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
     assert np.trace(found) < scale.sum()
