@@ -141,7 +141,7 @@ class LearnedUnits(Part):
             ("row length", self.long, 1),
             ("feature means", self.center, 1 if self.sizes is None else 2),
             ("centred length", self.length, 1),
-            ("column sizes", self.sizes, _N_SIZES),
+            ("mean squares", self.sizes, _N_SIZES),
             ("second moments", self.moments, self.n_rounds),
             ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),

@@ -112,8 +112,8 @@ def test_more_is_learned_about_larger_tables():
     assert "top eigenvalue" in names[1]
     assert not {"second moments", "top eigenvalue", "last gradient"} & names[0]
     assert {"residual size", "last gradient"} <= names[2]
-    assert "column sizes" in names[2]
-    assert "column sizes" not in names[1]
+    assert "mean squares" in names[2]
+    assert "mean squares" not in names[1]
 
 
 # ------------------------------------------------------------------------- sensitivities
