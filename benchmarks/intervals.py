@@ -21,7 +21,7 @@ from scipy.special import expit
 
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 
-REGRESSIONS = "normal", "varying", "misspecified", "flags", "skewed", "zeros"
+REGRESSIONS = "normal", "varying", "misspecified", "flags", "skewed", "zeros", "uneven"
 COMMON = {"logistic50": 0.0, "logistic20": -1.6, "logistic5": -3.4}  # the intercept
 DESIGNS = (*REGRESSIONS, *COMMON, "three")
 N_POPULATION = 1_000_000  # rows for coefficients that have no formula
@@ -44,6 +44,9 @@ def table(design: str, n: int, d: int, rng: np.random.Generator) -> tuple[Any, .
     else:
         root = np.linalg.cholesky(0.7 * np.eye(d) + 0.3)
         X, bounds_X = (rng.normal(size=(n, d)) @ root.T).clip(-5, 5), (-5, 5)
+        if design == "uneven":  # one column's bounds are 50 times wider than need be
+            widths = 5 * np.where(np.arange(d) == 0, 50, 1)
+            bounds_X = -widths, widths
     z = X @ slopes
     if design in COMMON:
         y = (rng.random(n) < expit(1.2 * z + COMMON[design])).astype(int)

@@ -268,13 +268,14 @@ class LearnedUnitsDefaults:
     least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
     moments_share: float = 0.1  # for both
     moment_growth: float = 2.0  # of the bound on the rows in them
-    # The m from which columns are brought to one size before; for all rounds of that; the mean
-    # square of rows cut to their usual length below which this is not that of most rows; and of a
-    # column, in units of its noise, below which it may be empty.
+    # The m from which very small columns are found before, and made as large as others: the share
+    # for all rounds; mean squares, over the largest, of such; and what one that was enlarged has
+    # at least, over its noise, and over that of others.
     least_for_sizes: float = 1000.0
     sizes_share: float = 0.045
-    least_cut: float = 0.25
+    small_size: float = 0.05
     clear_size: float = 4.0
+    found_size: float = 0.1
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
     far_share: float = 0.02

@@ -41,7 +41,7 @@ K = TypeVar("K", bound="LearnedUnits")
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
-_N_SIZES = 3  # rounds that bring columns to one size
+_N_SIZES = 3  # rounds that look for very small columns
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
 _RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
@@ -288,7 +288,7 @@ class LearnedUnits(Part):
             measured = data.map(statistics.measure, center)
         facts = 2 * rough, rough / 2, self.length, stream, 1.0
         norm = rules.row_bound * statistics.scale_on_grid(measured, n, *facts)
-        norm *= cut if self.sizes is None else 1.0
+        norm *= cut if self.sizes is None else 1.0  # which `_release_sizes` divides by
         if self.center is not None:
             # the centre of shorter rows is noise
             noise = rules.clear_center * math.sqrt(d * self.center.variance)
@@ -349,37 +349,33 @@ class LearnedUnits(Part):
     def _release_sizes(
         self, data: Any, center: Array, by: Array, cut: float, n: int, stream: RandomStream
     ) -> tuple[Array, Array]:
-        """The centre, and what columns are multiplied by, such that all are of about one size.
+        """The centre, and what columns are multiplied by: very small ones are enlarged.
 
-        Those whose bounds are far too wide are small, and in second moments less than the noise.
-        Rows are cut to their usual length, which has little noise; but if most are far shorter,
-        many are 0 and that length is none of theirs, as in the second moments. The centre is
-        released anew in between, as its noise is much of a column that is small. What is not clear
-        in the end, such as an empty column, is not enlarged.
+        Columns whose bounds are far too wide are small, and in second moments less than the noise.
+        Rows are cut to their usual length here, which has little noise. The centre is released
+        anew in between, as its noise is much of a column that is small. What stays small although
+        it is enlarged, such as empty columns and rare flags, is left as it is.
         """
         if self.sizes is None:
             return center, by
-        rules, scale, now, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), 1.0, by
+        rules, scale, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), by
+        is_small, usual = np.zeros(center.size, dtype=bool), 1.0
         for t in range(_N_SIZES):
             squares = np.asarray(data.sum(turned_sum, center, by, 2)) / data.n_samples
             values = np.maximum(self.sizes.release(squares, stream), 0.0)
-            ridge = max(2 * scale, 1e-10 * float(values.max()), 1e-30)
-            if t == 0 and float(values.sum()) < rules.least_cut:
-                by, now = by / cut, cut
-            else:
-                is_last = t == _N_SIZES - 1
-                facts = values, ridge, now, cut if is_last else now, rules.white_bound
-                by = by / np.sqrt(values + ridge) / _bound(*facts)
-                if is_last:
-                    is_clear = values > rules.clear_size * scale
-                    usual = np.median((by / first)[is_clear]) if is_clear.any() else 1 / cut
-                    by = np.where(is_clear, by, first * usual)
+            if t == 0:
+                is_small = values < rules.small_size * values.max()
+            usual = max(float(np.median(values[~is_small])), scale) if not is_small.all() else usual
+            larger = by * np.sqrt(usual / np.maximum(values + 2 * scale, TINY))
+            by = np.where(is_small, np.maximum(larger, by), by)
             if t == 0 and self.center is not None:
                 mean = np.asarray(data.sum(turned_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
-                moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
-                center = center + moved / by
-        return center, by
+                moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n) / by
+                # of other columns the mean of both
+                center = center + np.where(is_small, moved, moved / 2)
+        is_found = values > max(rules.clear_size * scale, rules.found_size * usual)
+        return center, np.where(is_small & ~is_found, first, by) / cut
 
     def _release_moments(
         self,
@@ -398,7 +394,8 @@ class LearnedUnits(Part):
         noisy = self.moments.release(statistics.isometric_vector(moments), stream)
         root, values, ridge = statistics.whitening(noisy, d, scale)
         white = values / (values + ridge)
-        bound = _bound(values, ridge, cut, cut, unit_rules(self.problem).white_bound)
+        bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
+        bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
         bound /= shorter or 1.0
         step = root / bound
         top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
@@ -523,16 +520,6 @@ def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
     """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
     share = min(most, (aim / m) ** 2)
     return share if m * math.sqrt(share) >= least else 0.0
-
-
-def _bound(values: Array, ridge: float, now: float, following: float, factor: float) -> float:
-    """The bound on rows after whitening; their cuts are `now`, and `following`, in usual lengths.
-
-    No row is longer than the least value allows.
-    """
-    usual = math.sqrt(max(float((values / (values + ridge)).sum()), 1e-12))
-    longest = following / now / math.sqrt(float(values.min()) + ridge)
-    return min(factor * usual * following, longest)
 
 
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
