@@ -272,10 +272,12 @@ class LearnedUnitsDefaults:
     # for all rounds; mean squares, over the largest, of such; and what one that was enlarged has
     # at least, over its noise, and over that of others.
     least_for_sizes: float = 1000.0
-    sizes_share: float = 0.045
+    # A flag is in some p of the rows, and has a mean square of p at most however it is enlarged:
+    # one that is small is not found.
+    sizes_share: float = 0.06
     small_size: float = 0.05
     clear_size: float = 4.0
-    found_size: float = 0.1
+    found_size: float = 0.3
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
     far_share: float = 0.02

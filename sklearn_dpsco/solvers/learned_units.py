@@ -41,7 +41,7 @@ K = TypeVar("K", bound="LearnedUnits")
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
-_N_SIZES = 3  # rounds that look for very small columns
+_N_SIZES = 4  # rounds that look for very small columns
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
 _RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
