@@ -146,7 +146,7 @@ def test_a_replay_finds_what_is_not_bounded(plant, monkeypatch):
     where, name, wrong, mechanism = PLANTS[plant]
     original = getattr(where, name)
     monkeypatch.setattr(where, name, lambda *arguments: wrong(original, *arguments))
-    assert mechanism in replayed(planned(1.0, relation="zero-out")).violations
+    assert mechanism in replayed(planned(1.0, relation="zero-out"), 40).violations
 
 
 def test_black_box_audits_flag_too_little_noise_and_nothing_else():
