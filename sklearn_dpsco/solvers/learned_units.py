@@ -374,6 +374,8 @@ class LearnedUnits(Part):
                 moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n) / by
                 # of other columns the mean of both
                 center = center + np.where(is_small, moved, moved / 2)
+            if not is_small.any():  # by a released number: less is released than was planned
+                break
         is_found = values > max(rules.clear_size * scale, rules.found_size * usual)
         return center, np.where(is_small & ~is_found, first, by) / cut
 
@@ -545,7 +547,10 @@ def turned_sum(data: SolverData, center: Array, by: Any, power: int = 0) -> Any:
         total: Any = 0.0
         for some, z in _turned(rows, part, center, by):
             shorten_rows(z, present[some], error, LONGEST)
-            total = total + (z**power).sum(axis=0) if power else total + z.T @ z
+            if power == 0:
+                total = total + z.T @ z
+            else:
+                total = total + (z if power == 1 else np.square(z, out=z)).sum(axis=0)
         return total
 
     return summation.sum_on_threads(added, rows.tasks)
