@@ -158,6 +158,24 @@ def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
 
 
 @njit(cache=True, nogil=True)
+def shortened_powers(
+    X: Any, center: Any, by: Any, present: Any, norm_error: float, bound: float, power: int
+) -> Any:
+    """Sum of the rows (x - center) by, shortened as in `shorten_rows`, or of their squares."""
+    total, z = np.zeros(X.shape[1]), np.empty(X.shape[1])
+    for i in range(present.size):
+        for j in range(z.size):
+            z[j] = (X[i, j] - center[j]) * by[j]
+        norm = _norm(z, present[i], norm_error)
+        factor = bound / max(1.0, norm)
+        if norm < math.inf:
+            for j in range(z.size):
+                number = factor * z[j]
+                total[j] += number * number if power == 2 else number
+    return total
+
+
+@njit(cache=True, nogil=True)
 def shares_of_first(values: Any, order: Any, starts: Any, ends: Any, most: float, out: Any) -> None:
     """What counts of each value >= 0 if a user's first ones count until they add up to `most`."""
     for u in range(starts.size):

@@ -299,7 +299,7 @@ class LearnedUnits(Part):
         center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
         whitened = Whitened(by * np.eye(d), 1.0, 0.6, None)
         for t in range(self.n_rounds):
-            moments = np.asarray(data.sum(turned_sum, center, by)) / slots
+            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
             whitened = self._release_moments(moments, whitened, cut, shorter, stream)
             by = whitened.transform
@@ -361,7 +361,7 @@ class LearnedUnits(Part):
         rules, scale, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), by
         is_small, usual = np.zeros(center.size, dtype=bool), 1.0
         for t in range(_N_SIZES):
-            squares = np.asarray(data.sum(turned_sum, center, by, 2)) / data.n_samples
+            squares = np.asarray(data.sum(power_sum, center, by, 2)) / data.n_samples
             values = np.maximum(self.sizes.release(squares, stream), 0.0)
             if t == 0:
                 is_small = values < rules.small_size * values.max()
@@ -369,13 +369,11 @@ class LearnedUnits(Part):
             larger = by * np.sqrt(usual / np.maximum(values + 2 * scale, TINY))
             by = np.where(is_small, np.maximum(larger, by), by)
             if t == 0 and self.center is not None:
-                mean = np.asarray(data.sum(turned_sum, center, by, 1)) / data.n_samples
+                mean = np.asarray(data.sum(power_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
                 moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n) / by
                 # of other columns the mean of both
                 center = center + np.where(is_small, moved, moved / 2)
-            if not is_small.any():  # by a released number: less is released than was planned
-                break
         is_found = values > max(rules.clear_size * scale, rules.found_size * usual)
         return center, np.where(is_small & ~is_found, first, by) / cut
 
@@ -533,11 +531,8 @@ def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[s
         yield some, turned * by if np.ndim(by) < 2 else np.asarray(turned @ by)
 
 
-def turned_sum(data: SolverData, center: Array, by: Any, power: int = 0) -> Any:
-    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1.
-
-    Or of a power of their numbers.
-    """
+def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
+    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
     from .._kernels.products import shorten_rows
 
     rows, present = data.rows, data.rows.present()
@@ -547,13 +542,29 @@ def turned_sum(data: SolverData, center: Array, by: Any, power: int = 0) -> Any:
         total: Any = 0.0
         for some, z in _turned(rows, part, center, by):
             shorten_rows(z, present[some], error, LONGEST)
-            if power == 0:
-                total = total + z.T @ z
-            else:
-                total = total + (z if power == 1 else np.square(z, out=z)).sum(axis=0)
+            total = total + z.T @ z
         return total
 
     return summation.sum_on_threads(added, rows.tasks)
+
+
+def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
+    """Sum of the rows z of `turned_moment_sum`, or of the squares of their numbers."""
+    from .._kernels.products import shortened_powers
+
+    rows, present, scales = data.rows, data.rows.present(), np.broadcast_to(by, center.shape)
+    error = summation.norm_error(rows.n_columns)
+    size = summation.chunk_rows(rows.n_samples, rows.n_columns)
+
+    def added(part: slice) -> Any:
+        total: Any = 0.0
+        for start in range(part.start, part.stop, size):
+            some = slice(start, min(part.stop, start + size))
+            facts = center, scales, present[some], error, LONGEST, power
+            total = total + shortened_powers(rows.dense(some), *facts)
+        return total
+
+    return summation.sum_on_threads(added, rows.tasks, uses_blas=False)
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:

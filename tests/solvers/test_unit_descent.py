@@ -328,10 +328,16 @@ def test_moments_are_those_of_the_rows_of_a_copy(by):
     X[5], X[6], scale = 1e35, 0.0, rng.choice([0.0, 1.0], 9000)
     center = np.array([0.5, -1.0, 0.0])
     data = SolverData(make_rows(X, True, scale), np.zeros(9000))
-    found = learned_units.turned_sum(data, center, by)
+    found = learned_units.turned_moment_sum(data, center, by)
     copy = learned_units.copied(data, center, by)
     np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
     assert np.trace(found) < scale.sum()
+    if np.ndim(by) == 0:
+        squares = learned_units.power_sum(data, center, np.array(by), 2)
+        np.testing.assert_allclose(squares, np.diag(found), rtol=1e-12)
+        x, weights, _ = copy.numbers
+        sums = learned_units.power_sum(data, center, np.array(by), 1)
+        np.testing.assert_allclose(sums, weights @ x.astype(float), rtol=1e-4, atol=1e-3)
 
 
 def test_rows_beyond_all_measure_and_empty_ones_count_as_0():
