@@ -365,7 +365,7 @@ class LearnedUnits(Part):
             values = np.maximum(self.sizes.release(squares, stream), 0.0)
             if t == 0:
                 is_small = values < rules.small_size * values.max()
-            usual = max(float(np.median(values[~is_small])), scale) if not is_small.all() else usual
+            usual = max(float(np.median(values[~is_small])), scale)
             larger = by * np.sqrt(usual / np.maximum(values + 2 * scale, TINY))
             by = np.where(is_small, np.maximum(larger, by), by)
             if t == 0 and self.center is not None:
