@@ -354,27 +354,34 @@ class LearnedUnits(Part):
         Columns whose bounds are far too wide are small, and in second moments less than the noise.
         Rows are cut to their usual length here, which has little noise. The centre is released
         anew in between, as its noise is much of a column that is small. What stays small although
-        it is enlarged, such as empty columns and rare flags, is left as it is.
+        it is enlarged, such as rare flags, is left as it is, and so is what the error of the centre
+        explains, as of constant columns.
         """
         if self.sizes is None:
             return center, by
         rules, scale, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), by
-        is_small, usual = np.zeros(center.size, dtype=bool), 1.0
+        is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
+        of_center: Any = 0.0  # what may be left of it in a column, in units of x
         for t in range(_N_SIZES):
+            used = by
             squares = np.asarray(data.sum(power_sum, center, by, 2)) / data.n_samples
             values = np.maximum(self.sizes.release(squares, stream), 0.0)
             if t == 0:
                 is_small = values < rules.small_size * values.max()
             usual = max(float(np.median(values[~is_small])), scale)
             larger = by * np.sqrt(usual / np.maximum(values + 2 * scale, TINY))
-            by = np.where(is_small, np.maximum(larger, by), by)
+            by = np.where(is_small, np.clip(larger, by, most), by)
             if t == 0 and self.center is not None:
                 mean = np.asarray(data.sum(power_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
                 moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n) / by
                 # of other columns the mean of both
                 center = center + np.where(is_small, moved, moved / 2)
-        is_found = values > max(rules.clear_size * scale, rules.found_size * usual)
+                # rows that are cut move it less than all the way
+                of_center = (2 * math.sqrt(variance) + 0.1 * np.abs(noisy)) / by
+        least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2
+        least += max(rules.clear_size * scale, rules.found_size * usual)
+        is_found = values > least
         return center, np.where(is_small & ~is_found, first, by) / cut
 
     def _release_moments(

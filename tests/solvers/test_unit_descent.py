@@ -267,6 +267,20 @@ def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
         assert np.all(model.coef_std_ < 0.02)
 
 
+def test_what_the_error_of_the_centre_explains_is_not_enlarged():
+    """Constant columns, at any size: with their offsets for columns they had coefficients of 1e5."""
+    for n, epsilon in ((6000, 1e4), (100_000, 10.0)):
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            X = rng.uniform(-1, 1, (n, 6))
+            X[:, :3] = [0.0, 0.37, -1.0]
+            y = (X[:, 3:].sum(axis=1) + rng.standard_normal(n)).clip(-5, 5)
+            model = DPLinearRegression(
+                epsilon=epsilon, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-5, 5), random_state=seed
+            )
+            assert np.abs(model.fit(X, y).coef_).max() < 10
+
+
 def test_a_length_of_which_nearly_all_are_0_is_a_guess():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.995, 1.0)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
