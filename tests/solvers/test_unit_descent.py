@@ -268,7 +268,7 @@ def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
 
 
 def test_what_the_error_of_the_centre_explains_is_not_enlarged():
-    """Constant columns, at any size: with their offsets for columns they had coefficients of 1e5."""
+    """Of constant columns, at any size, whose offsets would be taken for columns."""
     for n, epsilon in ((6000, 1e4), (100_000, 10.0)):
         for seed in range(3):
             rng = np.random.default_rng(seed)
