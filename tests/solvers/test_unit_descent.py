@@ -135,7 +135,8 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
         found = check_sensitivity(stored(plan), neighbours(plan.problem, relation, 12))
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
-        assert found.ratios["step"] > 0.45, found
+        # beside so little noise the clips are those of the losses, which these tables hardly reach
+        assert found.ratios["step"] > (0.45 if epsilon == 5000 else 0.5), found
         if plan.units.moments is not None:
             assert found.ratios["units.moments"] > 0.5, found
         assert (plan.units.sizes is not None) == (epsilon == 5000)
@@ -590,7 +591,7 @@ def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relati
         plan = solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
         found = check_sensitivity(plan)
         assert not found.violations, found
-        assert found.ratios["step"] > 0.45, found
+        assert found.ratios["step"] > 0.5, found
 
 
 def test_gross_errors_do_not_move_welschs_loss():
