@@ -388,16 +388,18 @@ UNIT_DESCENT = UnitDescentDefaults()
 class CorrectionDefaults:
     """The steps with a wide clip after such a descent, and shares of what is left for it.
 
-    The m from which they pay: on all coefficients ``whole * d^1.5``, on slope and intercept
-    `least`. Of two classes, whose derivatives are bounded, slope and intercept are all that a
-    small clip biases much.
+    The m from which they pay: on all coefficients ``whole * d^1.5 sqrt(K)``, on slope and intercept
+    `least`, and for K > 2 classes, which have a slope together and an intercept each,
+    ``sqrt(K - 1)`` times that. Of two classes, whose derivatives are bounded, slope and intercept
+    are all that a small clip biases much.
     """
 
     whole: float = 10.0
     whole_share: float = 0.35
     whole_steps: int = 5
     least: float = 300.0
-    least_of_classes: float = 100.0
+    least_of_classes: float = 100.0  # of two, or of wide rows
+    least_of_several: float = 500.0  # of others, as their intercepts are of few records each
     line_share: float = 0.1
     line_steps: int = 20
     # Sum of these steps: `reach` over the noise of one release, within limits.
@@ -409,6 +411,7 @@ class CorrectionDefaults:
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160
     aim: float = 160.0
     prior: float = 1.0  # standard deviation of the changes of slope and intercept
+    prior_of_classes: float = 0.3  # of several classes' intercepts
     steepest: float = 4.0  # of the slopes, where most predictions are alike
 
 

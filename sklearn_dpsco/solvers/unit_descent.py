@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 
 from .._checks import check_real, check_size
 from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import Terms, make_rows
+from ..data.summation import gamma, norm_error
 from ..estimates import check_level
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -106,33 +107,45 @@ class Correction(Part):
         return coef + move.ravel()
 
     def _scaled(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
-        """With another slope and intercept, between which and the old ones the noise decides."""
+        """With another slope and intercept, between which and the old ones the noise decides.
+
+        Classes have one slope, and an intercept each.
+        """
         assert self.size is not None
-        d, half, point = problem.n_features, math.sqrt(0.5), units.unit * coef
+        d, half, k = problem.n_features, math.sqrt(0.5), problem.n_outputs
+        point = (units.unit * coef.reshape(problem.dimension, k).T).T
         sizes = units.data.map(_of_predictions, point[:d]).kept()
         octaves = np.arange(-8.0, 8.01, 0.25)
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
-        # a standard deviation of normal predictions
+        # the root mean square of normal predictions
         counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
-        spread /= float(ndtri(1 - few / n / 2))
+        n_free = max(1, k - 1)
+        spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
         data = sizes.map(_on_line, spread).kept()
-        of_two = units._replace(data=data, unit=np.full(2, half))
-        start = np.array([spread, point[d]]) / half
-        line = replace(problem, n_features=1)
-        clip = self._clip(line, of_two, start, stream)
+        of_line = units._replace(data=data, unit=np.full(k + 1, half))
+        start = np.append(spread, point[d]) / half
+        line = replace(problem, n_features=k)
+        clip = self._clip(line, of_line, start, stream)
         # further where the noise is small, for classes of which one is rare
         scale = self.step.scale / math.sqrt(self.n_steps)
         reach = CORRECTION.reach / max(scale, TINY)
         reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
         pace = Pace(self.n_steps, reach / units.curvature, CORRECTION.momentum)
-        after = _descend(line, of_two, start, self.step, clip, pace, stream)
-        variance = (clip * self.step.scale) ** 2 * pace.noise(0.4 * units.curvature)
-        after = start + (after - start) / (1 + variance / CORRECTION.prior**2)
+        after = _descend(line, of_line, start, self.step, clip, pace, stream)
+        curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
+        if k > 1:  # the rarer a class, the less is known of its intercept
+            frequencies = softmax(units.frame.offset)
+            curved[1:] = frequencies * (1 - frequencies)
+            curved[0] = curved[1:].mean()
+            prior[1:] = CORRECTION.prior_of_classes
+        noise = np.array([pace.noise(0.4 * of_one) for of_one in curved])
+        variance = (clip * self.step.scale) ** 2 * noise
+        after = start + (after - start) / (1 + variance / prior**2)
         coef = coef * min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
-            coef[d] = after[1] * half / units.unit[d]
+            coef.reshape(problem.dimension, k)[d] = after[1:] * half / units.unit[d]
         return coef
 
     def _clip(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> float:
@@ -343,7 +356,8 @@ def _descend(
     may_overshoot: bool = False,
 ) -> Array:
     """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
-    unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
+    is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
+    unit = units.unit if problem.n_outputs == 1 or is_tied else units.unit[:, None]
     total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
@@ -355,9 +369,12 @@ def _descend(
         stretch[-1] = min(max(1.0, RATES.level / whole), 0.7 / max(noise_of_level, TINY))
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
+    if is_tied:
+        sum_of = tied_gradient_sum
     for t in steps(range(n_steps)):
         terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
-        total_gradient = units.data.sum(sum_of, unit * coef.reshape(problem.shape), terms)
+        point = unit * (coef if is_tied else coef.reshape(problem.shape))
+        total_gradient = units.data.sum(sum_of, point, terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
         if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
@@ -404,19 +421,34 @@ def limited_gradient_sum(limited: WithNumbers, coef: Array, terms: Terms) -> Arr
     return data.rows.gradient_sum(coef, data.y, free, terms.clip * limits)
 
 
+def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
+    """Sum of the gradients in a slope of all classes' features, and in their intercepts."""
+    k = coef.size - 1
+    total = gradient_sum(data, np.vstack((coef[0] * np.eye(k), coef[1:])), terms)
+    total = total.reshape(k + 1, k)
+    return np.append(total[:k].trace(), total[k])
+
+
 def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
-    """Records whose single feature is <x, point>, without the intercept's part, and its size."""
+    """Records whose features are <x, point>, without the intercepts' part, and their norms.
+
+    Of classes less their mean, which changes no probability.
+    """
     rows = data.rows
-    values = rows.centered_product(np.append(point, 0.0))
-    line = make_rows(values[:, None], True, rows.scale, rows.sample_weight)
-    return WithNumbers(SolverData(line, data.y), np.abs(values))
+    values = rows.centered_product(np.vstack((point, np.zeros(point.shape[1]))))
+    values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
+    if values.shape[1] > 1:
+        values -= values.mean(axis=1, keepdims=True)
+    line = make_rows(values, True, rows.scale, rows.sample_weight)
+    norms = np.linalg.norm(values, axis=1) * (1 + norm_error(values.shape[1]))
+    return WithNumbers(SolverData(line, data.y), norms)
 
 
 def _on_line(sizes: WithNumbers, spread: float) -> SolverData:
-    """The records, their feature over a spread, with weights for norms of at most sqrt(2)."""
-    rows = sizes.data.rows
-    values = np.clip(rows.X / spread, -LARGEST_PREDICTION, LARGEST_PREDICTION)
-    weights = clipped_to(math.sqrt(2), np.hypot(values[:, 0], 1.0))
+    """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
+    rows, norms = sizes.data.rows, sizes.numbers / spread
+    values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
+    weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))
     line = make_rows(values, True, rows.scale, rows.sample_weight)
     return SolverData(line.reweighted(weights), sizes.data.y)
 
@@ -508,21 +540,26 @@ def _plan_correction(
     rules, m, loss = CORRECTION, accuracy(problem, budget, allowance), base_loss(problem.loss)
     k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
-    # below which a clip that so many exceed is not wide
-    least = rules.least if problem.loss.task == "regression" else rules.least_of_classes
+    # below which a clip that so many exceed is not wide, or intercepts of classes are noise
+    least = of_line = rules.least
+    if problem.loss.task == "classification":
+        least = rules.least_of_classes
+        of_line = least if is_binary or problem.is_wide else rules.least_of_several
     is_whole = m >= max(whole, least) and not is_binary and not problem.is_wide
-    is_line = k == 1 and problem.fit_intercept and m >= least
+    has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
+    is_line = has_line and m >= of_line * math.sqrt(max(1, k - 1))
     if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
         return None, left
     share, n_steps = rules.line_share, rules.line_steps
     if is_whole:
         share, n_steps = rules.whole_share, rules.whole_steps
-    tail, n_above, dimension, size = None, 0, problem.size if is_whole else 2, None
+    tail, n_above, dimension, size = None, 0, problem.size if is_whole else k + 1, None
     score = statistics.median_score(problem.n_samples, budget.record_factor)
     if not is_whole:
         of_size = min(rules.size_share, (rules.aim / m) ** 2)
         size = SelectVertex.calibrate(score, allowance.share(of_size))
         left -= of_size
+        change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
     if problem.loss.task == "regression":
         tail = SelectVertex.calibrate(score, allowance.share(rules.tail_share))
         left -= rules.tail_share

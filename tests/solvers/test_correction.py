@@ -52,6 +52,9 @@ def test_corrections_are_made_where_they_pay():
     assert of(1000, 20, "classification") == "line"
     assert of(10**6, 10, "classification") == "line"
     assert of(10**6, 10, "classification", 3) == "whole"
+    assert of(5000, 20, "classification", 3) == "line"
+    assert of(3000, 1500, "classification", 3) == "line"
+    assert of(1000, 20, "classification", 3) is None
     # a clip that many records exceed is not wide
     for n, d, epsilon in ((200, 1, 1.0), (500, 2, 0.5), (2000, 2, 1.0), (10**5, 30, 1.0)):
         plan = planned(n, d, epsilon=epsilon)
@@ -76,14 +79,18 @@ def test_steps_are_counted():
         (task, k, d, relation)
         for task, k, d in (
             ("regression", 1, 14), ("regression", 1, 2), ("regression", 2, 2),
-            ("classification", 1, 2), ("classification", 3, 2),
+            ("classification", 1, 2), ("classification", 3, 2), ("classification", 4, 30),
         )
         for relation in RELATIONS
     ],
-    [f"regression-1-{d}-zero-out" for d in (14, 2)] + ["classification-1-2-replace-one"],
+    [
+        "regression-1-14-zero-out", "regression-1-2-zero-out",
+        "classification-1-2-replace-one", "classification-4-30-zero-out",
+    ],
 )  # fmt: skip
 def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d, relation):
     epsilon = 70.0 if relation == "zero-out" else 120.0  # with which steps pay
+    epsilon *= 4 if n_outputs == 4 else 1
     plan = planned(60, d, task, n_outputs, epsilon, relation, max_iter=2)
     assert plan.correction is not None
     # derivatives that reach the clip, whatever the residuals are
@@ -95,8 +102,11 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
     assert found.ratios["correction.step"] > 0.3, found
 
 
-def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch):
-    plan = planned(60, 14, epsilon=60.0, max_iter=2)
+@pytest.mark.parametrize(
+    ("task", "n_outputs", "d"), [("regression", 1, 14), ("classification", 4, 30)]
+)
+def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_outputs, d):
+    plan = planned(60, d, task, n_outputs, 70.0 * n_outputs, max_iter=2)
     assert plan.correction.size is not None
     monkeypatch.setattr(unit_descent, "clipped_to", lambda bound, norms: np.ones(norms.size))
     found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 12))
@@ -155,6 +165,20 @@ def test_logistic_loss_estimates_probabilities(intercept):
         best = refit.predict_proba(model.decision_function(X)[:, None])[:, 1]
         assert log_loss(y, probability) - log_loss(y, best) < 0.015
         assert refit.coef_[0, 0] == pytest.approx(1, abs=0.2)
+
+
+def test_rare_ones_of_several_classes_are_as_many_as_they_are():
+    """Where steps on all coefficients would be noise."""
+    labels = np.arange(4)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (6000, 40))
+        scores = X @ rng.standard_normal((40, 4)) + [1.0, 1.0, 0.0, -3.0]
+        y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+        model = DPLogisticRegression(epsilon=2.0, classes=list(labels), random_state=seed, **COMMON)
+        found = model.fit(X, y).predict_proba(X).mean(axis=0)
+        assert model.plan_.correction.size is not None
+        np.testing.assert_allclose(found, (y[:, None] == labels).mean(axis=0), rtol=0.12)
 
 
 def test_long_rows_count_less_and_bias_nothing():
