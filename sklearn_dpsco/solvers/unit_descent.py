@@ -540,14 +540,13 @@ def _plan_correction(
     rules, m, loss = CORRECTION, accuracy(problem, budget, allowance), base_loss(problem.loss)
     k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
-    # below which a clip that so many exceed is not wide, or intercepts of classes are noise
-    least = of_line = rules.least
+    least = rules.least  # below which a clip that so many exceed is not wide
     if problem.loss.task == "classification":
-        least = rules.least_of_classes
-        of_line = least if is_binary or problem.is_wide else rules.least_of_several
+        whole *= rules.whole_of_classes
+        least = rules.least_of_classes * math.sqrt(max(1, k - 1))
     is_whole = m >= max(whole, least) and not is_binary and not problem.is_wide
     has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
-    is_line = has_line and m >= of_line * math.sqrt(max(1, k - 1))
+    is_line = has_line and m >= least
     if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
         return None, left
     share, n_steps = rules.line_share, rules.line_steps

@@ -52,9 +52,10 @@ def test_corrections_are_made_where_they_pay():
     assert of(1000, 20, "classification") == "line"
     assert of(10**6, 10, "classification") == "line"
     assert of(10**6, 10, "classification", 3) == "whole"
-    assert of(5000, 20, "classification", 3) == "line"
+    assert of(20_000, 20, "classification", 3) == "line"
+    assert of(1000, 20, "classification", 3) == "line"
     assert of(3000, 1500, "classification", 3) == "line"
-    assert of(1000, 20, "classification", 3) is None
+    assert of(400, 20, "classification", 3) is None
     # a clip that many records exceed is not wide
     for n, d, epsilon in ((200, 1, 1.0), (500, 2, 0.5), (2000, 2, 1.0), (10**5, 30, 1.0)):
         plan = planned(n, d, epsilon=epsilon)
