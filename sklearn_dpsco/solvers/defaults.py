@@ -446,6 +446,9 @@ class InferenceDefaults:
     cut_most: float = 0.01
     beyond: float = 0.1  # scores that exceed the clip, in units of what the noise of a mean hides
     clear: float = 3.0  # deviations of noise by which an eigenvalue must be above noise alone
+    # Error of a last step of labels, over the square of its length, both in the norm of the second
+    # derivatives (found by simulation).
+    bend: float = 0.75
     prior: float = 1.0  # relative deviation of the variance of scores from the usual one
     # The same for each further row of a user: what differs between users alone has a variance that
     # is larger by their number.

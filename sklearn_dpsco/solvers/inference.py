@@ -63,6 +63,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = 2.0
+_FEW = 4.0  # coefficients
 _MOST_STEPS = 20  # of counts and costs without noise
 
 
@@ -187,6 +188,10 @@ class NewtonSteps(Part):
         variance = clip**2 * self.last.variance
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
         noise = bread.inverse @ of_last @ bread.inverse
+        pulls = bread.root.T @ basis.T @ scores
+        if problem.loss.task == "classification":
+            # second derivatives change on the way of a step, the more, the longer it is
+            noise += (INFERENCE.bend * float(pulls @ pulls)) ** 2 * bread.inverse
         of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
         best = _best(problem, coef, found, *of_bread)
         if self.moments is None:
@@ -197,7 +202,6 @@ class NewtonSteps(Part):
         found_in = bread, meat, scale, self.rows_per_user
         sampling, doubt, residual = _of_sampling(problem, *found_in)
         # 0 but for noise, where scores shortened as before pull no other way
-        pulls = bread.root.T @ basis.T @ scores
         left = _pvalue(pulls, bread.root, before, variance) if self.n_first > 0 else math.nan
         sampling, noise = (basis @ part @ basis.T for part in (sampling / n, noise))
         seen = doubt, residual, self.n_beyond, self.n_cut, self.n_large, left, n_records
@@ -430,7 +434,9 @@ def plan_steps(
         left -= rules.present_share
     needed = rules.least * k**1.5 / accuracy(problem, budget, allowance.share(left))
     needed *= problem.n_samples
-    enough = _ENOUGH * needed
+    # of few coefficients of labels, the error of a whole step is more than its part
+    few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
+    enough = _ENOUGH * needed * max(1.0, few)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif problem.n_samples < needed:
@@ -587,6 +593,9 @@ def expected_std(
     # what is left of the error before the last step
     of_hessian = (curved / information) ** 2 * steps.hessian.variance / 2
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
+    if is_binary:  # and what changes of the second derivatives leave after it
+        energy = problem.dimension * information * of_scores.sum()
+        noise += (INFERENCE.bend * energy) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     inflation = inflation if d > 1 else 1.0
     return math.sqrt(sampling * inflation), math.sqrt(noise * inflation)
