@@ -37,9 +37,15 @@ from sklearn_dpsco.privacy import events
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.randomness.subsets import RandomBatches
-from sklearn_dpsco.solvers import Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal
+from sklearn_dpsco.solvers import (
+    Localized,
+    MirrorDescent,
+    NoisyMD,
+    NoisySFW,
+    Proximal,
+    mirror_descent,
+)
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.mirror_descent import stages
 
 TASKS = ["regression", "classification"]
 FORMS = ("noisy-md", "localized", "proximal", "noisy-sfw")
@@ -756,8 +762,8 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
 
         return gradient
 
-    assert "batch of its own" in plant(stages, "_gradient_source", drawn_once)[noise]
-    assert "not in its batch" in plant(stages, "_gradient_source", drawn_and_left)[noise]
+    assert "batch of its own" in plant(mirror_descent, "_gradient_source", drawn_once)[noise]
+    assert "not in its batch" in plant(mirror_descent, "_gradient_source", drawn_and_left)[noise]
 
 
 @the_other_relation

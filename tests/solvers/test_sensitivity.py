@@ -10,9 +10,15 @@ from sklearn_dpsco.geometry import AxisVertices
 from sklearn_dpsco.mechanisms.selection import PRIOR_ROOM
 from sklearn_dpsco.preprocessing import quantiles
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import frank_wolfe, ftrl, phased_sgd, statistics, wide_units
+from sklearn_dpsco.solvers import (
+    frank_wolfe,
+    ftrl,
+    mirror_descent,
+    phased_sgd,
+    statistics,
+    wide_units,
+)
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
-from sklearn_dpsco.solvers.mirror_descent import solver as mirror_descent
 from sklearn_dpsco.solvers.papers import single_pass
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7

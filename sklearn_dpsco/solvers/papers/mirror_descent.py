@@ -14,8 +14,7 @@ from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
-from ..mirror_descent.solver import Facts, SetDescent
-from ..mirror_descent.stages import Round, Slice, Stage, Stages
+from ..mirror_descent import Facts, Round, SetDescent, Slice, Stage, Stages
 from ..slices import slices, smallest
 
 
