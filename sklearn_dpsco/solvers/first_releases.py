@@ -183,20 +183,18 @@ def plan_first(
     """
     if shares is None:
         shares = intercept_share(problem, budget), RULES.means_share, RULES.row_factor_share
-    target: Gaussian | Laplace | None = None
-    means, row_factor, target_steps, left = None, None, 0, 1.0
+    target, target_steps, means, row_factor, left = None, 0, None, None, 1.0
     if problem.fit_intercept:
         part = allowance.share(shares[0])
-        if may_step:
-            target, target_steps = plan_constant(problem, budget, part)
-        else:
-            target = plan_mean(problem, budget, part)
+        target, target_steps = plan_constant(problem, budget, part, may_step=may_step)
         change = statistics.row_mean(problem, budget, norm)
         means = Gaussian.calibrate(change, allowance.share(shares[1]), dimension=problem.n_features)
         left -= shares[0] + shares[1]
     half_range = _row_factor_half_range(problem, norm)
     if may_shrink and half_range > 0:
-        change = statistics.row_factor_mean(problem, budget, half_range)
+        # the mean of numbers in [-half_range, half_range] (section 3.1e)
+        sizes = problem.n_samples, problem.n_features
+        change = statistics.mean_of_numbers(*sizes, budget.record_factor * half_range)
         row_factor = Gaussian.calibrate(change, allowance.share(shares[2]))
         left -= shares[2]
     return FirstReleases(
@@ -204,20 +202,17 @@ def plan_first(
     )
 
 
-def plan_offset(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> FirstReleases:
-    """Plan of the mean target alone; the allowance may be pure."""
-    share = intercept_share(problem, budget) if problem.fit_intercept else 0.0
-    target = plan_mean(problem, budget, allowance.share(share))
-    return FirstReleases(problem, target=target, left=1 - share)
-
-
-def plan_box(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> FirstReleases:
-    """Plan of the mean target and, where that is accurate, of the means of the features.
+def plan_offset(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, *, may_center: bool = False
+) -> FirstReleases:
+    """Plan of the mean target and, where they are accurate, of the means of the features.
 
     For rows that have no bound on their norm; the allowance may be pure.
     """
-    first = plan_offset(problem, budget, allowance)
-    if not problem.fit_intercept:
+    share = intercept_share(problem, budget) if problem.fit_intercept else 0.0
+    target, _ = plan_constant(problem, budget, allowance.share(share), may_step=False)
+    first = FirstReleases(problem, target=target, left=1 - share)
+    if not (may_center and problem.fit_intercept):
         return first
     kind, n, d = additive_noise(allowance), problem.n_samples, problem.n_features
     change = statistics.coordinate_mean(1.0, budget.record_factor / n, n, d, d, kind.order)
@@ -228,27 +223,22 @@ def plan_box(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> F
 
 
 def plan_constant(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, *, may_step: bool = True
 ) -> tuple[Gaussian | Laplace | None, int]:
-    """Mechanism for the best constant prediction, and `FirstReleases.target_steps`."""
-    is_noisy = intercept_share(problem, budget) > RULES.least_target_share
-    is_regression = problem.loss.task == "regression"
-    if problem.fit_intercept and is_noisy and is_regression and allowance.kind != "pure":
-        change = RULES.location_clip * statistics.target_mean(problem, budget, 2)
-        n_steps = RULES.location_steps
-        return Gaussian.calibrate(change, allowance, n_steps, problem.n_outputs), n_steps
-    return plan_mean(problem, budget, allowance), 0
+    """Mechanism for the best constant prediction, and `FirstReleases.target_steps`.
 
-
-def plan_mean(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance
-) -> Gaussian | Laplace | None:
-    """Mechanism for `mean_target`; None without an intercept."""
+    None without an intercept; for `mean_target` where there are no steps.
+    """
     if not problem.fit_intercept:
-        return None
-    kind = additive_noise(allowance)
+        return None, 0
+    kind, n_steps = additive_noise(allowance), RULES.location_steps
     change = statistics.target_mean(problem, budget, kind.order)
-    return kind.calibrate(change, allowance, dimension=problem.n_outputs)
+    is_noisy = intercept_share(problem, budget) > RULES.least_target_share
+    may_step = may_step and problem.loss.task == "regression" and allowance.kind != "pure"
+    if may_step and is_noisy:
+        change *= RULES.location_clip
+        return kind.calibrate(change, allowance, n_steps, problem.n_outputs), n_steps
+    return kind.calibrate(change, allowance, dimension=problem.n_outputs), 0
 
 
 # -------------------------------------------------------------------------------- running

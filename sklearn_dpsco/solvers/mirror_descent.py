@@ -22,13 +22,7 @@ from ..data.rows import Terms
 from ..data.summation import summation_error
 from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
-from ..mechanisms import (
-    BatchGaussian,
-    Gaussian,
-    GeneralizedGaussian,
-    Release,
-    vector_mechanism,
-)
+from ..mechanisms import BatchGaussian, Gaussian, GeneralizedGaussian, Release, vector_mechanism
 from ..mechanisms.batch import calibrate_batches
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -272,7 +266,7 @@ def _gradient_source(
     part = replace(part, data=part.data.row_major())
 
     def batch_gradient(coef: Array) -> Array:
-        batch = part.drawn(batches.draw(stream))
+        batch = replace(part, data=part.data.drawn(batches.draw(stream)))
         return batch.mean_gradient(coef) * (batch.n_samples / batches.batch_size)
 
     return batch_gradient

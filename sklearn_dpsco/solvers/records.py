@@ -181,14 +181,6 @@ class Records:
         """The records of a range or of a list of numbers."""
         return replace(self, data=self.data.part(which))
 
-    def drawn(self, which: Indices) -> Records:
-        """A random batch."""
-        return replace(self, data=self.data.drawn(which))
-
-    def in_order(self, which: Which, size: int) -> Iterator[Records]:
-        """Those records in the memory of this process, in that order, `size` at a time."""
-        return (replace(self, data=part) for part in self.data.in_order(which, size))
-
     def mean_gradient(self, coef: Array) -> Array:
         """At coefficients of shape (size,), and in that shape."""
         if self.n_samples == 0:

@@ -83,9 +83,9 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
     l2, and 2 in l1. Other targets lie in [-1, 1], each.
     """
-    n, longest = problem.n_samples, target_norm(problem, order)
     apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
-    return longest * (apart / n + 2 * summation_error(n, problem.n_features))
+    of_number = mean_of_numbers(problem.n_samples, problem.n_features, apart)
+    return target_norm(problem, order) * of_number
 
 
 def target_norm(problem: Problem, order: float) -> float:
@@ -253,13 +253,6 @@ def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
 def row_sum(data: SolverData, norm: float | None) -> Array:
     """Sum of the rows of x, of bounded norm."""
     return (data.rows if norm is None else data.rows.with_norm_bound(norm)).row_sum()
-
-
-def row_factor_mean(problem: Problem, budget: PrivacyBudget, half_range: float) -> float:
-    """Change of the mean of numbers in [-half_range, half_range] (section 3.1e)."""
-    n = problem.n_samples
-    numerical = 2 * summation_error(n, problem.n_features)
-    return budget.record_factor * half_range / n + numerical
 
 
 def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:

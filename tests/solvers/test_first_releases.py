@@ -16,7 +16,7 @@ from sklearn_dpsco.mechanisms import Gaussian, Laplace
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import FTRL, MirrorDescent
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
-from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first, plan_mean
+from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first
 from sklearn_dpsco.solvers.records import Frame
 from sklearn_dpsco.solvers.statistics import faded, shrunk_mean, shrunk_vector
 
@@ -149,13 +149,13 @@ def test_the_centre_of_the_targets_is_looked_for_where_their_mean_would_be_noise
         mechanism, n_steps = plan_constant(case, budget, budget.allowance)
         assert (n_steps > 0) == looked_for, case
         assert (mechanism is None) == (not case.fit_intercept), case
-        mean = plan_mean(case, budget, budget.allowance)
+        mean = plan_constant(case, budget, budget.allowance, may_step=False)[0]
         if looked_for:  # by residuals that are clipped
             assert mechanism.sensitivity == FIRST_RELEASES.location_clip * mean.sensitivity
         else:
             assert mechanism == mean, case
-    assert isinstance(plan_mean(facts(), pure, pure.allowance), Laplace)
-    assert isinstance(plan_mean(facts(), BUDGET, BUDGET.allowance), Gaussian)
+    assert isinstance(plan_constant(facts(), pure, pure.allowance, may_step=False)[0], Laplace)
+    assert isinstance(plan_constant(facts(), BUDGET, BUDGET.allowance, may_step=False)[0], Gaussian)
 
 
 # --------------------------------------------------------------------------------- the run
@@ -197,7 +197,7 @@ def test_without_noise_the_frame_holds_the_means():
 
 def test_without_a_bound_the_rows_stay_as_they_are():
     case = facts()
-    target = plan_mean(case, BUDGET, BUDGET.allowance)
+    target = plan_constant(case, BUDGET, BUDGET.allowance, may_step=False)[0]
     data = solver_data(*scaled_table(N, D))
     start, frame = FirstReleases(case, target=target).run(data, stream())
     assert start is data

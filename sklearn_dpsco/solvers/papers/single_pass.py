@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,9 +45,10 @@ from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
 from ..base import Part, Problem, SolverResult, releases_of
+from ..box_units import Box
 from ..defaults import SINGLE_PASS
-from ..first_releases import SetPlan, plan_box, plan_offset
-from ..frank_wolfe import Facts, FrankWolfe, score_error
+from ..first_releases import SetPlan, plan_offset
+from ..frank_wolfe import FrankWolfe, score_error, selection_facts, smoothed
 from ..records import Records, SolverData
 from ..slices import fast_restarts, slices, smallest
 
@@ -172,8 +174,8 @@ class RecordRun(_Run):
         n, chunk = which.size, _CHUNK_ROWS
         if not whole.data.is_sparse:
             chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
-        for part in whole.in_order(which[self.first_batch : n - 1], chunk):
-            walk.steps(part, stream)
+        for part in whole.data.in_order(which[self.first_batch : n - 1], chunk):
+            walk.steps(replace(whole, data=part), stream)
             advance(part.n_samples)
         walk.correct(whole, which[n - 1 :])
         walk.select(self.last_scale, stream)
@@ -246,10 +248,9 @@ class Rounds(FrankWolfe):
             )
         super()._check(loss, feasible_set, budget, units)
 
-    def _plan_form(self, facts: Facts) -> SinglePassPlan:
+    def _plan_form(self, box: Box) -> SinglePassPlan:
         """The plan under the analysis and with the number of steps that err least."""
-        draft = _Draft(self, facts)
-        n, budget = draft.problem.n_samples, draft.box.budget
+        draft, n, budget = _Draft(self, box), box.problem.n_samples, box.budget
         if not draft.fits(n):
             raise ValueError(
                 f"n_samples={n} is too small for solver={self.form!r}, "
@@ -259,12 +260,12 @@ class Rounds(FrankWolfe):
         is_spider = self.form == "spider"
         plan_runs = draft.record_runs if is_spider else draft.batch_runs
         allowances = [budget.allowance]
-        if not (budget.is_pure or draft.box.is_learned) and budget.currency == "auto":
+        if not (budget.is_pure or box.is_learned) and budget.currency == "auto":
             # that of pure DP is better for few steps
             allowances.append(replace(budget, delta=0.0).allowance)
         plans = []
         for whole in allowances:
-            first = draft.box.first(budget, whole, plan_offset if is_spider else plan_box)
+            first = box.first(budget, whole, partial(plan_offset, may_center=not is_spider))
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
         n_steps = sum(run.n_steps for run in runs)
@@ -314,15 +315,15 @@ class Spider(Rounds):
 
 
 class _Draft:
-    def __init__(self, solver: Any, facts: Facts) -> None:
-        self.solver, self.facts, self.problem, self.box = solver, facts, facts.problem, facts.box
-        self.rules = SINGLE_PASS[facts.problem.loss.task]
-        self.geometry, size = facts.selection_geometry, facts.problem.size
+    def __init__(self, solver: Any, box: Box) -> None:
+        self.solver, self.problem, self.budget = solver, box.problem, box.budget
+        self.rules, size = SINGLE_PASS[self.problem.loss.task], self.problem.size
+        noise, self.geometry = selection_facts(self.problem, self.budget)
         self.vertices = known_vertices(self.geometry.vertices(size), size)
-        self.clip = solver._clip(facts, self.vertices.l1_norm, facts.selection_noise)
+        self.clip = solver._clip(self.problem, self.vertices.l1_norm, noise)
         self.restarts = solver.n_restarts or 1
         if solver.n_restarts is None and solver.l2_penalty > 0:
-            self.restarts = fast_restarts(facts.problem.n_samples)
+            self.restarts = fast_restarts(self.problem.n_samples)
 
     def fits(self, n: int) -> bool:
         """Whether no slice lacks a record for a batch, or for "spider" has no more than ln K."""
@@ -342,7 +343,7 @@ class _Draft:
     def smoothed(self, n_steps: int) -> _Draft:
         """The same, with the envelope of a loss that is not smooth."""
         draft = copy(self)
-        draft.problem = self.facts.smoothed(self.clip, n_steps).problem
+        draft.problem = smoothed(self.problem, self.clip, n_steps)
         return draft
 
     def change(self, kept: float, moved: float) -> float:
@@ -408,7 +409,7 @@ class _Draft:
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
         sized = [s._replace(size=size) for s, size in zip(steps, sizes.tolist(), strict=True)]
-        facts = self.problem, self.box.budget, self.vertices
+        facts = self.problem, self.budget, self.vertices
         change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
         noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
         group = None if n == self.problem.n_samples else f"records {records}"
@@ -450,7 +451,7 @@ class _Draft:
                 rate = max(min(0.5, self.rules.forgets * wanted / n), 1 / n)
             rate = min(rate, 1 - 1e-9)
             clip = smooth.change(1 - rate, rate)
-            facts = problem, self.box.budget, self.vertices, n - first_batch, first_batch, rate
+            facts = problem, self.budget, self.vertices, n - first_batch, first_batch, rate
             clips, penalty = (self.clip, clip), self.solver.l2_penalty
             change, *scales = record_scores(*facts, clips, penalty, norm)
             # so many steps are mostly noise, where both laws are the same
