@@ -10,22 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from .._types import Array
-from ..data.compressed import stored_places, value_parts, with_values
+from ..data.compressed import with_values
 from ..data.rows import make_rows
-from ..data.summation import (
-    BLOCK_ROWS,
-    chunk_rows,
-    on_threads,
-    slices,
-    sum_on_threads,
-    sum_over_records,
-)
+from ..data.summation import chunk_rows, slices, sum_on_threads, sum_over_records
 from ..losses import Absolute, Quantile, Squared, base_loss
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -34,7 +26,7 @@ from .base import LARGEST_COPY, MOST_COPIED_FEATURES, Problem, Solver
 from .defaults import BOX_UNITS, unit_rules
 from .first_releases import FirstReleases
 from .learned_units import LearnedUnits, accuracy, pays, plan_units
-from .records import Frame, SolverData, WithNumbers
+from .records import Frame, SolverData, WithNumbers, in_box
 from .statistics import clipped_to
 
 # parameters of solvers that are stated in units of the features and the targets
@@ -180,20 +172,6 @@ def _in_box(
     data: SolverData, target_factor: float | None, center: Array, width: Array
 ) -> SolverData:
     """Features and targets in [-1, 1]."""
-    rows = data.rows
     y = data.y if target_factor is None else np.clip(data.y * target_factor, -1.0, 1.0)
-    X: Any
-    if sparse.issparse(rows.X):
-        values = np.empty(rows.X.data.size, dtype=np.float64)
-        for part in value_parts(rows.X):
-            scaled = rows.X.data[part] / width[stored_places(rows.X, part, 1)]
-            values[part] = np.clip(scaled, -1.0, 1.0)
-        X = with_values(rows.X, values)
-    else:
-        X = np.empty(rows.X.shape, dtype=np.float32)  # which halves the time to read it
-
-        def fill(part: slice) -> None:
-            X[part] = np.clip((rows.dense(part) - center) / width, -1.0, 1.0)
-
-        on_threads(fill, slices(len(X), min(BLOCK_ROWS, chunk_rows(*X.shape))))
-    return SolverData(make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight), y)
+    # dense rows in float32, which halves the time to read them
+    return in_box(SolverData(data.rows, y), center, width, 1.0, np.float32)

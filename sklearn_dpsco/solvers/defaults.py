@@ -185,7 +185,6 @@ class SinglePassDefaults:
     """
 
     late: float  # steps are 2 / (k + late)
-    change: float = 1.0  # bound on the change of a prediction by a whole step, over the radius
     # Of a new batch in the estimate of "rounds", in units of the step: a little more than that, or
     # everything, which leaves a record in one estimate. The second is better for all but large n.
     weights: tuple[float, float] = (3.0, math.inf)

@@ -162,7 +162,7 @@ class FrankWolfe(Solver):
         """The plan of a constant."""
         problem, budget, allowance = box.problem, box.budget, box.budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
-        fields = {
+        fields: dict[str, Any] = {
             "first": FirstReleases(problem, target=target, target_steps=steps),
             "geometry": selection_facts(problem, budget)[1],
             "gradient_clip": 0.0,

@@ -33,7 +33,7 @@ from . import statistics
 from .base import Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, RATES, unit_rules
 from .records import Frame, SolverData, WithNumbers
-from .statistics import TINY, clipped_to
+from .statistics import TINY, clipped_to, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
 
 K = TypeVar("K", bound="LearnedUnits")
@@ -472,7 +472,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = statistics.median_score(problem.n_samples, budget.record_factor)
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    unit, of_one = statistics.unit_mean(problem, budget), statistics.share_present(problem, budget)
+    unit, of_one = statistics.unit_mean(problem, budget), functools.partial(share_present, problem)
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
         median_share, share = _shares_of_targets(problem, m, is_diagonal)
@@ -480,7 +480,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if problem.loss.task == "rates":
         most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(of_one, wanted(250, rules.most_mean_share), 2)
+        mean = noise(of_one(budget), wanted(250, rules.most_mean_share), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
@@ -488,9 +488,9 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
-    long, length = (medians(share) for _ in range(2))
+    long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds, sizes = None, None, None, None, 0, None
-    present = noise(of_one, rules.present_share) if problem.may_be_empty else None
+    present = noise(of_one(budget), rules.present_share) if problem.may_be_empty else None
     if m >= rules.least_for_center and (has_center or problem.is_wide):
         center = noise(unit, rules.center_share, d, 2 if has_sizes else 1)
     if is_diagonal or (m > clear and not problem.is_wide):

@@ -9,7 +9,7 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -28,14 +28,13 @@ from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
-from . import defaults, statistics
+from . import base, defaults, statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, none_or_count, releases_of
 from .box_units import Box
 from .defaults import MIRROR_DESCENT
 from .first_releases import FirstReleases, SetPlan, plan_first
 from .learned_units import pays
 from .records import Records, SolverData
-from .slices import fast_restarts, slices, smallest
 from .statistics import row_mean
 from .unit_descent import Descent, knows
 
@@ -49,14 +48,13 @@ class Stage(Part):
 
     Attributes
     ----------
-    noises : tuple of mechanisms
-        What releases the gradients: one mechanism, or for "noisy-sfw" those of the first and
-        of the later batches.
+    noises : tuple of one mechanism
+        What releases the gradients.
     records : tuple (start, stop) or None
         Slice of the secret order of the records; None for all, in any order.
     n_steps : int
     learning_rate : float
-        Bound on the step; for "noisy-sfw" the weight of the new point.
+        Bound on the step.
     reach, noise_energy : float
         A step is at most reach / sqrt(max(noise_energy, E)), E the sum of the squared dual
         norms of the gradients so far; an infinite reach leaves this bound out.
@@ -66,10 +64,6 @@ class Stage(Part):
         Weight of the regularizer, which is the map about the stage's start.
     within : float or None
         Bound on the distance to the stage's start.
-    first_batch, batch : int
-        "noisy-sfw": sizes of the first and of each later batch.
-    largest_change : float
-        "noisy-sfw": clip of the change of a derivative between two steps.
     """
 
     n_results: ClassVar[int] = 1  # points among which the plan's result may be drawn: its last
@@ -83,20 +77,11 @@ class Stage(Part):
     strong_convexity: float = 0.0
     anchor: float = 0.0
     within: float | None = None
-    first_batch: int = 0
-    batch: int = 0
-    largest_change: float = 0.0
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Releases that read one record: all steps, or those of the one batch that it is in."""
+        """Releases that read one record: all steps."""
         group = None if self.records is None else f"records {self.records}"
-        if self.batch:
-            first, later = self.noises
-            return (
-                Release("mean gradient", first, 1, f"{group}, first"),
-                Release("gradient change", later, 1, f"{group}, later"),
-            )
         (noise,) = self.noises
         name = "mean gradient" if noise.batches is None else "batch gradient"
         return (Release(name, noise, self.n_steps, group),)
@@ -104,22 +89,7 @@ class Stage(Part):
     def points(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Iterator[Array]:
-        """The point that may be the plan's result, from `coef`; the next stage starts there."""
-        if not self.batch:
-            yield self._descend(part, coef, plan, stream)
-            return
-        (first, later), rate = self.noises, self.learning_rate
-        moves: list[Move] = [(self.first_batch, first, None, 0.0, rate)]
-        moves += [(self.batch, later, self.largest_change, 1.0, rate)] * self.n_steps
-        for t, point in enumerate(_frank_wolfe(part, coef, plan, stream, moves)):
-            coef = point
-            advance(int(t > 0))  # the start is no step of the plan
-        yield coef
-
-    def _descend(
-        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
-    ) -> Array:
-        """Weighted mean of the points of a descent from `coef`."""
+        """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
         (noise,) = self.noises
         gradient_at = _gradient_source(part, noise, stream)
         mirror_map, start = plan.mirror_map, coef
@@ -139,75 +109,86 @@ class Stage(Part):
             coef = mirror_map.step(coef, gradient, step, center, self.within)
             total += weight * coef
             weights += weight
-        return total / weights
+        yield total / weights
 
 
 @dataclass(frozen=True)
-class Round(Part):
-    """Frank-Wolfe steps t = 0, 1, ... of weight 1 / sqrt(t + 1), each on a batch of its own."""
+class Pass(Part):
+    """Frank-Wolfe steps of "noisy-sfw", each on a batch of its own.
 
-    noises: tuple[VectorNoise, ...]  # of the steps
+    With v = kept v + a batch's term, the mean of its gradients less `kept` times those at the last
+    point, clipped. Of a convex loss all of v is kept, and the first batch makes the first v. Else
+    step t = 0, 1, ... has the weight 1 / sqrt(t + 1), of the new point and of the new gradient.
+
+    Attributes
+    ----------
+    noises : tuple of mechanisms
+        What releases the batches' terms, the last of them all further ones as well; so with:
+    batches : tuple of int
+        Their sizes; records that are left over are not used.
+    largest_terms : tuple of float or None
+        Clips of what a record adds, over the norm of its row; None for a gradient alone.
+    records : tuple (start, stop)
+        Slice of the secret order of the records.
+    n_steps : int
+    learning_rate : float or None
+        Weight of the new point, of a convex loss.
+    """
+
+    noises: tuple[VectorNoise, ...]
+    batches: tuple[int, ...]
+    largest_terms: tuple[float | None, ...]
     records: Slice
     n_steps: int
-    batches: tuple[int, ...]  # their sizes; records that are left over are not used
-    # clips of what a record adds to the estimate, over the norm of its row
-    largest_terms: tuple[float, ...]
+    learning_rate: float | None = None
 
     @property
     def n_results(self) -> int:
-        """The points among which the plan's result may be drawn: all."""
-        return self.n_steps
+        """The points among which the plan's result may be drawn: all, or the last."""
+        return self.n_steps if self.learning_rate is None else 1
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """One for each batch."""
+        """One for each batch that a record may be in."""
+        named = [("mean gradient", "first"), ("gradient change", "later")]
+        if self.learning_rate is None:
+            named = [("gradient term", f"batch {t + 1}") for t in range(self.n_steps)]
         return tuple(
-            Release("gradient term", noise, 1, f"records {self.records}, batch {t + 1}")
-            for t, noise in enumerate(self.noises)
+            Release(name, noise, 1, f"records {self.records}, {batch}")
+            for (name, batch), noise in zip(named, self.noises, strict=True)
         )
-
-    @staticmethod
-    def weight(t: int) -> float:
-        """Of the new point and of the new gradient, in step t."""
-        return 1 / math.sqrt(t + 1)
 
     def points(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Iterator[Array]:
-        """The points of a pass whose estimate forgets."""
-        weights = [self.weight(t) for t in range(self.n_steps)]
-        kept = [1 - weight for weight in weights]
-        moves = zip(self.batches, self.noises, self.largest_terms, kept, weights, strict=True)
-        yield from _frank_wolfe(part, coef, plan, stream, steps(list(moves)))
+        """The points that may be the plan's result; the next stage starts at the last of them."""
+        rate, kept, estimate, before, start = self.learning_rate, 1.0, np.zeros(coef.size), coef, 0
+        of_batches = list(zip(self.batches, self.noises, self.largest_terms, strict=True))
+        # of a convex loss, the start is no step of the plan
+        for t in range(self.n_steps + (rate is not None)):
+            size, noise, clip = of_batches[min(t, len(of_batches) - 1)]
+            batch, start = part.part(slice(start, start + size)), start + size
+            weight = falling_weight(t) if rate is None else rate
+            if rate is None:
+                kept = 1 - weight
+            if clip is None:
+                term = batch.mean_gradient(coef)
+            else:
+                term = batch.mean_change(coef, before, clip, kept)
+            estimate = kept * estimate + noise.release(term, stream)
+            target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+            before, coef = coef, coef + weight * (target - coef)
+            if rate is None or t == self.n_steps:
+                yield coef
+            advance(int(rate is None or t > 0))
 
 
-Move = tuple[int, VectorNoise, float | None, float, float]
+def falling_weight(t: int) -> float:
+    """The weight of step t of a `Pass` for a loss that is not convex."""
+    return 1 / math.sqrt(t + 1)
 
 
-def _frank_wolfe(
-    part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream, moves: Iterable[Move]
-) -> Iterator[Array]:
-    """The points of a pass over disjoint batches, v = kept v + a batch's term.
-
-    A move has the batch's size, its noise, a clip, what is kept, and the new point's weight. The
-    term is the batch's mean of the gradients less `kept` times those at the last point, clipped; of
-    the gradients alone where there is no clip.
-    """
-    estimate, before, start = np.zeros(coef.size), coef, 0
-    for size, noise, clip, kept, weight in moves:
-        batch = part.part(slice(start, start + size))
-        start += size
-        if clip is None:
-            term = batch.mean_gradient(coef)
-        else:
-            term = batch.mean_change(coef, before, clip, kept)
-        estimate = kept * estimate + noise.release(term, stream)
-        target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
-        before, coef = coef, coef + weight * (target - coef)
-        yield coef
-
-
-Stages = Sequence[Stage | Round]
+Stages = Sequence[Stage | Pass]
 
 
 @dataclass(frozen=True)
@@ -217,7 +198,7 @@ class MirrorDescentPlan(SetPlan):
     Attributes
     ----------
     mirror_map : MirrorMap
-    stages : tuple of Stage, or of Round
+    stages : tuple of Stage, or of Pass
         What runs, each stage from the result of the one before.
     draws_result : bool
         Whether the result is one of those of the stages, drawn uniformly and without looking at
@@ -225,7 +206,7 @@ class MirrorDescentPlan(SetPlan):
     """
 
     mirror_map: MirrorMap
-    stages: tuple[Stage | Round, ...]
+    stages: tuple[Stage | Pass, ...]
     draws_result: bool = False
 
     def result_number(self, stream: RandomStream) -> int:
@@ -331,7 +312,7 @@ class SetDescent(Solver):
             raise ValueError(
                 f"n_samples={n} leaves a slice of solver={self.form!r}, "
                 f"n_restarts={self._restarts(n)} empty; "
-                f"the smallest n that works with these settings is {smallest(self._fits)}"
+                f"the smallest n that works with these settings is {base.smallest(self._fits)}"
             )
         box = Box.of(self, problem, budget, auto=False)
         problem, allowance = box.problem, box.allowance
@@ -361,7 +342,7 @@ class SetDescent(Solver):
     ) -> tuple[Stages, Composition | None]:
         """The stages of all runs, and the analysis if it is not that of the allowance."""
         n = facts.problem.n_samples
-        runs = slices(n, self._restarts(n), growing=True)
+        runs = base.slices(n, self._restarts(n), growing=True)
         return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
 
     def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
@@ -378,7 +359,7 @@ class SetDescent(Solver):
 
     def _fits(self, n: int) -> bool:
         """Whether no slice is empty."""
-        runs = slices(n, self._restarts(n), growing=True)
+        runs = base.slices(n, self._restarts(n), growing=True)
         return all(self._fits_run(stop - start) for start, stop in runs)
 
     def _fits_run(self, size: int) -> bool:
@@ -390,7 +371,7 @@ class SetDescent(Solver):
             return self.n_restarts
         # those that use all records in each step, and the rounds of "proximal", have the fast rate
         # without slices, by their step sizes and weights (section 4.4)
-        return fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
+        return base.fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
+from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
-from ..data.rows import make_rows
+from ..data.rows import Terms, make_rows, slope_of
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
-from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, kernel_id, largest_constant
+from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -285,18 +285,6 @@ class PhasedSGD(Solver):
         return longest
 
 
-def _kernel_form(loss: Loss) -> tuple[int, float]:
-    """`loss_id` and `parameter` of the loss in a `Slope`."""
-    if is_tabulated(loss):
-        return TABULATED, 0.0
-    if isinstance(loss, Multinomial):
-        return MULTINOMIAL, 0.0
-    base = base_loss(loss)
-    loss_id = kernel_id(base)
-    assert loss_id is not None
-    return loss_id, base.kernel_parameter
-
-
 def _block(n_features: int) -> int:
     """Steps between two projections: few, but enough to make projections cheap."""
     return 16 + n_features // 16
@@ -448,7 +436,7 @@ class _Draft:
             beta = share / (rate * norm**2) if is_own or not is_smooth else math.inf
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
-            parameter = 2 * clip / beta if is_own else _kernel_form(loss)[1]
+            parameter = 2 * clip / beta if is_own else base_loss(loss).kernel_parameter
             block, radius = _block(problem.n_features), self.geometry.radius
             steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
             change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
@@ -487,7 +475,9 @@ class _Descent:
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
             offsets = np.broadcast_to(self.offset, (k,))
             self.offsets = (np.ascontiguousarray(offsets, dtype=np.float64),)
-        self.slope = Slope(*_kernel_form(loss), clip, offset)
+        known = None if is_tabulated(loss) else slope_of(Terms(offset, loss, clip), is_joint=True)
+        known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
+        self.slope = known._replace(offset=offset)
 
     def _begin_in_bounds(self, data: SolverData, stream: RandomStream) -> None:
         plan, problem = self.plan, self.plan.problem

@@ -11,8 +11,9 @@ from scipy import sparse
 
 from .._kernels.arguments import Change
 from .._types import Array, Indices, Which
-from ..data.rows import Rows, Terms, joined_rows, times_rows
-from ..data.summation import chunk_rows, slices
+from ..data.compressed import value_parts, with_values
+from ..data.rows import Rows, Terms, joined_rows, make_rows, times_rows
+from ..data.summation import chunk_rows, on_threads, slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
 
@@ -212,6 +213,35 @@ class Records:
         points = coef.reshape(shape), (coef if before is None else before).reshape(shape)
         which = np.sort(which)  # rows in their order are read faster
         return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
+
+
+def in_box(
+    data: SolverData, center: Array, scale: Array, bound: float, dtype: Any = None
+) -> SolverData:
+    """A copy with features (x - center) / scale, clipped to [-bound, bound].
+
+    CSR if sparse and uncentred, else dense and of this type, or that of dense features.
+    """
+    rows, is_sparse = data.rows.row_major(), data.is_sparse
+    X: Any
+    with np.errstate(over="ignore"):
+        if is_sparse and not np.any(center):
+            values = np.empty(rows.X.nnz)
+            for part in value_parts(rows.X):
+                scaled = rows.X.data[part] / scale[rows.X.indices[part]]
+                values[part] = np.clip(scaled, -bound, bound)
+            X = with_values(rows.X, values)
+        else:
+            X = np.empty(
+                rows.X.shape, dtype or (np.float64 if sparse.issparse(rows.X) else rows.X.dtype)
+            )
+
+            def fill(part: slice) -> None:
+                X[part] = np.clip((rows.dense(part) - center) / scale, -bound, bound)
+
+            on_threads(fill, slices(rows.n_samples, rows.chunk))
+    made = make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
+    return SolverData(made, data.y)
 
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:

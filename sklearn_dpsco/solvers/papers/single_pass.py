@@ -44,13 +44,12 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
-from ..base import Part, Problem, SolverResult, releases_of
+from ..base import Part, Problem, SolverResult, fast_restarts, releases_of, slices, smallest
 from ..box_units import Box
 from ..defaults import SINGLE_PASS
 from ..first_releases import SetPlan, plan_offset
 from ..frank_wolfe import FrankWolfe, score_error, selection_facts, smoothed
 from ..records import Records, SolverData
-from ..slices import fast_restarts, slices, smallest
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
@@ -351,8 +350,8 @@ class _Draft:
 
         l'(z) - q l'(z') = q (l'(z) - l'(z')) + (1 - q) l'(z).
         """
-        # no prediction moves further than the diameter; most move much less
-        reach = min(2.0, self.rules.change) * (self.vertices.l1_diameter / 2)
+        # no prediction moves further than the diameter in a whole step; most move much less
+        reach = self.vertices.l1_diameter / 2
         moving = kept * self.problem.loss.smoothness * moved * reach + (1 - kept) * self.clip
         # (a clip of 0 would have no noise to go with it)
         return max(min(moving, (1 + kept) * self.clip), 1e-6 * self.clip)
