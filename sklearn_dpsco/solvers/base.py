@@ -357,16 +357,14 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     def changed(name: str, value: Any) -> Any:
         if type(value) is tuple:
             return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
-        if isinstance(value, Part):
-            return fields_changed(f"{name}.", value)
+        if value is plan or isinstance(value, Part):
+            names = [f.name for f in dataclasses.fields(value)]
+            paths = {one: f"{name}.{one}" if name else one for one in names}
+            values = {one: changed(path, getattr(value, one)) for one, path in paths.items()}
+            return dataclasses.replace(value, **values)
         return change(name, value) if hasattr(value, "release") else value
 
-    def fields_changed(prefix: str, whole: Any) -> Any:
-        names = [f.name for f in dataclasses.fields(whole)]
-        values = {name: changed(prefix + name, getattr(whole, name)) for name in names}
-        return dataclasses.replace(whole, **values)
-
-    return fields_changed("", plan)
+    return changed("", plan)
 
 
 def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
@@ -378,11 +376,9 @@ def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
         return make(budget)
     plan: Any = make(dataclasses.replace(budget, epsilon=LARGEST_EPSILON))
     quiet: dict[int, Any] = {}  # a mechanism of several fields or releases stays one
-
-    def silenced(_: str, mechanism: Any) -> Any:
-        return quiet.setdefault(id(mechanism), dataclasses.replace(mechanism, scale=0.0))
-
-    without_noise = map_mechanisms(plan, silenced)
+    without_noise = map_mechanisms(
+        plan, lambda _, old: quiet.setdefault(id(old), dataclasses.replace(old, scale=0.0))
+    )
     releases = plan.guarantee.releases
     if any(id(release.mechanism) not in quiet for release in releases):
         raise AssertionError("a release of the plan has a mechanism that is in none of its fields")

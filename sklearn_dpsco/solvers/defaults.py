@@ -131,7 +131,6 @@ class FrankWolfeDefaults(StepLimits):
     smallest_clip: float
     noisy: float  # noise above which the radius falls, and with it the coefficients
     hopeless: float  # noise above which only the intercept is learned
-    fewest_steps: int
     most_steps: int = 200
     affordable: float = 8e7
     accurate: float = 0.02  # noise below which the clip grows to 1

@@ -38,9 +38,8 @@ from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
-from .box_units import Box
 from .defaults import FRANK_WOLFE
-from .first_releases import FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
+from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
 from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
 
@@ -93,12 +92,8 @@ class FrankWolfe(Solver):
     learns_units: ClassVar[bool] = False  # where they pay, if units are "auto"
 
     # what not every form has
-    max_iter: Any = None
     learning_rate: Any = None
-    gradient_clip: Any = None
-    data_norm: Any = None
     l2_penalty: Any = 0.0
-    n_restarts: Any = None
     min_selections: Any = 1
 
     # a step is a weight
@@ -188,7 +183,7 @@ class FrankWolfe(Solver):
         form = "constant" if step is None else self.form
         return FrankWolfePlan(problem, budget, form, max_iter, **fields)
 
-    def _clip(self, problem: Problem, reach: float, noise: float) -> float:
+    def _clip(self: Any, problem: Problem, reach: float, noise: float) -> float:
         """The declared or default clip, or the loss's own bound for predictions up to `reach`."""
         rules, loss, clip = FRANK_WOLFE[problem.loss.task], problem.loss, self.gradient_clip
         if clip is None:
@@ -271,7 +266,7 @@ class Selection(FrankWolfe):
         composition, first, step = _best_selections(box, change, max_iter)
         fields = {"geometry": geometry, "first": first, "step": step}
         fields |= {"gradient_clip": clip, "vertices": vertices}
-        problem = smoothed(problem, clip, max_iter)
+        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
         return self._finish(problem, budget, composition, max_iter, **fields)
 
 
@@ -315,7 +310,7 @@ class Gradient(FrankWolfe):
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
         clip = self._clip(problem, geometry.radius, noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
-        problem = smoothed(problem, clip, max_iter)
+        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
         plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
         first = box.first(budget, box.allowance, plan)
         change = clip * statistics.row_mean(problem, budget, norm)
@@ -367,17 +362,8 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
             found.append(("adaptive-range", first, step))
     else:
         found.append(composed(budget, budget.mixed_allowance))
-
-    def noise(selections: _Selections) -> float:
-        step = selections[2]
-        return step.scale * (1.0 if step.noise == "gumbel" else defaults.PERMUTE_AND_FLIP)
-
-    return min(found, key=noise)
-
-
-def smoothed(problem: Problem, clip: float, n_steps: int) -> Problem:
-    """The problem with the envelope of a loss that is not smooth."""
-    return replace(problem, loss=defaults.smoothed_for(problem.loss, clip, n_steps))
+    errors = {"gumbel": 1.0, "exponential": defaults.PERMUTE_AND_FLIP}
+    return min(found, key=lambda selections: selections[2].scale * errors[selections[2].noise])
 
 
 def selection_facts(problem: Problem, budget: PrivacyBudget) -> tuple[float, Geometry]:

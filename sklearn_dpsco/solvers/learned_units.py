@@ -61,15 +61,6 @@ class Doubts(NamedTuple):
     moments: Array  # as far as that is sure
 
 
-class Whitened(NamedTuple):
-    """What rows are multiplied by, and their second moments then."""
-
-    transform: Array
-    top: float
-    trace: float
-    doubts: Doubts | None
-
-
 class Units(NamedTuple):
     """Rows and targets in released units.
 
@@ -297,27 +288,27 @@ class LearnedUnits(Part):
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data, bound = data.row_major(), 1.0
         center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
-        whitened = Whitened(by * np.eye(d), 1.0, 0.6, None)
+        transform, top, trace, doubts = by * np.eye(d), 1.0, 0.6, None
         for t in range(self.n_rounds):
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            whitened = self._release_moments(moments, whitened, cut, shorter, stream)
-            by = whitened.transform
+            found_now = self._release_moments(moments, transform, cut, shorter, stream)
+            transform, top, trace, doubts = found_now
+            by = transform
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
             bound = self._release_far(copy, n, stream)
-            bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
+            bound = min(1.0, max(bound, math.sqrt(trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
-        top = whitened.top / bound**2
+        top /= bound**2
         if self.top is not None:
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
-        of_rows = whitened.transform / bound, top, whitened.trace / bound**2
+        of_rows = transform / bound, top, trace / bound**2
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
-        doubts = whitened.doubts
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
@@ -387,14 +378,15 @@ class LearnedUnits(Part):
     def _release_moments(
         self,
         moments: Array,
-        before: Whitened,
+        before: Array,
         cut: float,
         shorter: float | None,
         stream: RandomStream,
-    ) -> Whitened:
-        """The matrix that whitens the rows, by their second moments; `shorter` if it is the last.
+    ) -> tuple[Array, float, float, Doubts | None]:
+        """What the rows are multiplied by, their top moment and trace then, and the doubts.
 
-        Its smallest singular values are those of the noise: what is lost in it is not blown up.
+        The matrix that whitens them, by their second moments; `shorter` if it is the last. Its
+        smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
@@ -406,10 +398,10 @@ class LearnedUnits(Part):
         bound /= shorter or 1.0
         step = root / bound
         top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
-        transform, usual, doubts = before.transform @ step, float(values.mean()), None
+        transform, usual, doubts = before @ step, float(values.mean()), None
         if shorter is not None:
-            doubts = self._doubts(before.transform, transform, bound, ridge, usual)
-        return Whitened(transform, top, trace, doubts)
+            doubts = self._doubts(before, transform, bound, ridge, usual)
+        return transform, top, trace, doubts
 
     def _doubts(
         self, before: Array, transform: Array, bound: float, ridge: float, usual: float

@@ -30,9 +30,8 @@ from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 from . import base, defaults, statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, none_or_count, releases_of
-from .box_units import Box
 from .defaults import MIRROR_DESCENT
-from .first_releases import FirstReleases, SetPlan, plan_first
+from .first_releases import Box, FirstReleases, SetPlan, plan_first
 from .learned_units import pays
 from .records import Records, SolverData
 from .statistics import row_mean
@@ -248,7 +247,7 @@ def _gradient_source(
 
     def batch_gradient(coef: Array) -> Array:
         batch = replace(part, data=part.data.drawn(batches.draw(stream)))
-        return batch.mean_gradient(coef) * (batch.n_samples / batches.batch_size)
+        return batch.mean_gradient(coef) * (batch.data.n_samples / batches.batch_size)
 
     return batch_gradient
 

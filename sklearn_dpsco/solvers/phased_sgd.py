@@ -39,9 +39,8 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
-from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
-from .first_releases import FirstReleases, plan_first
+from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
 from .tables import GRID, is_tabulated, tables

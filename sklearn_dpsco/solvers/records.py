@@ -174,20 +174,16 @@ class Records:
     terms: Terms
     problem: Problem
 
-    @property
-    def n_samples(self) -> int:
-        return self.data.n_samples
-
     def part(self, which: Which) -> Records:
         """The records of a range or of a list of numbers."""
         return replace(self, data=self.data.part(which))
 
     def mean_gradient(self, coef: Array) -> Array:
         """At coefficients of shape (size,), and in that shape."""
-        if self.n_samples == 0:
+        if self.data.n_samples == 0:
             return np.zeros(coef.size)
         total = self.data.sum(gradient_sum, coef.reshape(self.problem.shape), self.terms)
-        return total.ravel() / self.n_samples
+        return total.ravel() / self.data.n_samples
 
     def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
         """Mean of the gradients at `coef`, less `kept` times those at `before`.
@@ -197,7 +193,7 @@ class Records:
         """
         points = coef.reshape(self.problem.shape), before.reshape(self.problem.shape)
         change = Change(kept, largest)
-        return self.data.sum(_change_sum, points, change, self.terms) / self.n_samples
+        return self.data.sum(_change_sum, points, change, self.terms) / self.data.n_samples
 
     def mean_over(
         self,

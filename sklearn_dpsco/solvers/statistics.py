@@ -128,13 +128,10 @@ def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> A
 
 
 def _target_sum(data: SolverData, problem: Problem, clip: float) -> Array:
-    counted = counted_targets(np.clip(data.y, -clip, clip), problem)
+    # of several classes, 1 for a record's own and 0 else
+    y = np.clip(data.y, -clip, clip)
+    counted = np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
     return np.atleast_1d(sum_over_records(data.rows.without_empty(counted)))
-
-
-def counted_targets(y: Array, problem: Problem) -> Array:
-    """Targets whose mean is released: of several classes, 1 for a record's own and 0 else."""
-    return np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
 
 
 def residual_sum(data: SolverData, centres: Array, clip: float) -> Array:
@@ -188,14 +185,16 @@ def constant_for_mean(
     With weights of classes, frequencies count as at least their noise, and as much as in the
     log-odds of a mean: balanced weights must not make a class that hardly occurs all that counts.
     """
-    k = problem.n_outputs
+    k, spread = problem.n_outputs, math.sqrt(variance)
     if problem.has_frequencies:
         # distances from equal frequencies, in units of these, as for two classes
-        apart = shrunk_mean(k * noisy - 1, k**2 * variance, prior, k)
-        means, frequencies, spread = 2 / k * (1 + apart) - 1, (1 + apart) / k, math.sqrt(variance)
+        noisy, variance, bound = k * noisy - 1, k**2 * variance, k
+    # posterior means under a normal prior about 0 of standard deviation `prior`
+    means = np.clip(noisy, -bound, bound) / (1 + variance / prior**2)
+    if problem.has_frequencies:
+        means, frequencies = 2 / k * (1 + means) - 1, (1 + means) / k
     else:
-        means = shrunk_mean(noisy, variance, prior, bound)
-        of_second, spread = (1 + means[0]) / 2, math.sqrt(variance) / 2
+        of_second, spread = (1 + means[0]) / 2, spread / 2
         frequencies = np.array([1 - of_second, of_second])
     if problem.class_weight is None:
         return Frame(constants_for(problem, means))
@@ -218,11 +217,6 @@ def constants_for(problem: Problem, means: Array) -> Any:
     largest = largest_constant(problem.loss)
     constants = np.clip(best_constants(problem.loss, means), -largest, largest)
     return constants if problem.n_outputs > 1 else float(constants[0])
-
-
-def shrunk_mean(released: Any, variance: float, prior: float, bound: float = 1.0) -> Any:
-    """Posterior means of noisy means under a normal prior about 0 of standard deviation `prior`."""
-    return np.clip(released, -bound, bound) / (1 + variance / prior**2)
 
 
 def faded(released: Array, variance: float) -> Array:

@@ -18,7 +18,7 @@ from sklearn_dpsco.solvers import FTRL, MirrorDescent
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
 from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first
 from sklearn_dpsco.solvers.records import Frame
-from sklearn_dpsco.solvers.statistics import faded, shrunk_mean, shrunk_vector
+from sklearn_dpsco.solvers.statistics import constant_for_mean, faded, shrunk_vector
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 N, D = 200, 3
@@ -239,11 +239,14 @@ def test_small_tables_find_the_centre_of_narrow_targets():
 
 
 def test_noisy_means_are_shrunk_by_their_noise():
-    assert shrunk_mean(0.3, 0.0, 0.5) == 0.3
-    assert shrunk_mean(7.0, 0.0, 0.5) == 1.0
-    assert shrunk_mean(-7.0, 0.0, 0.5, bound=3.0) == -3.0
-    assert shrunk_mean(0.3, 0.25, 0.5) == pytest.approx(0.15)  # as much noise as there is prior
-    assert abs(shrunk_mean(1.0, 1e9, 0.5)) < 1e-9
+    def shrunk(mean, variance, **bound):
+        return constant_for_mean(facts(), np.array([mean]), variance, 0.5, **bound).offset
+
+    assert shrunk(0.3, 0.0) == 0.3
+    assert shrunk(7.0, 0.0) == 1.0
+    assert shrunk(-7.0, 1.25, bound=3.0) == pytest.approx(-3.0 / 6)
+    assert shrunk(0.3, 0.25) == pytest.approx(0.15)  # as much noise as there is prior
+    assert abs(shrunk(1.0, 1e9)) < 1e-9
 
 
 def test_centres_that_are_not_above_their_noise_become_the_middle():

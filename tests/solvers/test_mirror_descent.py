@@ -751,7 +751,7 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
 
     def drawn_once(part, noise, stream):
         batch = part.part(noise.batches.draw(stream))
-        factor = batch.n_samples / noise.batches.batch_size
+        factor = batch.data.n_samples / noise.batches.batch_size
         return lambda coef: batch.mean_gradient(coef) * factor
 
     def drawn_and_left(part, noise, stream):

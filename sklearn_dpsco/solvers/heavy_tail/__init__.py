@@ -453,14 +453,19 @@ class _Draft:
         self.whole = budget.mixed_allowance if selects else budget.gaussian_allowance
         self.allowance = self.whole.share(factor**2)
         self.noise_kind = additive_noise(self.allowance)
+        rules, self.is_sliced = self.rules, solver.form == "scof-slices"
+        usual = rules.pure_steps if budget.is_pure else affordable_steps(problem, rules)
+        self.n_iter: int = solver.max_iter or usual
+        if self.is_sliced:
+            self.n_iter = min(solver.max_iter or rules.n_slices, problem.n_samples)
         self.plan_scales()
         if problem.fit_intercept:
             self.plan_intercept()
         if self.features is not None:
             if not solver.private_scale_X and solver.learning_rate is None:
                 # how wrong guessed scales are
-                share = self.rules.row_norm_share
-                change = self.rules.row_norm_octaves * statistics.unit_mean(problem, budget)
+                share = rules.row_norm_share
+                change = rules.row_norm_octaves * statistics.unit_mean(problem, budget)
                 self.row_norm = self.noise_kind.calibrate(change, self.allowance.share(share))
                 self.left -= share
             self.plan_steps()
@@ -479,7 +484,7 @@ class _Draft:
         is_given = solver.max_iter is not None
         features = self._search("X")
         if features is not None and not is_given:
-            noise = self._noise(1.0 - features.share, self._iterations())
+            noise = self._noise(1.0 - features.share, self.n_iter)
             if noise * math.sqrt(problem.size) > rules.too_noisy:
                 features = None
         target = self._search("y", features is None) if self.is_regression else None
@@ -533,21 +538,11 @@ class _Draft:
             return change * math.sqrt(2 * n_iter) / part.amount
         return change / math.sqrt(2 * part.amount)
 
-    def _iterations(self) -> int:
-        rules, problem = self.rules, self.problem
-        if self.solver.form == "scof-slices":
-            return min(self.solver.max_iter or rules.n_slices, problem.n_samples)
-        if self.solver.max_iter is not None:
-            return self.solver.max_iter
-        if self.budget.is_pure:
-            return rules.pure_steps
-        return affordable_steps(problem, rules)
-
     def plan_steps(self) -> None:
         """The oracle, its noise, and the learning rate."""
         problem, rules, solver = self.problem, self.rules, self.solver
-        self.max_iter = n_iter = self._iterations()
-        n_slices = n_iter if solver.form == "scof-slices" else 1
+        self.max_iter = n_iter = self.n_iter
+        n_slices = n_iter if self.is_sliced else 1
         n_step, order = problem.n_samples // n_slices, self.noise_kind.order
         # the l2 norm of a row with second moments `second_moment`; for pure DP the l1 norm would
         # be larger, but a smaller clip was better in the benchmarks

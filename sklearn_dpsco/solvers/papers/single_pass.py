@@ -23,7 +23,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -45,10 +44,9 @@ from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
 from ..base import Part, Problem, SolverResult, fast_restarts, releases_of, slices, smallest
-from ..box_units import Box
 from ..defaults import SINGLE_PASS
-from ..first_releases import SetPlan, plan_offset
-from ..frank_wolfe import FrankWolfe, score_error, selection_facts, smoothed
+from ..first_releases import Box, SetPlan, plan_offset
+from ..frank_wolfe import FrankWolfe, score_error, selection_facts
 from ..records import Records, SolverData
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
@@ -339,20 +337,19 @@ class _Draft:
             n_steps = 1 << (n_steps.bit_length() - 1)
         return max(1, n_steps >> (self.restarts - 1 - run))
 
-    def smoothed(self, n_steps: int) -> _Draft:
-        """The same, with the envelope of a loss that is not smooth."""
-        draft = copy(self)
-        draft.problem = smoothed(self.problem, self.clip, n_steps)
-        return draft
+    def smoothed(self, n_steps: int) -> Problem:
+        """The problem with the envelope of a loss that is not smooth."""
+        loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
+        return replace(self.problem, loss=loss)
 
-    def change(self, kept: float, moved: float) -> float:
+    def change(self, loss: Loss, kept: float, moved: float) -> float:
         """Bound on the change of a derivative where the point made a part of the way to vertices.
 
         l'(z) - q l'(z') = q (l'(z) - l'(z')) + (1 - q) l'(z).
         """
         # no prediction moves further than the diameter in a whole step; most move much less
         reach = self.vertices.l1_diameter / 2
-        moving = kept * self.problem.loss.smoothness * moved * reach + (1 - kept) * self.clip
+        moving = kept * loss.smoothness * moved * reach + (1 - kept) * self.clip
         # (a clip of 0 would have no noise to go with it)
         return max(min(moving, (1 + kept) * self.clip), 1e-6 * self.clip)
 
@@ -388,20 +385,20 @@ class _Draft:
                 count = self.steps_of(run, n_steps)
                 if records[1] - records[0] < count:
                     break
-                runs.append(smooth.batch_run(left, records, count, done, weight))
+                steps = self.unsized_steps(smooth.loss, count, done, weight)
+                runs.append(self.batch_run(left, records, steps))
                 done += count
             if len(runs) == self.restarts:
                 error = rules.unfinished / done + self.selection_error(runs[-1].noise)
                 error += rules.variation * self.sampling_error(runs[-1])
-                plans.append((error, smooth.problem, tuple(runs)))
+                plans.append((error, smooth, tuple(runs)))
         return min(plans, key=lambda plan: plan[0])
 
     def batch_run(
-        self, left: Allowance, records: tuple[int, int], n_steps: int, done: int, weight: float
+        self, left: Allowance, records: tuple[int, int], steps: list[BatchStep]
     ) -> BatchRun:
-        """A run after `done` steps of others; `weight`: see `SinglePassDefaults.weights`."""
-        norm = 1 if left.kind == "pure" else 2
-        steps = self.unsized_steps(n_steps, done, weight)
+        """A run of these steps, whose batches get their sizes."""
+        norm, n_steps = 1 if left.kind == "pure" else 2, len(steps)
         # batches as large as their influence, and at least one record, so that all have the same
         n = records[1] - records[0]
         wanted = np.array([step.clip for step in steps]) * BatchStep.influence(steps, norm)
@@ -414,8 +411,11 @@ class _Draft:
         group = None if n == self.problem.n_samples else f"records {records}"
         return BatchRun(noise, records, group, tuple(sized))
 
-    def unsized_steps(self, n_steps: int, done: int, weight: float) -> list[BatchStep]:
-        """The steps without the sizes of their batches."""
+    def unsized_steps(self, loss: Loss, n_steps: int, done: int, weight: float) -> list[BatchStep]:
+        """Steps after `done` ones of other runs, without the sizes of their batches.
+
+        `weight`: see `SinglePassDefaults.weights`.
+        """
         k = np.arange(n_steps)
         rates = 2 / (done + k + self.rules.late)
         if self.solver.learning_rate is not None:
@@ -431,7 +431,7 @@ class _Draft:
         moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
         columns = (column.tolist() for column in (base, kept, moved, rates))
         return [
-            BatchStep(0, b, q, self.change(q, way) if b >= 0 else self.clip, rate)
+            BatchStep(0, b, q, self.change(loss, q, way) if b >= 0 else self.clip, rate)
             for b, q, way, rate in zip(*columns, strict=True)
         ]
 
@@ -439,8 +439,8 @@ class _Draft:
 
     def record_runs(self, left: Allowance) -> tuple[float, Problem, tuple[RecordRun, ...]]:
         """As `batch_runs`."""
-        smooth, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
-        problem, norm = smooth.problem, 1 if left.kind == "pure" else 2
+        problem, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
+        norm = 1 if left.kind == "pure" else 2
         for records in slices(problem.n_samples, self.restarts, growing=True):
             n, rate = records[1] - records[0], self.solver.learning_rate
             first_batch = max(1, n // 2)
@@ -449,7 +449,7 @@ class _Draft:
                 wanted = math.log(n / max(1.0, math.log(n_vertices)))
                 rate = max(min(0.5, self.rules.forgets * wanted / n), 1 / n)
             rate = min(rate, 1 - 1e-9)
-            clip = smooth.change(1 - rate, rate)
+            clip = self.change(problem.loss, 1 - rate, rate)
             facts = problem, self.budget, self.vertices, n - first_batch, first_batch, rate
             clips, penalty = (self.clip, clip), self.solver.l2_penalty
             change, *scales = record_scores(*facts, clips, penalty, norm)
@@ -490,7 +490,7 @@ class _RecordWalk:
 
     def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
-        n, done, kept = part.n_samples, 0, 1 - self.run.rate
+        n, done, kept = part.data.n_samples, 0, 1 - self.run.rate
         if self.compiled is None:
             for k in range(n):
                 self.correct(part, np.array([k]))
