@@ -128,7 +128,8 @@ class FirstReleases(Part):
         if target is None:
             return Frame()
         if not n_steps:
-            noisy = target.release(statistics.mean_target(data, problem), stream)
+            mean = data.sum(statistics.target_sum, problem) / data.n_samples
+            noisy = target.release(mean, stream)
             if problem.loss.task == "regression":
                 noisy = statistics.faded(noisy, target.variance)
             return statistics.constant_for_mean(problem, noisy, target.variance)
@@ -242,7 +243,7 @@ def plan_constant(
 ) -> tuple[Gaussian | Laplace | None, int]:
     """Mechanism for the best constant prediction, and `FirstReleases.target_steps`.
 
-    None without an intercept; for `mean_target` where there are no steps.
+    None without an intercept; for the mean of the targets where there are no steps.
     """
     if not problem.fit_intercept:
         return None, 0

@@ -180,7 +180,8 @@ class LearnedUnits(Part):
         if problem.loss.task == "classification":
             if self.target_mean is None:
                 return data, Frame()
-            noisy = self.target_mean.release(statistics.mean_target(data, problem), stream)
+            mean = data.sum(statistics.target_sum, problem) / data.n_samples
+            noisy = self.target_mean.release(mean, stream)
             found = ratio * noisy, ratio**2 * self.target_mean.variance
             return data, statistics.constant_for_mean(problem, *found)
         centers, scales = np.zeros(k), np.ones(k)

@@ -339,9 +339,25 @@ class _Draft:
 
     def in_bounds(self, unit: float) -> tuple[float, float, None]:
         """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`."""
-        rules, n, passes = self.rules, self.problem.n_samples, self.passes
+        rules, n, passes, loss = self.rules, self.problem.n_samples, self.passes, self.problem.loss
         noise = unit * math.sqrt(self.rank) / n  # its norm after n steps of length 1 / n
-        slope, clip = self._slope_and_clip(noise)
+        largest = self.geometry.radius * self.norm + largest_constant(loss)
+        bound = bounded_clip(loss, math.inf, largest)
+        # the slope c_0 that steps are measured at, and the clip c
+        slope, declared = min(rules.smallest_clip, bound), self.solver.gradient_clip
+        if isinstance(loss, Multinomial):
+            clip = bound
+        elif declared is not None:
+            slope = clip = min(declared, bound)
+        elif math.isfinite(loss.smoothness):
+            clip = min(defaults.growing_clip(self.problem, slope, noise, rules.accurate), bound)
+        elif math.isfinite(bound):
+            slope = clip = bound  # clipping the slopes of a kinked loss would move its minimizer
+        else:
+            raise ValueError(
+                "gradient_clip must be a number for a loss with a kink whose derivative has no "
+                f"finite bound; got 'auto' for {loss!r}"
+            )
         if self.solver.learning_rate is not None:
             return clip, self.solver.learning_rate, None
         excess = clip / slope
@@ -356,26 +372,6 @@ class _Draft:
             reach = rules.reach / (noise * n * rules.ratio ** (self.n_phases - 1))
             length = min(length, reach, rules.prediction_noise / (unit * excess))
         return clip, length / (slope * self.norm**2), None
-
-    def _slope_and_clip(self, noise: float) -> tuple[float, float]:
-        """The slope c_0 that steps are measured at, and the clip c."""
-        loss, rules, declared = self.problem.loss, self.rules, self.solver.gradient_clip
-        largest = self.geometry.radius * self.norm + largest_constant(loss)
-        bound = bounded_clip(loss, math.inf, largest)
-        slope = min(rules.smallest_clip, bound)
-        if isinstance(loss, Multinomial):
-            return slope, bound
-        if declared is not None:
-            return min(declared, bound), min(declared, bound)
-        if not math.isfinite(loss.smoothness):
-            if not math.isfinite(bound):
-                raise ValueError(
-                    "gradient_clip must be a number for a loss with a kink whose derivative has no "
-                    f"finite bound; got 'auto' for {loss!r}"
-                )
-            return bound, bound  # clipping the slopes of a kinked loss would move its minimizer
-        clip = defaults.growing_clip(self.problem, slope, noise, rules.accurate)
-        return slope, min(clip, bound)
 
     def in_units(self, unit: float) -> tuple[float, float, float]:
         """The clip and the last step in learned units, and the unit of the targets.
@@ -394,7 +390,7 @@ class _Draft:
         if solver.gradient_clip is not None:
             clip = solver.gradient_clip / target_unit
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
-        # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
+        # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
         is_whole = isinstance(loss, Multinomial) or not is_smooth
         clip = bound if is_whole else min(bound, clip)

@@ -122,12 +122,8 @@ def _n_present(data: SolverData) -> Array:
     return np.array([float(data.rows.present().sum())])
 
 
-def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
-    """Mean of the clipped targets over all slots, or frequencies of classes; shape (n_outputs,)."""
-    return data.sum(_target_sum, problem, clip) / data.n_samples
-
-
-def _target_sum(data: SolverData, problem: Problem, clip: float) -> Array:
+def target_sum(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
+    """Sum of the clipped targets, or counts of classes; shape (n_outputs,)."""
     # of several classes, 1 for a record's own and 0 else
     y = np.clip(data.y, -clip, clip)
     counted = np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
@@ -180,7 +176,7 @@ def constant_for_mean(
     prior: float = RULES.target_prior,
     bound: float = 1.0,
 ) -> Frame:
-    """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise.
+    """The best constant prediction for a noisy mean of the targets, which is shrunk by its noise.
 
     With weights of classes, frequencies count as at least their noise, and as much as in the
     log-odds of a mean: balanced weights must not make a class that hardly occurs all that counts.

@@ -40,7 +40,7 @@ from ..base import (
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..learned_units import accuracy
 from ..records import Frame, SolverData, WithNumbers, in_box
-from ..statistics import constant_for_mean, in_target_units, mean_target
+from ..statistics import constant_for_mean, in_target_units, target_sum
 from ..unit_descent import Descent, UnitDescentPlan, knows
 from . import magnitudes
 from .magnitudes import Noise
@@ -96,7 +96,7 @@ class FirstMagnitudes(Part):
             data = data.map(in_target_units, center, scale, _TARGET_BOX)
         frame = Frame()
         if self.intercept is not None:
-            mean = mean_target(data, problem, self.target_clip)
+            mean = data.sum(target_sum, problem, self.target_clip) / data.n_samples
             noisy = self.intercept.release(mean, stream.substream("intercept"))
             prior, variance = HEAVY_TAIL[problem.loss.task].target_prior, self.intercept.variance
             frame = constant_for_mean(problem, noisy, variance, prior, self.target_clip)
@@ -195,25 +195,6 @@ class Reach(Part):
     def releases(self) -> tuple[Release, ...]:
         return releases_of(self.features, self.target)
 
-    def run(
-        self, data: SolverData, problem: Problem, stream: RandomStream
-    ) -> tuple[SolverData, Frame, Array, Array]:
-        """Features and targets over how far they reach, in [-1, 1]; typical sizes; the reach."""
-        d, target = problem.n_features, np.full(problem.n_outputs, magnitudes.BOX)
-        typical, reach = np.ones(d), np.full(d, magnitudes.BOX)
-        if self.target is not None:
-            targets = data.map(magnitudes.targets_as_rows)
-            _, target = self.target.run(targets, stream.substream("target"))
-        if self.features is not None:
-            typical, reach = self.features.run(data, stream.substream("features"))
-        frame = Frame(center=np.zeros(d), scale=reach)
-        data = data.map(in_box, frame.center, frame.scale, 1.0)
-        if problem.loss.task == "regression":
-            scale = target if problem.n_outputs > 1 else float(target[0])
-            data = data.map(in_target_units, 0.0, scale, 1.0)
-            frame = replace(frame, target_scale=scale)
-        return data.kept(), frame, typical, reach
-
 
 @dataclass(frozen=True)
 class UnboundedDescentPlan(UnitDescentPlan):
@@ -232,11 +213,24 @@ class UnboundedDescentPlan(UnitDescentPlan):
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
-        found = self.reach.run(data, self.problem, stream.substream("reach"))
-        data, frame, typical, reach = found
-        result = super().run(data, stream)
+        problem, of_reach = self.problem, stream.substream("reach")
+        d, target = problem.n_features, np.full(problem.n_outputs, magnitudes.BOX)
+        typical, reach = np.ones(d), np.full(d, magnitudes.BOX)
+        if self.reach.target is not None:
+            targets = data.map(magnitudes.targets_as_rows)
+            _, target = self.reach.target.run(targets, of_reach.substream("target"))
+        if self.reach.features is not None:
+            typical, reach = self.reach.features.run(data, of_reach.substream("features"))
+        # features and targets over how far they reach, in [-1, 1]
+        frame = Frame(center=np.zeros(d), scale=reach)
+        data = data.map(in_box, frame.center, frame.scale, 1.0)
+        if problem.loss.task == "regression":
+            scale = target if problem.n_outputs > 1 else float(target[0])
+            data = data.map(in_target_units, 0.0, scale, 1.0)
+            frame = replace(frame, target_scale=scale)
+        result = super().run(data.kept(), stream)
         # where a user's guess is the centre, another one is found for the descent alone
-        center = np.zeros(typical.size)
+        center = np.zeros(d)
         if self.learns_center and result.frame.center is not None:
             center = reach * result.frame.center
         units = magnitudes.FeatureUnits(center, typical, -reach, reach)
