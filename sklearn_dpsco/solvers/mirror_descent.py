@@ -30,11 +30,9 @@ from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 from . import base, defaults, statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, none_or_count, releases_of
-from .defaults import MIRROR_DESCENT
 from .first_releases import Box, FirstReleases, SetPlan, plan_first
 from .learned_units import pays
 from .records import Records, SolverData
-from .statistics import row_mean
 from .unit_descent import Descent, knows
 
 VectorNoise = Gaussian | GeneralizedGaussian
@@ -486,7 +484,7 @@ class Facts:
 
     def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
         self.problem, self.budget, size = problem, budget, problem.size
-        self.rules = rules = MIRROR_DESCENT[problem.loss.task]
+        self.rules = rules = defaults.MIRROR_DESCENT[problem.loss.task]
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
         self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
         self.mirror_map = solver._map(geometry)
@@ -616,5 +614,5 @@ def batch_mean(problem: Problem, budget: PrivacyBudget, norm: float, size: int) 
     """
     n = problem.n_samples
     per_record = norm * budget.record_factor
-    numerical = row_mean(problem, budget, norm) - per_record / n
+    numerical = statistics.row_mean(problem, budget, norm) - per_record / n
     return per_record / size + numerical * n / size

@@ -40,7 +40,6 @@ from ..base import (
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..learned_units import accuracy
 from ..records import Frame, SolverData, WithNumbers, in_box
-from ..statistics import constant_for_mean, in_target_units, target_sum
 from ..unit_descent import Descent, UnitDescentPlan, knows
 from . import magnitudes
 from .magnitudes import Noise
@@ -93,13 +92,13 @@ class FirstMagnitudes(Part):
             if problem.n_outputs == 1:
                 center, scale = float(center[0]), float(scale[0])
         if problem.loss.task == "regression":
-            data = data.map(in_target_units, center, scale, _TARGET_BOX)
+            data = data.map(statistics.in_target_units, center, scale, _TARGET_BOX)
         frame = Frame()
         if self.intercept is not None:
-            mean = data.sum(target_sum, problem, self.target_clip) / data.n_samples
+            mean = data.sum(statistics.target_sum, problem, self.target_clip) / data.n_samples
             noisy = self.intercept.release(mean, stream.substream("intercept"))
             prior, variance = HEAVY_TAIL[problem.loss.task].target_prior, self.intercept.variance
-            frame = constant_for_mean(problem, noisy, variance, prior, self.target_clip)
+            frame = statistics.constant_for_mean(problem, noisy, variance, prior, self.target_clip)
         return data, replace(frame, target_center=center, target_scale=scale)
 
     def release_units(
@@ -226,7 +225,7 @@ class UnboundedDescentPlan(UnitDescentPlan):
         data = data.map(in_box, frame.center, frame.scale, 1.0)
         if problem.loss.task == "regression":
             scale = target if problem.n_outputs > 1 else float(target[0])
-            data = data.map(in_target_units, 0.0, scale, 1.0)
+            data = data.map(statistics.in_target_units, 0.0, scale, 1.0)
             frame = replace(frame, target_scale=scale)
         result = super().run(data.kept(), stream)
         # where a user's guess is the centre, another one is found for the descent alone
