@@ -447,17 +447,13 @@ def spread_on_grid(
     ratios = np.floor(np.minimum(1.0, ratios) * 2.0**20) / 2.0**20
     total = ratios @ counts + (n_samples - counts.sum()) / 2
     scores = -np.abs(total - round(q * n_samples))
-    unit = _normal_clip(q) / _NORMAL_MEDIAN
-    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
-    found = mechanism.release(mechanism.with_prior(scores, prior), stream)
-    return float(2.0 ** candidates[found] / unit)
-
-
-def _normal_clip(q: float) -> float:
-    """The s at which the mean of min(1, |v| / s) over normal numbers v is q."""
 
     def excess(s: float) -> float:
+        """The mean of min(1, |v| / s) over normal numbers v, beyond q."""
         inside = math.sqrt(2 / math.pi) * -math.expm1(-(s**2) / 2)
         return inside / s + 2 * float(ndtr(-s)) - q
 
-    return float(brentq(excess, 0.1, 1 / q))
+    unit = float(brentq(excess, 0.1, 1 / q)) / _NORMAL_MEDIAN
+    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
+    found = mechanism.release(mechanism.with_prior(scores, prior), stream)
+    return float(2.0 ** candidates[found] / unit)

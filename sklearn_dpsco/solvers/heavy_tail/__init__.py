@@ -80,8 +80,12 @@ class FirstMagnitudes(Part):
         noises = ("mean target", self.intercept, 1), ("mean log norm", self.row_norm, 1)
         return (*releases_of(self.features, self.target), *named_releases(*noises))
 
-    def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
-        """Targets in released units, and the frame without its features."""
+    def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame, float]:
+        """Targets and features in released units, the frame, and a factor on the learning rate.
+
+        Features as they are where only an intercept is learned. The factor is the planned
+        smoothness over that of the rows' norms.
+        """
         center: Any = 0.0
         scale: Any = 1.0
         problem = self.problem
@@ -99,27 +103,21 @@ class FirstMagnitudes(Part):
             noisy = self.intercept.release(mean, stream.substream("intercept"))
             prior, variance = HEAVY_TAIL[problem.loss.task].target_prior, self.intercept.variance
             frame = statistics.constant_for_mean(problem, noisy, variance, prior, self.target_clip)
-        return data, replace(frame, target_center=center, target_scale=scale)
-
-    def release_units(
-        self, data: SolverData, stream: RandomStream
-    ) -> tuple[SolverData, Frame, float]:
-        """The features in released units, these, and a factor on the learning rate.
-
-        Not where only an intercept is learned. The factor is the planned smoothness over that of
-        the rows' norms.
-        """
-        assert self.features is not None
+        frame = replace(frame, target_center=center, target_scale=scale)
+        if self.features is None:
+            return data, frame, 1.0
+        data, stream = frame.weighted(data), stream.substream("magnitudes")
         found = self.features.run(data, stream)
+        frame = replace(frame, center=found.center, scale=found.scale)
         data = data.map(in_box, found.center, found.scale, magnitudes.BOX)
         if self.row_norm is None:
-            return data, found, 1.0
-        rules = HEAVY_TAIL[self.problem.loss.task]
-        most, smoothness = rules.row_norm_octaves, rules.smoothness * self.problem.n_features
+            return data, frame, 1.0
+        rules = HEAVY_TAIL[problem.loss.task]
+        most, smoothness = rules.row_norm_octaves, rules.smoothness * problem.n_features
         mean = data.sum(_log_norm_sum, most) / data.n_samples
         octaves = float(np.clip(self.row_norm.release(mean, stream)[0], -most, most))
         speedup = (smoothness + 1) / (smoothness * 4.0**octaves + 1)
-        return data, found, min(rules.largest_speedup, speedup)
+        return data, frame, min(rules.largest_speedup, speedup)
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class HeavyTailPlan(Plan):
         the disjoint slices of them. Empty if only an intercept is learned.
     learning_rate : float
         For rows of the norm that they have in released units. Where the scales are guesses,
-        `FirstMagnitudes.release_units` corrects it.
+        `FirstMagnitudes.run` corrects it.
     l2_penalty : float
     """
 
@@ -153,11 +151,9 @@ class HeavyTailPlan(Plan):
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         problem = self.problem
-        data, frame = self.first.run(data, stream)
+        data, frame, speedup = self.first.run(data, stream)
         if self.oracle is None:
             return frame.result(np.zeros(problem.size), problem, 1)
-        data = frame.weighted(data)
-        data, found, speedup = self.first.release_units(data, stream.substream("magnitudes"))
         rate = self.learning_rate * speedup
         terms = Terms(frame.offset, problem.loss, _LARGEST_DERIVATIVE)
         parts = _slices(data, self, stream.substream("slices"))
@@ -176,8 +172,7 @@ class HeavyTailPlan(Plan):
             if t >= self.max_iter // 2:
                 total += coef
         mean = total / (self.max_iter - self.max_iter // 2)
-        frame = replace(frame, center=found.center, scale=found.scale)
-        center, scale = np.asarray(found.center), np.asarray(found.scale)
+        center, scale = np.asarray(frame.center), np.asarray(frame.scale)
         far = magnitudes.BOX * scale
         units = magnitudes.FeatureUnits(center, scale, center - far, center + far)
         return replace(frame.result(mean, problem, self.max_iter), units=units)
