@@ -159,15 +159,14 @@ class Pass(Part):
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Iterator[Array]:
         """The points that may be the plan's result; the next stage starts at the last of them."""
-        rate, kept, estimate, before, start = self.learning_rate, 1.0, np.zeros(coef.size), coef, 0
+        rate, estimate, before, start = self.learning_rate, np.zeros(coef.size), coef, 0
         of_batches = list(zip(self.batches, self.noises, self.largest_terms, strict=True))
         # of a convex loss, the start is no step of the plan
         for t in range(self.n_steps + (rate is not None)):
             size, noise, clip = of_batches[min(t, len(of_batches) - 1)]
             batch, start = part.part(slice(start, start + size)), start + size
             weight = falling_weight(t) if rate is None else rate
-            if rate is None:
-                kept = 1 - weight
+            kept = 1 - weight if rate is None else 1.0
             if clip is None:
                 term = batch.mean_gradient(coef)
             else:
@@ -574,12 +573,13 @@ class Facts:
     def anchored_stage(
         self,
         records: Slice,
-        noise: VectorNoise,
+        left: Allowance,
         n_steps: int,
         anchor: float,
         learning_rate: float = math.inf,
     ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
+        noise = self.noise(records[1] - records[0], left, n_steps)
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
         within = 2 * self.lipschitz * (self.power - 1) / anchor
         reach = self.rules.reach * within / math.sqrt(self.power - 1)

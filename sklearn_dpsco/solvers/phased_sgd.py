@@ -461,7 +461,6 @@ class _Descent:
         if is_tabulated(loss) and loss.task == "regression":
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
-        self.ones = np.ones(self.chunk)  # in the place of scales or weights that are not there
         # the derivative as the kernel takes it, of several outputs with their offsets
         clip, offset, k = plan.gradient_clip, self.offset, problem.n_outputs
         self.offsets: tuple[Array, ...] = ()
@@ -518,10 +517,6 @@ class _Descent:
         for part in self._parts(self._which(phase.start, phase.stop)):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
-            scale, weight = (
-                self.ones[: part.n_samples] if array is None else array
-                for array in (part.rows.scale, part.rows.sample_weight)
-            )
             found: Slope | Tables = slope
             y, X = part.y, part.rows.X
             if slope.loss_id == TABULATED:
@@ -532,7 +527,8 @@ class _Descent:
             else:
                 kernel = kernels.dense_steps if k == 1 else kernels.joint_dense_steps
                 X = np.ascontiguousarray(X)
-            count += kernel(X, (scale, weight, y), self.form, found, *self.offsets, steps, w, total)
+            records = part.rows.scales(), part.rows.sample_weights(), y
+            count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
 
     def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:

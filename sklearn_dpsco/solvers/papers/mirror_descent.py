@@ -69,10 +69,9 @@ class Localized(SetDescent):
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
         for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
-            noise = facts.noise(high - low, left, n_steps)
             horizon = eta * 4.0**-i * (high - low)
             part = (start + low, start + high)
-            stages.append(facts.anchored_stage(part, noise, n_steps, 2 / horizon))
+            stages.append(facts.anchored_stage(part, left, n_steps, 2 / horizon))
         return stages
 
 
@@ -131,12 +130,11 @@ class Proximal(Localized):
         affordable = defaults.affordable_steps(facts.problem, facts.rules)
         n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
         anchor, most = 2 * curvature, self.learning_rate or math.inf
-        stages = []
         ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
-        for low, high in itertools.pairwise(ends):
-            noise = facts.noise(high - low, left, n_steps)
-            stages.append(facts.anchored_stage((low, high), noise, n_steps, anchor, most))
-        return stages
+        return [
+            facts.anchored_stage(part, left, n_steps, anchor, most)
+            for part in itertools.pairwise(ends)
+        ]
 
 
 class NoisySFW(SetDescent):

@@ -385,8 +385,8 @@ class _Draft:
                 count = self.steps_of(run, n_steps)
                 if records[1] - records[0] < count:
                     break
-                steps = self.unsized_steps(smooth.loss, count, done, weight)
-                runs.append(self.batch_run(left, records, steps))
+                unsized = self.unsized_steps(smooth.loss, count, done, weight)
+                runs.append(self.batch_run(left, records, unsized))
                 done += count
             if len(runs) == self.restarts:
                 error = rules.unfinished / done + self.selection_error(runs[-1].noise)
@@ -395,16 +395,16 @@ class _Draft:
         return min(plans, key=lambda plan: plan[0])
 
     def batch_run(
-        self, left: Allowance, records: tuple[int, int], steps: list[BatchStep]
+        self, left: Allowance, records: tuple[int, int], unsized: list[BatchStep]
     ) -> BatchRun:
         """A run of these steps, whose batches get their sizes."""
-        norm, n_steps = 1 if left.kind == "pure" else 2, len(steps)
+        norm, n_steps = 1 if left.kind == "pure" else 2, len(unsized)
         # batches as large as their influence, and at least one record, so that all have the same
         n = records[1] - records[0]
-        wanted = np.array([step.clip for step in steps]) * BatchStep.influence(steps, norm)
+        wanted = np.array([step.clip for step in unsized]) * BatchStep.influence(unsized, norm)
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-        sized = [s._replace(size=size) for s, size in zip(steps, sizes.tolist(), strict=True)]
+        sized = [s._replace(size=size) for s, size in zip(unsized, sizes.tolist(), strict=True)]
         facts = self.problem, self.budget, self.vertices
         change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
         noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
