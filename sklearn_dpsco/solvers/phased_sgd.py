@@ -422,6 +422,8 @@ class _Draft:
         reach = self.passes * sum((stop - start) * eta for start, stop, eta in pieces)
         start_radius = min(self.geometry.radius, reach * clip * norm)
         is_own, is_smooth = is_tabulated(loss), math.isfinite(loss.smoothness)
+        # as the kernel takes it
+        known = None if is_own else slope_of(Terms(0.0, loss, clip), is_joint=True)
         phases = []
         for k, (start, stop, rate) in enumerate(pieces):
             # Of a loss with a kink half of the largest beta that the step allows; a larger beta
@@ -431,7 +433,7 @@ class _Draft:
             beta = share / (rate * norm**2) if is_own or not is_smooth else math.inf
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
-            parameter = 2 * clip / beta if is_own else base_loss(loss).kernel_parameter
+            parameter = 2 * clip / beta if known is None else known.parameter
             block, radius = _block(problem.n_features), self.geometry.radius
             steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
             change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
