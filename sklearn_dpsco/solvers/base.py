@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from copy import copy as shallow_copy
@@ -15,7 +17,7 @@ from sklearn.base import BaseEstimator
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
 from .._types import Array
-from ..geometry import Geometry
+from ..geometry import AnySet, Geometry
 from ..losses import Loss, Multinomial, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
@@ -74,7 +76,7 @@ class Problem:
     n_samples: int
     n_features: int
     loss: Loss
-    feasible_set: Geometry | type[Geometry]
+    feasible_set: AnySet
     fit_intercept: bool = True
     row_norm: float | None = None
     class_weight: tuple[float, ...] | str | None = None
@@ -255,11 +257,7 @@ class Solver(BaseEstimator):
         return copy
 
     def check(
-        self,
-        loss: Loss,
-        feasible_set: Geometry | type[Geometry],
-        budget: PrivacyBudget,
-        units: str = "auto",
+        self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str = "auto"
     ) -> None:
         """Raise `ValueError` on what cannot work, however many records and features there are."""
         self.resolved()._check(loss, feasible_set, budget, units)
@@ -276,9 +274,7 @@ class Solver(BaseEstimator):
         solver._check(problem.loss, problem.feasible_set, budget, problem.units)
         return solver._plan(problem, budget)
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         raise NotImplementedError
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Any:
@@ -291,6 +287,33 @@ class Solver(BaseEstimator):
         if units == "learned" and getattr(self, "data_norm", None) is not None:
             raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
 
+
+# ------------------------------------------------ disjoint slices of the records, and restarts
+
+
+def fast_restarts(n: int) -> int:
+    """ceil(log2 log2 n): restarts with which strong convexity gives a faster rate (4.4)."""
+    return 1 if n < 32 else math.ceil(math.log2(math.log2(n)))
+
+
+def slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
+    """`count` slices of range(n), each about twice or half as long as the one before."""
+    sizes = [2**i for i in range(count)]
+    if not growing:
+        sizes.reverse()
+    ends = [n * total // (2**count - 1) for total in itertools.accumulate(sizes)]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def smallest(fits: Callable[[int], bool]) -> int:
+    """The least n with fits(n), where all larger n fit, too."""
+    high = 1
+    while not fits(high):
+        high *= 2
+    return bisect.bisect_left(range(high), True, high // 2 + 1, key=fits)
+
+
+# ------------------------------------------------------------------ the mechanisms of a plan
 
 P = TypeVar("P")
 
@@ -334,16 +357,14 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     def changed(name: str, value: Any) -> Any:
         if type(value) is tuple:
             return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
-        if isinstance(value, Part):
-            return fields_changed(f"{name}.", value)
+        if value is plan or isinstance(value, Part):
+            names = [f.name for f in dataclasses.fields(value)]
+            paths = {one: f"{name}.{one}" if name else one for one in names}
+            values = {one: changed(path, getattr(value, one)) for one, path in paths.items()}
+            return dataclasses.replace(value, **values)
         return change(name, value) if hasattr(value, "release") else value
 
-    def fields_changed(prefix: str, whole: Any) -> Any:
-        names = [f.name for f in dataclasses.fields(whole)]
-        values = {name: changed(prefix + name, getattr(whole, name)) for name in names}
-        return dataclasses.replace(whole, **values)
-
-    return fields_changed("", plan)
+    return changed("", plan)
 
 
 def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
@@ -355,11 +376,9 @@ def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
         return make(budget)
     plan: Any = make(dataclasses.replace(budget, epsilon=LARGEST_EPSILON))
     quiet: dict[int, Any] = {}  # a mechanism of several fields or releases stays one
-
-    def silenced(_: str, mechanism: Any) -> Any:
-        return quiet.setdefault(id(mechanism), dataclasses.replace(mechanism, scale=0.0))
-
-    without_noise = map_mechanisms(plan, silenced)
+    without_noise = map_mechanisms(
+        plan, lambda _, old: quiet.setdefault(id(old), dataclasses.replace(old, scale=0.0))
+    )
     releases = plan.guarantee.releases
     if any(id(release.mechanism) not in quiet for release in releases):
         raise AssertionError("a release of the plan has a mechanism that is in none of its fields")

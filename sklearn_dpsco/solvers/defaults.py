@@ -131,7 +131,6 @@ class FrankWolfeDefaults(StepLimits):
     smallest_clip: float
     noisy: float  # noise above which the radius falls, and with it the coefficients
     hopeless: float  # noise above which only the intercept is learned
-    fewest_steps: int
     most_steps: int = 200
     affordable: float = 8e7
     accurate: float = 0.02  # noise below which the clip grows to 1
@@ -185,7 +184,6 @@ class SinglePassDefaults:
     """
 
     late: float  # steps are 2 / (k + late)
-    change: float = 1.0  # bound on the change of a prediction by a whole step, over the radius
     # Of a new batch in the estimate of "rounds", in units of the step: a little more than that, or
     # everything, which leaves a record in one estimate. The second is better for all but large n.
     weights: tuple[float, float] = (3.0, math.inf)

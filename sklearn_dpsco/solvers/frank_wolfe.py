@@ -38,9 +38,8 @@ from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
-from .box_units import Box
-from .defaults import FRANK_WOLFE, FrankWolfeDefaults
-from .first_releases import FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
+from .defaults import FRANK_WOLFE
+from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
 from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
 
@@ -93,12 +92,8 @@ class FrankWolfe(Solver):
     learns_units: ClassVar[bool] = False  # where they pay, if units are "auto"
 
     # what not every form has
-    max_iter: Any = None
     learning_rate: Any = None
-    gradient_clip: Any = None
-    data_norm: Any = None
     l2_penalty: Any = 0.0
-    n_restarts: Any = None
     min_selections: Any = 1
 
     # a step is a weight
@@ -140,69 +135,62 @@ class FrankWolfe(Solver):
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         solver = self
         if self.form == "auto":
-            in_bounds = Box.of(self, problem, budget, auto=False)
-            solver = self._chosen(self._facts(in_bounds))
-        box = Box.of(solver, problem, budget, auto=solver.learns_units)
-        return solver._plan_form(solver._facts(box))
+            solver = self._chosen(Box.of(self, problem, budget, auto=False))
+        return solver._plan_form(Box.of(solver, problem, budget, auto=solver.learns_units))
 
-    def _facts(self, box: Box) -> Facts:
-        norm = self.data_norm or defaults.data_norm(box.problem)
-        return Facts(box.problem, box.budget, norm, FRANK_WOLFE[box.problem.loss.task], box)
-
-    def _chosen(self, facts: Facts) -> FrankWolfe:
+    def _chosen(self, box: Box) -> FrankWolfe:
         """The solver that sizes and budget favour; this one stands for a constant."""
-        if type(facts.selection_geometry).project is Geometry.project:
+        problem, budget, rules = box.problem, box.budget, FRANK_WOLFE[box.problem.loss.task]
+        selection, geometry = selection_facts(problem, budget)
+        if type(geometry).project is Geometry.project:
             return Selection().resolved()
-        rules, selection = facts.rules, facts.selection_noise
-        if facts.budget.is_pure:
+        if budget.is_pure:
             return self if selection > rules.selectable else Selection().resolved()
-        gradient = facts.gradient_noise
+        norm = defaults.data_norm(problem)
+        gradient = defaults.gradient_noise(problem, budget, norm, budget.rho)
         drowning = gradient > max(rules.noisy, rules.sparsity_bet * selection)
-        may_select = facts.problem.feasible_set.has_vertices
-        if drowning and selection < rules.selectable and may_select:
+        if drowning and selection < rules.selectable and geometry.has_vertices:
             return Selection().resolved()
         return self if gradient > rules.hopeless else Gradient().resolved()
 
-    def _plan_form(self, facts: Facts) -> Plan:
+    def _plan_form(self, box: Box) -> Plan:
         """The plan of a constant."""
-        problem, budget = facts.problem, facts.budget
-        allowance = budget.gaussian_allowance
+        problem, budget, allowance = box.problem, box.budget, box.budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
-        first = FirstReleases(problem, target=target, target_steps=steps)
-        return self._finish(
-            facts, allowance.kind, facts.selection_geometry, first, gradient_clip=0.0
-        )
+        fields: dict[str, Any] = {
+            "first": FirstReleases(problem, target=target, target_steps=steps),
+            "geometry": selection_facts(problem, budget)[1],
+            "gradient_clip": 0.0,
+        }
+        return self._finish(problem, budget, allowance.kind, **fields)
 
     def _finish(
         self,
-        facts: Facts,
+        problem: Problem,
+        budget: PrivacyBudget,
         composition: Composition,
-        geometry: Geometry,
-        first: FirstReleases,
         max_iter: int = 0,
         **fields: Any,
     ) -> FrankWolfePlan:
         """The plan, whose further `fields` are those of `FrankWolfePlan`."""
-        releases, step = first.releases, fields.get("step")
+        releases, step = fields["first"].releases, fields.get("step")
         if step is not None:
             name = "vertex" if step.selects else "mean gradient"
             releases = (*releases, Release(name, step, max_iter))
-        problem, budget = facts.problem, facts.budget
         guarantee = Guarantee.of(budget, releases, composition)
-        fields |= {"geometry": geometry, "first": first, "learning_rate": self.learning_rate}
-        fields |= {"l2_penalty": self.l2_penalty, "min_selections": self.min_selections}
+        fields |= {"learning_rate": self.learning_rate, "l2_penalty": self.l2_penalty}
+        fields |= {"min_selections": self.min_selections, "guarantee": guarantee}
         form = "constant" if step is None else self.form
-        return FrankWolfePlan(problem, budget, form, max_iter, guarantee, **fields)
+        return FrankWolfePlan(problem, budget, form, max_iter, **fields)
 
-    def _clip(self, facts: Facts, reach: float, noise: float) -> float:
+    def _clip(self: Any, problem: Problem, reach: float, noise: float) -> float:
         """The declared or default clip, or the loss's own bound for predictions up to `reach`."""
-        rules, loss, clip = facts.rules, facts.problem.loss, self.gradient_clip
+        rules, loss, clip = FRANK_WOLFE[problem.loss.task], problem.loss, self.gradient_clip
         if clip is None:
             # that of its own derivative for a loss with a kink: a smaller one moves the minimizer
             clip = math.inf
             if math.isfinite(loss.smoothness):
-                small = rules.smallest_clip
-                clip = defaults.growing_clip(facts.problem, small, noise, rules.accurate)
+                clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
         clip = bounded_clip(loss, clip, reach + largest_constant(loss))
         if clip > LARGEST:
             raise ValueError(
@@ -260,24 +248,26 @@ class Selection(FrankWolfe):
     gradient_clip: float | Auto = "auto"
     l2_penalty: float = 0.0
 
-    def _plan_form(self: Any, facts: Facts) -> Plan:
-        problem, budget, geometry = facts.problem, facts.budget, facts.selection_geometry
+    def _plan_form(self: Any, box: Box) -> Plan:
+        problem, budget, rules = box.problem, box.budget, FRANK_WOLFE[box.problem.loss.task]
+        noise, geometry = selection_facts(problem, budget)
         vertices = known_vertices(geometry.vertices(problem.size), problem.size)
-        clip = self._clip(facts, vertices.l1_norm, facts.selection_noise)
+        clip = self._clip(problem, vertices.l1_norm, noise)
         # more steps come closer to the optimum and add noise to each
         power = -0.5 if budget.is_pure else -0.75
-        fitting = min(facts.rules.most_steps, max(4, round(facts.selection_noise**power)))
+        fitting = min(rules.most_steps, max(4, round(noise**power)))
         max_iter = self.max_iter or fitting
         if self.min_selections > max_iter:
             raise ValueError(
                 f"min_selections must be at most the number of steps, {max_iter}, "
                 f"got {self.min_selections}"
             )
-        facts = facts.smoothed(clip, max_iter)
         change = vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
-        composition, first, step = _best_selections(facts.box, change, max_iter)
-        fields = {"step": step, "gradient_clip": clip, "vertices": vertices}
-        return self._finish(facts, composition, geometry, first, max_iter, **fields)
+        composition, first, step = _best_selections(box, change, max_iter)
+        fields = {"geometry": geometry, "first": first, "step": step}
+        fields |= {"gradient_clip": clip, "vertices": vertices}
+        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
+        return self._finish(problem, budget, composition, max_iter, **fields)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -310,32 +300,34 @@ class Gradient(FrankWolfe):
     data_norm: float | Auto = "auto"
     l2_penalty: float = 0.0
 
-    def _plan_form(self: Any, facts: Facts) -> Plan:
-        problem, budget, rules = facts.problem, facts.budget, facts.rules
-        noise = facts.gradient_noise
+    def _plan_form(self: Any, box: Box) -> Plan:
+        problem, budget, rules = box.problem, box.budget, FRANK_WOLFE[box.problem.loss.task]
+        norm = self.data_norm or defaults.data_norm(problem)
+        noise = defaults.gradient_noise(problem, budget, norm, budget.rho)
         # of a set that is not declared, the radius falls as the noise grows
         fading = min(1.0, (rules.noisy / noise) ** 1.5)
         radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
-        clip = self._clip(facts, geometry.radius, noise)
+        clip = self._clip(problem, geometry.radius, noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
-        facts = facts.smoothed(clip, max_iter)
-        problem, allowance = facts.problem, facts.box.allowance
-        plan = partial(plan_first, norm=facts.norm, may_shrink=geometry.contains_origin)
-        first = facts.box.first(budget, allowance, plan)
-        change = clip * statistics.row_mean(problem, budget, facts.norm)
-        left = allowance.share(first.left)
+        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
+        plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
+        first = box.first(budget, box.allowance, plan)
+        change = clip * statistics.row_mean(problem, budget, norm)
+        left = box.allowance.share(first.left)
         step = Gaussian.calibrate(change, left, max_iter, problem.size)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left_over = step.scale * math.sqrt(4 * problem.size / 3)
         fields = {
+            "geometry": geometry,
+            "first": first,
             "step": step,
             "gradient_clip": clip,
             "smoothing": left_over / (rules.smoothing * geometry.radius),
             "curvature": rules.curvature * problem.loss.smoothness + self.l2_penalty,
         }
-        return self._finish(facts, allowance.kind, geometry, first, max_iter, **fields)
+        return self._finish(problem, budget, box.allowance.kind, max_iter, **fields)
 
 
 _Selections = tuple[Composition, FirstReleases, SelectVertex]
@@ -370,48 +362,20 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
             found.append(("adaptive-range", first, step))
     else:
         found.append(composed(budget, budget.mixed_allowance))
-
-    def noise(selections: _Selections) -> float:
-        step = selections[2]
-        return step.scale * (1.0 if step.noise == "gumbel" else defaults.PERMUTE_AND_FLIP)
-
-    return min(found, key=noise)
+    errors = {"gumbel": 1.0, "exponential": defaults.PERMUTE_AND_FLIP}
+    return min(found, key=lambda selections: selections[2].scale * errors[selections[2].noise])
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Public facts that the plans of all forms use, and numbers that follow from them."""
+def selection_facts(problem: Problem, budget: PrivacyBudget) -> tuple[float, Geometry]:
+    """Largest noise of one selection with the whole budget, for a clip of 1, and the feasible set.
 
-    problem: Problem
-    budget: PrivacyBudget
-    norm: float
-    rules: FrankWolfeDefaults
-    box: Box
-
-    def smoothed(self, clip: float, n_steps: int) -> Facts:
-        """The same facts, with the envelope of a loss that is not smooth."""
-        loss = defaults.smoothed_for(self.problem.loss, clip, n_steps)
-        return replace(self, problem=replace(self.problem, loss=loss))
-
-    @property
-    def gradient_noise(self) -> float:
-        """`defaults.gradient_noise` under zCDP."""
-        return defaults.gradient_noise(self.problem, self.budget, self.norm, self.budget.rho)
-
-    @property
-    def selection_noise(self) -> float:
-        """Largest noise of one selection with the whole budget, for a clip of 1."""
-        problem, budget = self.problem, self.budget
-        change = 2 * budget.record_factor / problem.n_samples
-        per_change = budget.allowance.amount if budget.is_pure else math.sqrt(8 * budget.rho)
-        return change / per_change * math.log(2 * problem.size)
-
-    @property
-    def selection_geometry(self) -> Geometry:
-        """The declared set, or one whose radius falls as the noise of selections grows."""
-        fading = min(1.0, self.rules.selectable / self.selection_noise)
-        radius = self.rules.selection_radius * fading * self.problem.n_outputs
-        return defaults.sized_set(self.problem, radius)
+    The declared one, or one whose radius falls as that noise grows.
+    """
+    rules, change = FRANK_WOLFE[problem.loss.task], 2 * budget.record_factor / problem.n_samples
+    per_change = budget.allowance.amount if budget.is_pure else math.sqrt(8 * budget.rho)
+    noise = change / per_change * math.log(2 * problem.size)
+    radius = rules.selection_radius * min(1.0, rules.selectable / noise) * problem.n_outputs
+    return noise, defaults.sized_set(problem, radius)
 
 
 # -------------------------------------------------------------------------------- running

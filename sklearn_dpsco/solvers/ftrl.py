@@ -84,7 +84,9 @@ class FirstMeans(Part):
         """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
         scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
         for_targets, for_rows = self.weights
-        targets = statistics.counted_targets(y[scale > 0], self.problem)
+        targets = y[scale > 0]
+        if self.problem.has_frequencies:  # 1 for a record's own class
+            targets = np.where(targets > 0, 1.0, 0.0)
         targets = targets / statistics.target_norm(self.problem, 2)
         total[:k] += for_targets * targets.sum(axis=0)
         total[k:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
@@ -167,7 +169,7 @@ class Epoch(Part):
 
     @property
     def n_steps(self) -> int:
-        return -(-self.n_records // self.batch_size)
+        return self.noise.n_steps
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -453,8 +455,7 @@ def _learning_rate(plan: FTRLPlan, n_records: int, batch_size: int, noise: Prefi
     # along a mean gradient, a step that does not overshoot, nor oscillate about a kink
     smoothness, curvature = problem.loss.smoothness, row**2
     if not math.isfinite(smoothness):
-        n_steps = -(-n_records // batch_size)
-        stable = rules.reach / (plan.gradient_clip * row**2 * math.sqrt(n_steps))
+        stable = rules.reach / (plan.gradient_clip * row**2 * math.sqrt(noise.n_steps))
     else:
         if is_whitened:
             # second moments are about 1, at most `_LARGEST_MOMENT`, and those of a batch larger

@@ -34,7 +34,7 @@ from scipy.stats import chi2, gamma, poisson
 
 from .._checks import rounded, warn_user
 from .._types import Array, Flags, Indices
-from ..data.rows import Rows, make_rows, times_rows
+from ..data.rows import make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
     chunk_rows,
@@ -676,10 +676,6 @@ class Sized(NamedTuple):
     sizes: Array
 
 
-def _tasks(x: NDArray[Any]) -> list[slice]:
-    return slices(len(x), chunk_rows(*x.shape))
-
-
 def _scaled(x: NDArray[Any], factors: Array, dimension: int) -> Array:
     """Rows times factors, over the unit, by which sums are multiplied, and not each row."""
     from .._kernels.products import scaled_rows
@@ -712,7 +708,8 @@ def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
 
 def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
     """The copy with predictions at a point."""
-    raw = _table(copy.numbers.x, at.unit).product((at.unit * at.coef.T).T) + at.offset
+    x = copy.numbers.x
+    raw = make_rows(x, len(at.unit) > x.shape[1]).product((at.unit * at.coef.T).T) + at.offset
     raw = np.clip(raw, -LARGEST_PREDICTION, at.largest)
     return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
 
@@ -753,16 +750,11 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     def fill(part: slice) -> None:
         add_by_user(numbers.x, of_each, order, starts[part], ends[part], s[part])
 
-    on_threads(fill, _tasks(s), uses_blas=False)
+    on_threads(fill, slices(len(s), chunk_rows(*s.shape)), uses_blas=False)
     s *= unit
     sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
     counted = numbers.counted[order[starts]]
     return Sized(s, np.ones(unit.size), counted, None, ones, sizes, ones, ones, sizes)
-
-
-def _table(x: NDArray[Any], unit: Array) -> Rows:
-    """The rows over the unit."""
-    return make_rows(x, len(unit) > x.shape[1])
 
 
 def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
@@ -814,8 +806,8 @@ def _shortened(copy: WithNumbers, clip: float) -> Array:
 
 def score_sum(copy: WithNumbers, clip: float) -> Array:
     """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
-    unit = copy.numbers.unit
-    total = _table(copy.numbers.x, unit).weighted_sum(_shortened(copy, clip))
+    x, unit = copy.numbers.x, copy.numbers.unit
+    total = make_rows(x, len(unit) > x.shape[1]).weighted_sum(_shortened(copy, clip))
     return np.asarray((unit * total.T).T.ravel())
 
 
@@ -833,7 +825,8 @@ def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
         return np.vstack((s.sum(axis=0), s.T @ s))
 
     units = np.repeat(unit, math.prod(shortened.shape[1:]))
-    return np.asarray(sum_on_threads(added, _tasks(x)) * np.vstack((units, np.outer(units, units))))
+    total = sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
+    return np.asarray(total * np.vstack((units, np.outer(units, units))))
 
 
 def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
@@ -855,4 +848,5 @@ def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
         return total.reshape(dimension * k, dimension * k)
 
     units = np.repeat(at.unit, p.shape[1] if isinstance(at.loss, Multinomial) else 1)
-    return np.asarray(sum_on_threads(added, _tasks(x)) * np.outer(units, units))
+    total = sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
+    return np.asarray(total * np.outer(units, units))

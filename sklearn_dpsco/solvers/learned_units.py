@@ -33,7 +33,7 @@ from . import statistics
 from .base import Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, RATES, unit_rules
 from .records import Frame, SolverData, WithNumbers
-from .statistics import TINY, clipped_to
+from .statistics import TINY, clipped_to, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
 
 K = TypeVar("K", bound="LearnedUnits")
@@ -59,15 +59,6 @@ class Doubts(NamedTuple):
     turn: Array  # orthogonal, a direction a line: those that are orthogonal in plain rows
     kept: Array  # how sure it is that their moments are not noise, in [0, 1]
     moments: Array  # as far as that is sure
-
-
-class Whitened(NamedTuple):
-    """What rows are multiplied by, and their second moments then."""
-
-    transform: Array
-    top: float
-    trace: float
-    doubts: Doubts | None
 
 
 class Units(NamedTuple):
@@ -189,7 +180,8 @@ class LearnedUnits(Part):
         if problem.loss.task == "classification":
             if self.target_mean is None:
                 return data, Frame()
-            noisy = self.target_mean.release(statistics.mean_target(data, problem), stream)
+            mean = data.sum(statistics.target_sum, problem) / data.n_samples
+            noisy = self.target_mean.release(mean, stream)
             found = ratio * noisy, ratio**2 * self.target_mean.variance
             return data, statistics.constant_for_mean(problem, *found)
         centers, scales = np.zeros(k), np.ones(k)
@@ -297,27 +289,27 @@ class LearnedUnits(Part):
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data, bound = data.row_major(), 1.0
         center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
-        whitened = Whitened(by * np.eye(d), 1.0, 0.6, None)
+        transform, top, trace, doubts = by * np.eye(d), 1.0, 0.6, None
         for t in range(self.n_rounds):
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
             shorter = cut / growth if t == self.n_rounds - 1 else None
-            whitened = self._release_moments(moments, whitened, cut, shorter, stream)
-            by = whitened.transform
+            found_now = self._release_moments(moments, transform, cut, shorter, stream)
+            transform, top, trace, doubts = found_now
+            by = transform
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
             bound = self._release_far(copy, n, stream)
-            bound = min(1.0, max(bound, math.sqrt(whitened.trace)))  # if most rows are 0
+            bound = min(1.0, max(bound, math.sqrt(trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
-        top = whitened.top / bound**2
+        top /= bound**2
         if self.top is not None:
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
-        of_rows = whitened.transform / bound, top, whitened.trace / bound**2
+        of_rows = transform / bound, top, trace / bound**2
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
-        doubts = whitened.doubts
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
@@ -387,14 +379,15 @@ class LearnedUnits(Part):
     def _release_moments(
         self,
         moments: Array,
-        before: Whitened,
+        before: Array,
         cut: float,
         shorter: float | None,
         stream: RandomStream,
-    ) -> Whitened:
-        """The matrix that whitens the rows, by their second moments; `shorter` if it is the last.
+    ) -> tuple[Array, float, float, Doubts | None]:
+        """What the rows are multiplied by, their top moment and trace then, and the doubts.
 
-        Its smallest singular values are those of the noise: what is lost in it is not blown up.
+        The matrix that whitens them, by their second moments; `shorter` if it is the last. Its
+        smallest singular values are those of the noise: what is lost in it is not blown up.
         """
         assert self.moments is not None
         d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
@@ -406,10 +399,10 @@ class LearnedUnits(Part):
         bound /= shorter or 1.0
         step = root / bound
         top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
-        transform, usual, doubts = before.transform @ step, float(values.mean()), None
+        transform, usual, doubts = before @ step, float(values.mean()), None
         if shorter is not None:
-            doubts = self._doubts(before.transform, transform, bound, ridge, usual)
-        return Whitened(transform, top, trace, doubts)
+            doubts = self._doubts(before, transform, bound, ridge, usual)
+        return transform, top, trace, doubts
 
     def _doubts(
         self, before: Array, transform: Array, bound: float, ridge: float, usual: float
@@ -472,7 +465,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = statistics.median_score(problem.n_samples, budget.record_factor)
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
-    unit, of_one = statistics.unit_mean(problem, budget), statistics.share_present(problem, budget)
+    unit, of_one = statistics.unit_mean(problem, budget), functools.partial(share_present, problem)
     median_share, median, spread, mean = 0.0, None, None, None
     if is_regression:
         median_share, share = _shares_of_targets(problem, m, is_diagonal)
@@ -480,7 +473,7 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     if problem.loss.task == "rates":
         most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
         median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(of_one, wanted(250, rules.most_mean_share), 2)
+        mean = noise(of_one(budget), wanted(250, rules.most_mean_share), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
@@ -488,9 +481,9 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
-    long, length = (medians(share) for _ in range(2))
+    long, length = medians(share), medians(share)
     center, moments, top, far, n_rounds, sizes = None, None, None, None, 0, None
-    present = noise(of_one, rules.present_share) if problem.may_be_empty else None
+    present = noise(of_one(budget), rules.present_share) if problem.may_be_empty else None
     if m >= rules.least_for_center and (has_center or problem.is_wide):
         center = noise(unit, rules.center_share, d, 2 if has_sizes else 1)
     if is_diagonal or (m > clear and not problem.is_wide):

@@ -26,22 +26,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._kernels.arguments import MULTINOMIAL, TABULATED, Compressed, RowForm, Slope, Steps, Tables
+from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
-from ..data.rows import make_rows
+from ..data.rows import Terms, make_rows, slope_of
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
-from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, kernel_id, largest_constant
+from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
-from .box_units import learns_units
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
-from .first_releases import FirstReleases, plan_first
+from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
 from .tables import GRID, is_tabulated, tables
@@ -285,18 +284,6 @@ class PhasedSGD(Solver):
         return longest
 
 
-def _kernel_form(loss: Loss) -> tuple[int, float]:
-    """`loss_id` and `parameter` of the loss in a `Slope`."""
-    if is_tabulated(loss):
-        return TABULATED, 0.0
-    if isinstance(loss, Multinomial):
-        return MULTINOMIAL, 0.0
-    base = base_loss(loss)
-    loss_id = kernel_id(base)
-    assert loss_id is not None
-    return loss_id, base.kernel_parameter
-
-
 def _block(n_features: int) -> int:
     """Steps between two projections: few, but enough to make projections cheap."""
     return 16 + n_features // 16
@@ -352,9 +339,25 @@ class _Draft:
 
     def in_bounds(self, unit: float) -> tuple[float, float, None]:
         """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`."""
-        rules, n, passes = self.rules, self.problem.n_samples, self.passes
+        rules, n, passes, loss = self.rules, self.problem.n_samples, self.passes, self.problem.loss
         noise = unit * math.sqrt(self.rank) / n  # its norm after n steps of length 1 / n
-        slope, clip = self._slope_and_clip(noise)
+        largest = self.geometry.radius * self.norm + largest_constant(loss)
+        bound = bounded_clip(loss, math.inf, largest)
+        # the slope c_0 that steps are measured at, and the clip c
+        slope, declared = min(rules.smallest_clip, bound), self.solver.gradient_clip
+        if isinstance(loss, Multinomial):
+            clip = bound
+        elif declared is not None:
+            slope = clip = min(declared, bound)
+        elif math.isfinite(loss.smoothness):
+            clip = min(defaults.growing_clip(self.problem, slope, noise, rules.accurate), bound)
+        elif math.isfinite(bound):
+            slope = clip = bound  # clipping the slopes of a kinked loss would move its minimizer
+        else:
+            raise ValueError(
+                "gradient_clip must be a number for a loss with a kink whose derivative has no "
+                f"finite bound; got 'auto' for {loss!r}"
+            )
         if self.solver.learning_rate is not None:
             return clip, self.solver.learning_rate, None
         excess = clip / slope
@@ -369,26 +372,6 @@ class _Draft:
             reach = rules.reach / (noise * n * rules.ratio ** (self.n_phases - 1))
             length = min(length, reach, rules.prediction_noise / (unit * excess))
         return clip, length / (slope * self.norm**2), None
-
-    def _slope_and_clip(self, noise: float) -> tuple[float, float]:
-        """The slope c_0 that steps are measured at, and the clip c."""
-        loss, rules, declared = self.problem.loss, self.rules, self.solver.gradient_clip
-        largest = self.geometry.radius * self.norm + largest_constant(loss)
-        bound = bounded_clip(loss, math.inf, largest)
-        slope = min(rules.smallest_clip, bound)
-        if isinstance(loss, Multinomial):
-            return slope, bound
-        if declared is not None:
-            return min(declared, bound), min(declared, bound)
-        if not math.isfinite(loss.smoothness):
-            if not math.isfinite(bound):
-                raise ValueError(
-                    "gradient_clip must be a number for a loss with a kink whose derivative has no "
-                    f"finite bound; got 'auto' for {loss!r}"
-                )
-            return bound, bound  # clipping the slopes of a kinked loss would move its minimizer
-        clip = defaults.growing_clip(self.problem, slope, noise, rules.accurate)
-        return slope, min(clip, bound)
 
     def in_units(self, unit: float) -> tuple[float, float, float]:
         """The clip and the last step in learned units, and the unit of the targets.
@@ -407,7 +390,7 @@ class _Draft:
         if solver.gradient_clip is not None:
             clip = solver.gradient_clip / target_unit
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
-        # the derivatives of a multinomial or kinked loss are not clipped, see `_slope_and_clip`
+        # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
         is_whole = isinstance(loss, Multinomial) or not is_smooth
         clip = bound if is_whole else min(bound, clip)
@@ -439,6 +422,8 @@ class _Draft:
         reach = self.passes * sum((stop - start) * eta for start, stop, eta in pieces)
         start_radius = min(self.geometry.radius, reach * clip * norm)
         is_own, is_smooth = is_tabulated(loss), math.isfinite(loss.smoothness)
+        # as the kernel takes it
+        known = None if is_own else slope_of(Terms(0.0, loss, clip), is_joint=True)
         phases = []
         for k, (start, stop, rate) in enumerate(pieces):
             # Of a loss with a kink half of the largest beta that the step allows; a larger beta
@@ -448,7 +433,7 @@ class _Draft:
             beta = share / (rate * norm**2) if is_own or not is_smooth else math.inf
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
-            parameter = 2 * clip / beta if is_own else _kernel_form(loss)[1]
+            parameter = 2 * clip / beta if known is None else known.parameter
             block, radius = _block(problem.n_features), self.geometry.radius
             steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
             change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
@@ -478,7 +463,6 @@ class _Descent:
         if is_tabulated(loss) and loss.task == "regression":
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
-        self.ones = np.ones(self.chunk)  # in the place of scales or weights that are not there
         # the derivative as the kernel takes it, of several outputs with their offsets
         clip, offset, k = plan.gradient_clip, self.offset, problem.n_outputs
         self.offsets: tuple[Array, ...] = ()
@@ -487,7 +471,9 @@ class _Descent:
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
             offsets = np.broadcast_to(self.offset, (k,))
             self.offsets = (np.ascontiguousarray(offsets, dtype=np.float64),)
-        self.slope = Slope(*_kernel_form(loss), clip, offset)
+        known = None if is_tabulated(loss) else slope_of(Terms(offset, loss, clip), is_joint=True)
+        known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
+        self.slope = known._replace(offset=offset)
 
     def _begin_in_bounds(self, data: SolverData, stream: RandomStream) -> None:
         plan, problem = self.plan, self.plan.problem
@@ -533,10 +519,6 @@ class _Descent:
         for part in self._parts(self._which(phase.start, phase.stop)):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
-            scale, weight = (
-                self.ones[: part.n_samples] if array is None else array
-                for array in (part.rows.scale, part.rows.sample_weight)
-            )
             found: Slope | Tables = slope
             y, X = part.y, part.rows.X
             if slope.loss_id == TABULATED:
@@ -547,7 +529,8 @@ class _Descent:
             else:
                 kernel = kernels.dense_steps if k == 1 else kernels.joint_dense_steps
                 X = np.ascontiguousarray(X)
-            count += kernel(X, (scale, weight, y), self.form, found, *self.offsets, steps, w, total)
+            records = part.rows.scales(), part.rows.sample_weights(), y
+            count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
 
     def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:

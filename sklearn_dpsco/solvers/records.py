@@ -11,8 +11,9 @@ from scipy import sparse
 
 from .._kernels.arguments import Change
 from .._types import Array, Indices, Which
-from ..data.rows import Rows, Terms, joined_rows, times_rows
-from ..data.summation import chunk_rows, slices
+from ..data.compressed import value_parts, with_values
+from ..data.rows import Rows, Terms, joined_rows, make_rows, times_rows
+from ..data.summation import chunk_rows, on_threads, slices
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
 
@@ -173,28 +174,16 @@ class Records:
     terms: Terms
     problem: Problem
 
-    @property
-    def n_samples(self) -> int:
-        return self.data.n_samples
-
     def part(self, which: Which) -> Records:
         """The records of a range or of a list of numbers."""
         return replace(self, data=self.data.part(which))
 
-    def drawn(self, which: Indices) -> Records:
-        """A random batch."""
-        return replace(self, data=self.data.drawn(which))
-
-    def in_order(self, which: Which, size: int) -> Iterator[Records]:
-        """Those records in the memory of this process, in that order, `size` at a time."""
-        return (replace(self, data=part) for part in self.data.in_order(which, size))
-
     def mean_gradient(self, coef: Array) -> Array:
         """At coefficients of shape (size,), and in that shape."""
-        if self.n_samples == 0:
+        if self.data.n_samples == 0:
             return np.zeros(coef.size)
         total = self.data.sum(gradient_sum, coef.reshape(self.problem.shape), self.terms)
-        return total.ravel() / self.n_samples
+        return total.ravel() / self.data.n_samples
 
     def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
         """Mean of the gradients at `coef`, less `kept` times those at `before`.
@@ -204,7 +193,7 @@ class Records:
         """
         points = coef.reshape(self.problem.shape), before.reshape(self.problem.shape)
         change = Change(kept, largest)
-        return self.data.sum(_change_sum, points, change, self.terms) / self.n_samples
+        return self.data.sum(_change_sum, points, change, self.terms) / self.data.n_samples
 
     def mean_over(
         self,
@@ -220,6 +209,35 @@ class Records:
         points = coef.reshape(shape), (coef if before is None else before).reshape(shape)
         which = np.sort(which)  # rows in their order are read faster
         return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
+
+
+def in_box(
+    data: SolverData, center: Array, scale: Array, bound: float, dtype: Any = None
+) -> SolverData:
+    """A copy with features (x - center) / scale, clipped to [-bound, bound].
+
+    CSR if sparse and uncentred, else dense and of this type, or that of dense features.
+    """
+    rows, is_sparse = data.rows.row_major(), data.is_sparse
+    X: Any
+    with np.errstate(over="ignore"):
+        if is_sparse and not np.any(center):
+            values = np.empty(rows.X.nnz)
+            for part in value_parts(rows.X):
+                scaled = rows.X.data[part] / scale[rows.X.indices[part]]
+                values[part] = np.clip(scaled, -bound, bound)
+            X = with_values(rows.X, values)
+        else:
+            X = np.empty(
+                rows.X.shape, dtype or (np.float64 if sparse.issparse(rows.X) else rows.X.dtype)
+            )
+
+            def fill(part: slice) -> None:
+                X[part] = np.clip((rows.dense(part) - center) / scale, -bound, bound)
+
+            on_threads(fill, slices(rows.n_samples, rows.chunk))
+    made = make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
+    return SolverData(made, data.y)
 
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:

@@ -84,9 +84,9 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     Of several classes a record has the unit vector of its own: two of them are sqrt(2) apart in
     l2, and 2 in l1. Other targets lie in [-1, 1], each.
     """
-    n, longest = problem.n_samples, target_norm(problem, order)
     apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
-    return longest * (apart / n + 2 * summation_error(n, problem.n_features))
+    of_number = mean_of_numbers(problem.n_samples, problem.n_features, apart)
+    return target_norm(problem, order) * of_number
 
 
 def target_norm(problem: Problem, order: float) -> float:
@@ -123,19 +123,12 @@ def _n_present(data: SolverData) -> Array:
     return np.array([float(data.rows.present().sum())])
 
 
-def mean_target(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
-    """Mean of the clipped targets over all slots, or frequencies of classes; shape (n_outputs,)."""
-    return data.sum(_target_sum, problem, clip) / data.n_samples
-
-
-def _target_sum(data: SolverData, problem: Problem, clip: float) -> Array:
-    counted = counted_targets(np.clip(data.y, -clip, clip), problem)
+def target_sum(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
+    """Sum of the clipped targets, or counts of classes; shape (n_outputs,)."""
+    # of several classes, 1 for a record's own and 0 else
+    y = np.clip(data.y, -clip, clip)
+    counted = np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
     return np.atleast_1d(sum_over_records(data.rows.without_empty(counted)))
-
-
-def counted_targets(y: Array, problem: Problem) -> Array:
-    """Targets whose mean is released: of several classes, 1 for a record's own and 0 else."""
-    return np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
 
 
 def residual_sum(data: SolverData, centres: Array, clip: float) -> Array:
@@ -184,19 +177,21 @@ def constant_for_mean(
     prior: float = RULES.target_prior,
     bound: float = 1.0,
 ) -> Frame:
-    """The best constant prediction for a noisy `mean_target`, which is shrunk by its noise.
+    """The best constant prediction for a noisy mean of the targets, which is shrunk by its noise.
 
     With weights of classes, frequencies count as at least their noise, and as much as in the
     log-odds of a mean: balanced weights must not make a class that hardly occurs all that counts.
     """
-    k = problem.n_outputs
+    k, spread = problem.n_outputs, math.sqrt(variance)
     if problem.has_frequencies:
         # distances from equal frequencies, in units of these, as for two classes
-        apart = shrunk_mean(k * noisy - 1, k**2 * variance, prior, k)
-        means, frequencies, spread = 2 / k * (1 + apart) - 1, (1 + apart) / k, math.sqrt(variance)
+        noisy, variance, bound = k * noisy - 1, k**2 * variance, k
+    # posterior means under a normal prior about 0 of standard deviation `prior`
+    means = np.clip(noisy, -bound, bound) / (1 + variance / prior**2)
+    if problem.has_frequencies:
+        means, frequencies = 2 / k * (1 + means) - 1, (1 + means) / k
     else:
-        means = shrunk_mean(noisy, variance, prior, bound)
-        of_second, spread = (1 + means[0]) / 2, math.sqrt(variance) / 2
+        of_second, spread = (1 + means[0]) / 2, spread / 2
         frequencies = np.array([1 - of_second, of_second])
     if problem.class_weight is None:
         return Frame(constants_for(problem, means))
@@ -219,11 +214,6 @@ def constants_for(problem: Problem, means: Array) -> Any:
     largest = largest_constant(problem.loss)
     constants = np.clip(best_constants(problem.loss, means), -largest, largest)
     return constants if problem.n_outputs > 1 else float(constants[0])
-
-
-def shrunk_mean(released: Any, variance: float, prior: float, bound: float = 1.0) -> Any:
-    """Posterior means of noisy means under a normal prior about 0 of standard deviation `prior`."""
-    return np.clip(released, -bound, bound) / (1 + variance / prior**2)
 
 
 def faded(released: Array, variance: float) -> Array:
@@ -254,13 +244,6 @@ def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
 def row_sum(data: SolverData, norm: float | None) -> Array:
     """Sum of the rows of x, of bounded norm."""
     return (data.rows if norm is None else data.rows.with_norm_bound(norm)).row_sum()
-
-
-def row_factor_mean(problem: Problem, budget: PrivacyBudget, half_range: float) -> float:
-    """Change of the mean of numbers in [-half_range, half_range] (section 3.1e)."""
-    n = problem.n_samples
-    numerical = 2 * summation_error(n, problem.n_features)
-    return budget.record_factor * half_range / n + numerical
 
 
 def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
@@ -471,17 +454,13 @@ def spread_on_grid(
     ratios = np.floor(np.minimum(1.0, ratios) * 2.0**20) / 2.0**20
     total = ratios @ counts + (n_samples - counts.sum()) / 2
     scores = -np.abs(total - round(q * n_samples))
-    unit = _normal_clip(q) / _NORMAL_MEDIAN
-    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
-    found = mechanism.release(mechanism.with_prior(scores, prior), stream)
-    return float(2.0 ** candidates[found] / unit)
-
-
-def _normal_clip(q: float) -> float:
-    """The s at which the mean of min(1, |v| / s) over normal numbers v is q."""
 
     def excess(s: float) -> float:
+        """The mean of min(1, |v| / s) over normal numbers v, beyond q."""
         inside = math.sqrt(2 / math.pi) * -math.expm1(-(s**2) / 2)
         return inside / s + 2 * float(ndtr(-s)) - q
 
-    return float(brentq(excess, 0.1, 1 / q))
+    unit = float(brentq(excess, 0.1, 1 / q)) / _NORMAL_MEDIAN
+    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
+    found = mechanism.release(mechanism.with_prior(scores, prior), stream)
+    return float(2.0 ** candidates[found] / unit)

@@ -33,7 +33,7 @@ from sklearn_dpsco.solvers import (
     NoisyMD,
     Rounds,
     Selection,
-    box_units,
+    first_releases,
     statistics,
 )
 from sklearn_dpsco.solvers.defaults import BOX_UNITS, LEARNED_UNITS
@@ -140,7 +140,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
         for row in X:
             data = solver_data(storage(row[None], kind), [0.0]).row_major()
             measured = statistics.measure(data, center if kind == "dense" else None)
-            vectors.append(box_units._spread_sum(measured, center, length))
+            vectors.append(first_releases._spread_sum(measured, center, length))
         V = np.array(vectors)
         assert V.min() >= 0, seed
         assert np.linalg.norm(V, axis=1).max() <= 1, seed
@@ -149,7 +149,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
 def test_rows_that_are_not_shortened_are_found(monkeypatch):
     plan = planned("gradient", 20, 3)
     pairs = neighbours(plan.problem, "replace-one", 12)
-    monkeypatch.setattr(box_units, "clipped_to", lambda bound, norms: np.ones_like(norms))
+    monkeypatch.setattr(first_releases, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.moments" in check_sensitivity(plan, pairs).violations
     monkeypatch.undo()
     monkeypatch.setattr(statistics, "clipped_to", lambda bound, norms: np.ones_like(norms))
@@ -163,7 +163,7 @@ def test_records_that_leave_the_box_are_found(monkeypatch):
         is_box = np.ndim(values) == 2 and np.all(np.equal(low, -1.0))
         return values if is_box else clip(values, low, high, **kwargs)
 
-    monkeypatch.setattr(box_units.np, "clip", not_to_the_box)
+    monkeypatch.setattr(first_releases.np, "clip", not_to_the_box)
     assert "step" in check_sensitivity(planned("selection", 20, 3)).violations
 
 

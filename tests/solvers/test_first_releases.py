@@ -16,9 +16,9 @@ from sklearn_dpsco.mechanisms import Gaussian, Laplace
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import FTRL, MirrorDescent
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
-from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first, plan_mean
+from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first
 from sklearn_dpsco.solvers.records import Frame
-from sklearn_dpsco.solvers.statistics import faded, shrunk_mean, shrunk_vector
+from sklearn_dpsco.solvers.statistics import constant_for_mean, faded, shrunk_vector
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 N, D = 200, 3
@@ -149,13 +149,13 @@ def test_the_centre_of_the_targets_is_looked_for_where_their_mean_would_be_noise
         mechanism, n_steps = plan_constant(case, budget, budget.allowance)
         assert (n_steps > 0) == looked_for, case
         assert (mechanism is None) == (not case.fit_intercept), case
-        mean = plan_mean(case, budget, budget.allowance)
+        mean = plan_constant(case, budget, budget.allowance, may_step=False)[0]
         if looked_for:  # by residuals that are clipped
             assert mechanism.sensitivity == FIRST_RELEASES.location_clip * mean.sensitivity
         else:
             assert mechanism == mean, case
-    assert isinstance(plan_mean(facts(), pure, pure.allowance), Laplace)
-    assert isinstance(plan_mean(facts(), BUDGET, BUDGET.allowance), Gaussian)
+    assert isinstance(plan_constant(facts(), pure, pure.allowance, may_step=False)[0], Laplace)
+    assert isinstance(plan_constant(facts(), BUDGET, BUDGET.allowance, may_step=False)[0], Gaussian)
 
 
 # --------------------------------------------------------------------------------- the run
@@ -197,7 +197,7 @@ def test_without_noise_the_frame_holds_the_means():
 
 def test_without_a_bound_the_rows_stay_as_they_are():
     case = facts()
-    target = plan_mean(case, BUDGET, BUDGET.allowance)
+    target = plan_constant(case, BUDGET, BUDGET.allowance, may_step=False)[0]
     data = solver_data(*scaled_table(N, D))
     start, frame = FirstReleases(case, target=target).run(data, stream())
     assert start is data
@@ -239,11 +239,14 @@ def test_small_tables_find_the_centre_of_narrow_targets():
 
 
 def test_noisy_means_are_shrunk_by_their_noise():
-    assert shrunk_mean(0.3, 0.0, 0.5) == 0.3
-    assert shrunk_mean(7.0, 0.0, 0.5) == 1.0
-    assert shrunk_mean(-7.0, 0.0, 0.5, bound=3.0) == -3.0
-    assert shrunk_mean(0.3, 0.25, 0.5) == pytest.approx(0.15)  # as much noise as there is prior
-    assert abs(shrunk_mean(1.0, 1e9, 0.5)) < 1e-9
+    def shrunk(mean, variance, **bound):
+        return constant_for_mean(facts(), np.array([mean]), variance, 0.5, **bound).offset
+
+    assert shrunk(0.3, 0.0) == 0.3
+    assert shrunk(7.0, 0.0) == 1.0
+    assert shrunk(-7.0, 1.25, bound=3.0) == pytest.approx(-3.0 / 6)
+    assert shrunk(0.3, 0.25) == pytest.approx(0.15)  # as much noise as there is prior
+    assert abs(shrunk(1.0, 1e9)) < 1e-9
 
 
 def test_centres_that_are_not_above_their_noise_become_the_middle():

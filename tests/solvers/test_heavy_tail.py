@@ -26,8 +26,8 @@ from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import Huber, Squared
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import SCOF, SCOFSlices, UnboundedDescent
+from sklearn_dpsco.solvers.heavy_tail import _slices
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES, NormClipped
-from sklearn_dpsco.solvers.heavy_tail.solver import _slices
 
 TASKS = ["regression", "classification"]
 FORMS = ("scof", "scof-slices")

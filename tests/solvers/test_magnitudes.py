@@ -11,8 +11,8 @@ from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
-from sklearn_dpsco.solvers.heavy_tail.magnitudes import Columns, in_released_units, plan_search
-from sklearn_dpsco.solvers.records import Frame
+from sklearn_dpsco.solvers.heavy_tail.magnitudes import Columns, plan_search
+from sklearn_dpsco.solvers.records import Frame, in_box
 
 N = 20_000
 
@@ -33,7 +33,8 @@ def search(X, *, epsilon=1.0, delta=1e-6, center=True, seed=0, present=None):
 
 
 def scaled_rows(X, found):
-    return in_released_units(solver_data(X, np.zeros(X.shape[0])), found).rows
+    data = solver_data(X, np.zeros(X.shape[0]))
+    return in_box(data, found.center, found.scale, magnitudes.BOX).rows
 
 
 def columns():

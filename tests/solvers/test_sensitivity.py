@@ -10,9 +10,15 @@ from sklearn_dpsco.geometry import AxisVertices
 from sklearn_dpsco.mechanisms.selection import PRIOR_ROOM
 from sklearn_dpsco.preprocessing import quantiles
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import frank_wolfe, ftrl, phased_sgd, statistics, wide_units
+from sklearn_dpsco.solvers import (
+    frank_wolfe,
+    ftrl,
+    mirror_descent,
+    phased_sgd,
+    statistics,
+    wide_units,
+)
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
-from sklearn_dpsco.solvers.mirror_descent import solver as mirror_descent
 from sklearn_dpsco.solvers.papers import single_pass
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
@@ -70,8 +76,8 @@ EVERY = {
         lambda n, budget: mirror_descent.batch_mean(facts(n), budget, NORM, SIZE),
         lambda n: NORM / SIZE,
     ),
-    "row_factor_mean": (
-        lambda n, budget: statistics.row_factor_mean(facts(n), budget, 0.2),
+    "mean_row_factor": (
+        lambda n, budget: statistics.mean_of_numbers(n, D, 0.2 * budget.record_factor),
         lambda n: 0.2 / n,
     ),
     "vertex_scores": (
@@ -206,7 +212,7 @@ def test_float_errors_are_counted_for_both_tables():
     # centred rows are differences of two sums, of twice the length together
     row_error = 2 * error * (1.0 + 2 * longest)
     assert_error(statistics.row_mean(facts(n), budget, 1.0), 0.1 + row_error)
-    assert_error(statistics.row_factor_mean(facts(n), budget, 0.5), 0.05 + 2 * error)
+    assert_error(statistics.mean_of_numbers(n, D, 0.5), 0.05 + 2 * error)
     scores = frank_wolfe.vertex_scores(facts(n), budget, BALL, 0.5)
     assert_error(scores, 2.0 * (0.1 + 2 * error))
     in_norm = mirror_descent.row_mean_in_norm(facts(n), budget, 1.0, 2.0, math.inf)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Flags
-from ...data.compressed import value_parts, with_values
 from ...data.rows import Rows, make_rows
 from ...data.summation import UNIT_ROUNDOFF, slices
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
@@ -512,7 +510,8 @@ def _deviation_sum(
     present, rows = data.rows.present(), data.rows.row_major()
     total = np.zeros(rows.n_columns)
     for part in slices(rows.n_samples, rows.chunk):
-        V = _scaled(rows.dense(part), center, scale, _CENTER_CLIP)
+        with np.errstate(over="ignore"):
+            V = np.clip((rows.dense(part) - center) / scale, -_CENTER_CLIP, _CENTER_CLIP)
         # for the rounding of the norms and of the products that follow
         norms = np.linalg.norm(V, order, axis=1)
         norms *= 1 + 2 * (rows.n_columns + 8) * UNIT_ROUNDOFF
@@ -521,35 +520,10 @@ def _deviation_sum(
     return total
 
 
-def _scaled(X: Array, center: Any, scale: Array, bound: float) -> Array:
-    """(X - center) / scale, clipped to [-bound, bound], in float64."""
-    with np.errstate(over="ignore"):
-        return np.clip((X - center) / scale, -bound, bound)
-
-
 def targets_as_rows(data: SolverData) -> SolverData:
     """The targets in the place of the features."""
     columns = data.y if data.y.ndim == 2 else data.y[:, None]
     return SolverData(make_rows(np.ascontiguousarray(columns), False, data.rows.scale), data.y)
-
-
-def in_released_units(data: SolverData, found: Frame, bound: float = BOX) -> SolverData:
-    """A copy of the rows in released units, clipped to a box; CSR if sparse and uncentred."""
-    rows, center, scale = data.rows, found.center, found.scale
-    assert scale is not None
-    if sparse.issparse(rows.X) and not np.any(center):
-        X = rows.X.tocsr()
-        values = np.empty(X.nnz)
-        for part in value_parts(X):
-            values[part] = _scaled(X.data[part], 0.0, scale[X.indices[part]], bound)
-        out = with_values(X, values)
-    else:
-        rows = rows.row_major()
-        out = np.empty(rows.X.shape, dtype=np.float64 if sparse.issparse(rows.X) else rows.X.dtype)
-        for part in slices(rows.n_samples, rows.chunk):
-            out[part] = _scaled(rows.dense(part), center, scale, bound)
-    scaled = make_rows(out, rows.has_intercept, rows.scale, rows.sample_weight)
-    return SolverData(scaled, data.y)
 
 
 # ------------------------------------------------------------------------------ sensitivities

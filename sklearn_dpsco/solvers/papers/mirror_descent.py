@@ -14,9 +14,8 @@ from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
-from ..mirror_descent.solver import Facts, SetDescent
-from ..mirror_descent.stages import Round, Slice, Stage, Stages
-from ..slices import slices, smallest
+from ..base import slices, smallest
+from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage, Stages, falling_weight
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -70,10 +69,9 @@ class Localized(SetDescent):
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
         for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
-            noise = facts.noise(high - low, left, n_steps)
             horizon = eta * 4.0**-i * (high - low)
             part = (start + low, start + high)
-            stages.append(facts.anchored_stage(part, noise, n_steps, 2 / horizon))
+            stages.append(facts.anchored_stage(part, left, n_steps, 2 / horizon))
         return stages
 
 
@@ -132,12 +130,11 @@ class Proximal(Localized):
         affordable = defaults.affordable_steps(facts.problem, facts.rules)
         n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
         anchor, most = 2 * curvature, self.learning_rate or math.inf
-        stages = []
         ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
-        for low, high in itertools.pairwise(ends):
-            noise = facts.noise(high - low, left, n_steps)
-            stages.append(facts.anchored_stage((low, high), noise, n_steps, anchor, most))
-        return stages
+        return [
+            facts.anchored_stage(part, left, n_steps, anchor, most)
+            for part in itertools.pairwise(ends)
+        ]
 
 
 class NoisySFW(SetDescent):
@@ -197,7 +194,7 @@ class NoisySFW(SetDescent):
 
     def _stage(
         self: Any, facts: Facts, run: Slice, left: Allowance, n_steps: int
-    ) -> tuple[Stage, float]:
+    ) -> tuple[Pass, float]:
         """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
         n = run[1] - run[0]
         batch = max(1, (n // 2) // n_steps)
@@ -214,12 +211,11 @@ class NoisySFW(SetDescent):
             if is_final or error <= direction:
                 break
             eta *= direction / error  # shorter steps where the direction is mostly noise
-        sizes: Any = {"first_batch": first, "batch": batch, "largest_change": change}
-        stage = Stage((first_noise, noise), run, n_steps, eta, **sizes)
-        return stage, error + 1 / n_steps
+        made = Pass((first_noise, noise), (first, batch), (None, change), run, n_steps, eta)
+        return made, error + 1 / n_steps
 
 
-def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Round]:
+def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Pass]:
     """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
 
     Their number is the best by the error of the estimate in the last round, from noise and from the
@@ -230,7 +226,7 @@ def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Round]:
     def used(b: int, count: int) -> int:
         return sum(b // (t + 1) for r in range(count) for t in range(2**r))
 
-    best: tuple[float, list[Round]] = (math.inf, [])
+    best: tuple[float, list[Pass]] = (math.inf, [])
     for count in range(1, facts.rules.growing_rounds + 1):
         if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
             break
@@ -247,13 +243,13 @@ def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Round]:
 
 def _round(
     facts: Facts, records: Slice, batches: tuple[int, ...], left: Allowance
-) -> tuple[float, Round]:
+) -> tuple[float, Pass]:
     """The root mean square error of a round's estimate, in Lipschitz constants, and the round."""
     variance, total, terms, noises = 0.0, 0.0, [], []
     for t, size in enumerate(batches):
-        weight, term = Round.weight(t), facts.clip
+        weight, term = falling_weight(t), facts.clip
         if t:
-            change = facts.problem.loss.smoothness * Round.weight(t - 1) * facts.largest_move
+            change = facts.problem.loss.smoothness * falling_weight(t - 1) * facts.largest_move
             term = min((2 - weight) * facts.clip, (1 - weight) * change + weight * facts.clip)
         noise = facts.noise(size, left, 1, term)
         terms.append(term)
@@ -262,4 +258,4 @@ def _round(
         variance = (1 - weight) ** 2 * variance + facts.noise_size(noise) ** 2 + variation
         total += variance
     error = math.sqrt(total / len(batches)) / facts.lipschitz
-    return error, Round(tuple(noises), records, len(batches), batches, tuple(terms))
+    return error, Pass(tuple(noises), batches, tuple(terms), records, len(batches))

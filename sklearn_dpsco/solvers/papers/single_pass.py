@@ -23,8 +23,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,12 +43,11 @@ from ...privacy.guarantee import Guarantee
 from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
 from ...randomness.stream import RandomStream
 from .. import defaults
-from ..base import Part, Problem, SolverResult, releases_of
+from ..base import Part, Problem, SolverResult, fast_restarts, releases_of, slices, smallest
 from ..defaults import SINGLE_PASS
-from ..first_releases import SetPlan, plan_box, plan_offset
-from ..frank_wolfe import Facts, FrankWolfe, score_error
+from ..first_releases import Box, SetPlan, plan_offset
+from ..frank_wolfe import FrankWolfe, score_error, selection_facts
 from ..records import Records, SolverData
-from ..slices import fast_restarts, slices, smallest
 
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
@@ -172,8 +171,8 @@ class RecordRun(_Run):
         n, chunk = which.size, _CHUNK_ROWS
         if not whole.data.is_sparse:
             chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
-        for part in whole.in_order(which[self.first_batch : n - 1], chunk):
-            walk.steps(part, stream)
+        for part in whole.data.in_order(which[self.first_batch : n - 1], chunk):
+            walk.steps(replace(whole, data=part), stream)
             advance(part.n_samples)
         walk.correct(whole, which[n - 1 :])
         walk.select(self.last_scale, stream)
@@ -246,10 +245,9 @@ class Rounds(FrankWolfe):
             )
         super()._check(loss, feasible_set, budget, units)
 
-    def _plan_form(self, facts: Facts) -> SinglePassPlan:
+    def _plan_form(self, box: Box) -> SinglePassPlan:
         """The plan under the analysis and with the number of steps that err least."""
-        draft = _Draft(self, facts)
-        n, budget = draft.problem.n_samples, draft.box.budget
+        draft, n, budget = _Draft(self, box), box.problem.n_samples, box.budget
         if not draft.fits(n):
             raise ValueError(
                 f"n_samples={n} is too small for solver={self.form!r}, "
@@ -259,12 +257,12 @@ class Rounds(FrankWolfe):
         is_spider = self.form == "spider"
         plan_runs = draft.record_runs if is_spider else draft.batch_runs
         allowances = [budget.allowance]
-        if not (budget.is_pure or draft.box.is_learned) and budget.currency == "auto":
+        if not (budget.is_pure or box.is_learned) and budget.currency == "auto":
             # that of pure DP is better for few steps
             allowances.append(replace(budget, delta=0.0).allowance)
         plans = []
         for whole in allowances:
-            first = draft.box.first(budget, whole, plan_offset if is_spider else plan_box)
+            first = box.first(budget, whole, partial(plan_offset, may_center=not is_spider))
             plans.append((*plan_runs(whole.share(first.left)), whole, first))
         _, problem, runs, whole, first = min(plans, key=lambda plan: plan[0])
         n_steps = sum(run.n_steps for run in runs)
@@ -314,15 +312,15 @@ class Spider(Rounds):
 
 
 class _Draft:
-    def __init__(self, solver: Any, facts: Facts) -> None:
-        self.solver, self.facts, self.problem, self.box = solver, facts, facts.problem, facts.box
-        self.rules = SINGLE_PASS[facts.problem.loss.task]
-        self.geometry, size = facts.selection_geometry, facts.problem.size
+    def __init__(self, solver: Any, box: Box) -> None:
+        self.solver, self.problem, self.budget = solver, box.problem, box.budget
+        self.rules, size = SINGLE_PASS[self.problem.loss.task], self.problem.size
+        noise, self.geometry = selection_facts(self.problem, self.budget)
         self.vertices = known_vertices(self.geometry.vertices(size), size)
-        self.clip = solver._clip(facts, self.vertices.l1_norm, facts.selection_noise)
+        self.clip = solver._clip(self.problem, self.vertices.l1_norm, noise)
         self.restarts = solver.n_restarts or 1
         if solver.n_restarts is None and solver.l2_penalty > 0:
-            self.restarts = fast_restarts(facts.problem.n_samples)
+            self.restarts = fast_restarts(self.problem.n_samples)
 
     def fits(self, n: int) -> bool:
         """Whether no slice lacks a record for a batch, or for "spider" has no more than ln K."""
@@ -339,20 +337,19 @@ class _Draft:
             n_steps = 1 << (n_steps.bit_length() - 1)
         return max(1, n_steps >> (self.restarts - 1 - run))
 
-    def smoothed(self, n_steps: int) -> _Draft:
-        """The same, with the envelope of a loss that is not smooth."""
-        draft = copy(self)
-        draft.problem = self.facts.smoothed(self.clip, n_steps).problem
-        return draft
+    def smoothed(self, n_steps: int) -> Problem:
+        """The problem with the envelope of a loss that is not smooth."""
+        loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
+        return replace(self.problem, loss=loss)
 
-    def change(self, kept: float, moved: float) -> float:
+    def change(self, loss: Loss, kept: float, moved: float) -> float:
         """Bound on the change of a derivative where the point made a part of the way to vertices.
 
         l'(z) - q l'(z') = q (l'(z) - l'(z')) + (1 - q) l'(z).
         """
-        # no prediction moves further than the diameter; most move much less
-        reach = min(2.0, self.rules.change) * (self.vertices.l1_diameter / 2)
-        moving = kept * self.problem.loss.smoothness * moved * reach + (1 - kept) * self.clip
+        # no prediction moves further than the diameter in a whole step; most move much less
+        reach = self.vertices.l1_diameter / 2
+        moving = kept * loss.smoothness * moved * reach + (1 - kept) * self.clip
         # (a clip of 0 would have no noise to go with it)
         return max(min(moving, (1 + kept) * self.clip), 1e-6 * self.clip)
 
@@ -388,34 +385,37 @@ class _Draft:
                 count = self.steps_of(run, n_steps)
                 if records[1] - records[0] < count:
                     break
-                runs.append(smooth.batch_run(left, records, count, done, weight))
+                unsized = self.unsized_steps(smooth.loss, count, done, weight)
+                runs.append(self.batch_run(left, records, unsized))
                 done += count
             if len(runs) == self.restarts:
                 error = rules.unfinished / done + self.selection_error(runs[-1].noise)
                 error += rules.variation * self.sampling_error(runs[-1])
-                plans.append((error, smooth.problem, tuple(runs)))
+                plans.append((error, smooth, tuple(runs)))
         return min(plans, key=lambda plan: plan[0])
 
     def batch_run(
-        self, left: Allowance, records: tuple[int, int], n_steps: int, done: int, weight: float
+        self, left: Allowance, records: tuple[int, int], unsized: list[BatchStep]
     ) -> BatchRun:
-        """A run after `done` steps of others; `weight`: see `SinglePassDefaults.weights`."""
-        norm = 1 if left.kind == "pure" else 2
-        steps = self.unsized_steps(n_steps, done, weight)
+        """A run of these steps, whose batches get their sizes."""
+        norm, n_steps = 1 if left.kind == "pure" else 2, len(unsized)
         # batches as large as their influence, and at least one record, so that all have the same
         n = records[1] - records[0]
-        wanted = np.array([step.clip for step in steps]) * BatchStep.influence(steps, norm)
+        wanted = np.array([step.clip for step in unsized]) * BatchStep.influence(unsized, norm)
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-        sized = [s._replace(size=size) for s, size in zip(steps, sizes.tolist(), strict=True)]
-        facts = self.problem, self.box.budget, self.vertices
+        sized = [s._replace(size=size) for s, size in zip(unsized, sizes.tolist(), strict=True)]
+        facts = self.problem, self.budget, self.vertices
         change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
         noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
         group = None if n == self.problem.n_samples else f"records {records}"
         return BatchRun(noise, records, group, tuple(sized))
 
-    def unsized_steps(self, n_steps: int, done: int, weight: float) -> list[BatchStep]:
-        """The steps without the sizes of their batches."""
+    def unsized_steps(self, loss: Loss, n_steps: int, done: int, weight: float) -> list[BatchStep]:
+        """Steps after `done` ones of other runs, without the sizes of their batches.
+
+        `weight`: see `SinglePassDefaults.weights`.
+        """
         k = np.arange(n_steps)
         rates = 2 / (done + k + self.rules.late)
         if self.solver.learning_rate is not None:
@@ -431,7 +431,7 @@ class _Draft:
         moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
         columns = (column.tolist() for column in (base, kept, moved, rates))
         return [
-            BatchStep(0, b, q, self.change(q, way) if b >= 0 else self.clip, rate)
+            BatchStep(0, b, q, self.change(loss, q, way) if b >= 0 else self.clip, rate)
             for b, q, way, rate in zip(*columns, strict=True)
         ]
 
@@ -439,8 +439,8 @@ class _Draft:
 
     def record_runs(self, left: Allowance) -> tuple[float, Problem, tuple[RecordRun, ...]]:
         """As `batch_runs`."""
-        smooth, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
-        problem, norm = smooth.problem, 1 if left.kind == "pure" else 2
+        problem, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
+        norm = 1 if left.kind == "pure" else 2
         for records in slices(problem.n_samples, self.restarts, growing=True):
             n, rate = records[1] - records[0], self.solver.learning_rate
             first_batch = max(1, n // 2)
@@ -449,8 +449,8 @@ class _Draft:
                 wanted = math.log(n / max(1.0, math.log(n_vertices)))
                 rate = max(min(0.5, self.rules.forgets * wanted / n), 1 / n)
             rate = min(rate, 1 - 1e-9)
-            clip = smooth.change(1 - rate, rate)
-            facts = problem, self.box.budget, self.vertices, n - first_batch, first_batch, rate
+            clip = self.change(problem.loss, 1 - rate, rate)
+            facts = problem, self.budget, self.vertices, n - first_batch, first_batch, rate
             clips, penalty = (self.clip, clip), self.solver.l2_penalty
             change, *scales = record_scores(*facts, clips, penalty, norm)
             # so many steps are mostly noise, where both laws are the same
@@ -490,7 +490,7 @@ class _RecordWalk:
 
     def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
-        n, done, kept = part.n_samples, 0, 1 - self.run.rate
+        n, done, kept = part.data.n_samples, 0, 1 - self.run.rate
         if self.compiled is None:
             for k in range(n):
                 self.correct(part, np.array([k]))

@@ -9,29 +9,247 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from ..._types import Auto, MirrorMapName
-from ...data.summation import summation_error
-from ...geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
-from ...losses import Loss, bounded_clip, largest_constant
-from ...mechanisms import BatchGaussian, Gaussian, Release, vector_mechanism
-from ...mechanisms.batch import calibrate_batches
-from ...privacy.budget import Allowance, Composition, PrivacyBudget
-from ...privacy.guarantee import Guarantee
-from ...randomness.subsets import RandomBatches
-from .. import defaults, statistics
-from ..base import Plan, Problem, Solver, none_or_count, releases_of
-from ..box_units import Box
-from ..defaults import MIRROR_DESCENT
-from ..first_releases import FirstReleases, plan_first
-from ..learned_units import pays
-from ..slices import fast_restarts, slices, smallest
-from ..statistics import row_mean
-from ..unit_descent import Descent, knows
-from .stages import MirrorDescentPlan, Slice, Stage, Stages, VectorNoise
+import numpy as np
+
+from .._progress import advance, steps
+from .._types import Array, Auto, MirrorMapName
+from ..data.rows import Terms
+from ..data.summation import summation_error
+from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
+from ..losses import Loss, bounded_clip, largest_constant
+from ..mechanisms import BatchGaussian, Gaussian, GeneralizedGaussian, Release, vector_mechanism
+from ..mechanisms.batch import calibrate_batches
+from ..privacy.budget import Allowance, Composition, PrivacyBudget
+from ..privacy.guarantee import Guarantee
+from ..randomness.stream import RandomStream
+from ..randomness.subsets import RandomBatches
+from . import base, defaults, statistics
+from .base import Part, Plan, Problem, Solver, SolverResult, none_or_count, releases_of
+from .first_releases import Box, FirstReleases, SetPlan, plan_first
+from .learned_units import pays
+from .records import Records, SolverData
+from .unit_descent import Descent, knows
+
+VectorNoise = Gaussian | GeneralizedGaussian
+Slice = tuple[int, int]  # of the secret order of the records: start and stop
+
+
+@dataclass(frozen=True)
+class Stage(Part):
+    """A descent on some of the records, and its noise.
+
+    Attributes
+    ----------
+    noises : tuple of one mechanism
+        What releases the gradients.
+    records : tuple (start, stop) or None
+        Slice of the secret order of the records; None for all, in any order.
+    n_steps : int
+    learning_rate : float
+        Bound on the step.
+    reach, noise_energy : float
+        A step is at most reach / sqrt(max(noise_energy, E)), E the sum of the squared dual
+        norms of the gradients so far; an infinite reach leaves this bound out.
+    strong_convexity : float
+        lambda, relative to the mirror map: steps are at most 2 / (lambda (t + 2)).
+    anchor : float
+        Weight of the regularizer, which is the map about the stage's start.
+    within : float or None
+        Bound on the distance to the stage's start.
+    """
+
+    n_results: ClassVar[int] = 1  # points among which the plan's result may be drawn: its last
+
+    noises: tuple[VectorNoise, ...]
+    records: Slice | None
+    n_steps: int
+    learning_rate: float
+    reach: float = math.inf
+    noise_energy: float = 1.0
+    strong_convexity: float = 0.0
+    anchor: float = 0.0
+    within: float | None = None
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Releases that read one record: all steps."""
+        group = None if self.records is None else f"records {self.records}"
+        (noise,) = self.noises
+        name = "mean gradient" if noise.batches is None else "batch gradient"
+        return (Release(name, noise, self.n_steps, group),)
+
+    def points(
+        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
+    ) -> Iterator[Array]:
+        """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
+        (noise,) = self.noises
+        gradient_at = _gradient_source(part, noise, stream)
+        mirror_map, start = plan.mirror_map, coef
+        center = start if self.anchor > 0 else None
+        total, weights, energy = np.zeros(coef.size), 0.0, 0.0
+        for t in steps(range(self.n_steps)):
+            gradient = noise.release(gradient_at(coef), stream)
+            if plan.l2_penalty > 0:
+                gradient = gradient + plan.l2_penalty * coef
+            if center is not None:
+                gradient = gradient + self.anchor * mirror_map.gradient(coef, center)
+            energy += mirror_map.dual_norm(gradient) ** 2
+            step, weight = self.learning_rate, float(t >= self.n_steps // 2)
+            step = min(step, self.reach / math.sqrt(max(self.noise_energy, energy)))
+            if self.strong_convexity > 0:
+                step, weight = min(step, 2 / (self.strong_convexity * (t + 2))), t + 1.0
+            coef = mirror_map.step(coef, gradient, step, center, self.within)
+            total += weight * coef
+            weights += weight
+        yield total / weights
+
+
+@dataclass(frozen=True)
+class Pass(Part):
+    """Frank-Wolfe steps of "noisy-sfw", each on a batch of its own.
+
+    With v = kept v + a batch's term, the mean of its gradients less `kept` times those at the last
+    point, clipped. Of a convex loss all of v is kept, and the first batch makes the first v. Else
+    step t = 0, 1, ... has the weight 1 / sqrt(t + 1), of the new point and of the new gradient.
+
+    Attributes
+    ----------
+    noises : tuple of mechanisms
+        What releases the batches' terms, the last of them all further ones as well; so with:
+    batches : tuple of int
+        Their sizes; records that are left over are not used.
+    largest_terms : tuple of float or None
+        Clips of what a record adds, over the norm of its row; None for a gradient alone.
+    records : tuple (start, stop)
+        Slice of the secret order of the records.
+    n_steps : int
+    learning_rate : float or None
+        Weight of the new point, of a convex loss.
+    """
+
+    noises: tuple[VectorNoise, ...]
+    batches: tuple[int, ...]
+    largest_terms: tuple[float | None, ...]
+    records: Slice
+    n_steps: int
+    learning_rate: float | None = None
+
+    @property
+    def n_results(self) -> int:
+        """The points among which the plan's result may be drawn: all, or the last."""
+        return self.n_steps if self.learning_rate is None else 1
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """One for each batch that a record may be in."""
+        named = [("mean gradient", "first"), ("gradient change", "later")]
+        if self.learning_rate is None:
+            named = [("gradient term", f"batch {t + 1}") for t in range(self.n_steps)]
+        return tuple(
+            Release(name, noise, 1, f"records {self.records}, {batch}")
+            for (name, batch), noise in zip(named, self.noises, strict=True)
+        )
+
+    def points(
+        self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
+    ) -> Iterator[Array]:
+        """The points that may be the plan's result; the next stage starts at the last of them."""
+        rate, estimate, before, start = self.learning_rate, np.zeros(coef.size), coef, 0
+        of_batches = list(zip(self.batches, self.noises, self.largest_terms, strict=True))
+        # of a convex loss, the start is no step of the plan
+        for t in range(self.n_steps + (rate is not None)):
+            size, noise, clip = of_batches[min(t, len(of_batches) - 1)]
+            batch, start = part.part(slice(start, start + size)), start + size
+            weight = falling_weight(t) if rate is None else rate
+            kept = 1 - weight if rate is None else 1.0
+            if clip is None:
+                term = batch.mean_gradient(coef)
+            else:
+                term = batch.mean_change(coef, before, clip, kept)
+            estimate = kept * estimate + noise.release(term, stream)
+            target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
+            before, coef = coef, coef + weight * (target - coef)
+            if rate is None or t == self.n_steps:
+                yield coef
+            advance(int(rate is None or t > 0))
+
+
+def falling_weight(t: int) -> float:
+    """The weight of step t of a `Pass` for a loss that is not convex."""
+    return 1 / math.sqrt(t + 1)
+
+
+Stages = Sequence[Stage | Pass]
+
+
+@dataclass(frozen=True)
+class MirrorDescentPlan(SetPlan):
+    """Plan of `MirrorDescent`; see `Plan` and `SetPlan` for the common fields.
+
+    Attributes
+    ----------
+    mirror_map : MirrorMap
+    stages : tuple of Stage, or of Pass
+        What runs, each stage from the result of the one before.
+    draws_result : bool
+        Whether the result is one of those of the stages, drawn uniformly and without looking at
+        the data, and not the last one.
+    """
+
+    mirror_map: MirrorMap
+    stages: tuple[Stage | Pass, ...]
+    draws_result: bool = False
+
+    def result_number(self, stream: RandomStream) -> int:
+        """The number of the result among those of the stages, one after the other."""
+        n_results = sum(stage.n_results for stage in self.stages)
+        return stream.integer(n_results) if self.draws_result else n_results - 1
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        problem = self.problem
+        data, frame = self.first.run(data, stream)
+        terms = Terms(frame.offset, problem.loss, self.gradient_clip)
+        order = None
+        if any(stage.records is not None for stage in self.stages):
+            order = stream.substream("slices").permutation(problem.n_samples)
+            data = data.row_major()
+        whole = Records(data.kept(), terms, problem)
+        coef = result = self.geometry.center(problem.size)
+        # all stages run in any case: what is released does not depend on the draw
+        number = self.result_number(stream.substream("result"))
+        for stage in self.stages:
+            part = whole
+            if order is not None and stage.records is not None:
+                part = whole.part(order[slice(*stage.records)])
+            for point in stage.points(part, coef, self, stream):
+                coef, result = point, point if number == 0 else result
+                number -= 1
+        return frame.result(result, problem, self.max_iter)
+
+
+def _gradient_source(
+    part: Records, noise: VectorNoise, stream: RandomStream
+) -> Callable[[Array], Array]:
+    """The mean gradient at a point: over all records, or over a fresh batch at each call."""
+    batches = noise.batches
+    if batches is None:
+        return part.mean_gradient
+    part = replace(part, data=part.data.row_major())
+
+    def batch_gradient(coef: Array) -> Array:
+        batch = replace(part, data=part.data.drawn(batches.draw(stream)))
+        return batch.mean_gradient(coef) * (batch.data.n_samples / batches.batch_size)
+
+    return batch_gradient
+
+
+# ------------------------------------------------------------------------------- planning
 
 
 class MirrorDescent(Solver):
@@ -90,7 +308,7 @@ class SetDescent(Solver):
             raise ValueError(
                 f"n_samples={n} leaves a slice of solver={self.form!r}, "
                 f"n_restarts={self._restarts(n)} empty; "
-                f"the smallest n that works with these settings is {smallest(self._fits)}"
+                f"the smallest n that works with these settings is {base.smallest(self._fits)}"
             )
         box = Box.of(self, problem, budget, auto=False)
         problem, allowance = box.problem, box.allowance
@@ -120,7 +338,7 @@ class SetDescent(Solver):
     ) -> tuple[Stages, Composition | None]:
         """The stages of all runs, and the analysis if it is not that of the allowance."""
         n = facts.problem.n_samples
-        runs = slices(n, self._restarts(n), growing=True)
+        runs = base.slices(n, self._restarts(n), growing=True)
         return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
 
     def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
@@ -137,7 +355,7 @@ class SetDescent(Solver):
 
     def _fits(self, n: int) -> bool:
         """Whether no slice is empty."""
-        runs = slices(n, self._restarts(n), growing=True)
+        runs = base.slices(n, self._restarts(n), growing=True)
         return all(self._fits_run(stop - start) for start, stop in runs)
 
     def _fits_run(self, size: int) -> bool:
@@ -149,7 +367,7 @@ class SetDescent(Solver):
             return self.n_restarts
         # those that use all records in each step, and the rounds of "proximal", have the fast rate
         # without slices, by their step sizes and weights (section 4.4)
-        return fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
+        return base.fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -265,7 +483,7 @@ class Facts:
 
     def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
         self.problem, self.budget, size = problem, budget, problem.size
-        self.rules = rules = MIRROR_DESCENT[problem.loss.task]
+        self.rules = rules = defaults.MIRROR_DESCENT[problem.loss.task]
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
         self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
         self.mirror_map = solver._map(geometry)
@@ -355,12 +573,13 @@ class Facts:
     def anchored_stage(
         self,
         records: Slice,
-        noise: VectorNoise,
+        left: Allowance,
         n_steps: int,
         anchor: float,
         learning_rate: float = math.inf,
     ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
+        noise = self.noise(records[1] - records[0], left, n_steps)
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
         within = 2 * self.lipschitz * (self.power - 1) / anchor
         reach = self.rules.reach * within / math.sqrt(self.power - 1)
@@ -395,5 +614,5 @@ def batch_mean(problem: Problem, budget: PrivacyBudget, norm: float, size: int) 
     """
     n = problem.n_samples
     per_record = norm * budget.record_factor
-    numerical = row_mean(problem, budget, norm) - per_record / n
+    numerical = statistics.row_mean(problem, budget, norm) - per_record / n
     return per_record / size + numerical * n / size
