@@ -1,4 +1,4 @@
-"""Cells of tables as numbers, and which records are invalid.
+"""Whether a table is in memory, its cells as numbers, and which records are invalid.
 
 Each function decides about a record by that record alone: what one holds must not change what
 another one contributes, nor an error or a warning. What the type of a container says is public.
@@ -94,6 +94,49 @@ def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float =
             f"{name} must hold finite numbers in [{low:g}, {high:g}], got {shown(value)}"
         )
     return array
+
+
+def is_elsewhere(values: Any) -> bool:
+    """Whether it is a collection of Dask or holds parts; `ValueError` if a list is mixed."""
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return False
+    return hasattr(values, "__dask_graph__") or parts_of(values) is not None
+
+
+def parts_of(values: Any) -> list[Any] | None:
+    """The parts of a list or an array of them, or a part alone; None for anything else."""
+    if _is_part(values):
+        return [values]
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        return None
+    cells = values.ravel() if isinstance(values, np.ndarray) else values
+    first = next(iter(cells), None)
+    if _is_part(first):
+        parts = list(cells)
+        if not all(map(_is_part, parts)):
+            raise ValueError("a list of blocks must hold delayed parts or futures alone")
+        return parts
+    if hasattr(first, "__dask_graph__"):
+        raise ValueError(
+            "a list of collections is no table: join them by dask.array.concatenate or "
+            "dask.dataframe.concat, or give a list of delayed parts"
+        )
+    return None
+
+
+def _is_part(value: Any) -> bool:
+    # not by attributes: a frame has those that its columns are called, and a delayed part has all
+    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
+    return is_future or any(kind.__name__ == "Delayed" for kind in type(value).__mro__)
+
+
+def check_in_memory(name: str, X: Any) -> None:
+    """Raise `ValueError` for blocks elsewhere, which `fit` and predictions take alone."""
+    if is_elsewhere(X):
+        raise ValueError(
+            f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
+            "collections of Dask, too. compute() it, or a block of it"
+        )
 
 
 def plain(values: Any) -> Any:

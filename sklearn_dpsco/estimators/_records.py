@@ -20,9 +20,9 @@ from .._types import Array, Flags, Indices
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling, TargetScaling
-from ..data.compressed import canonical, row_range
-from ..data.pieces import Pieces, Source, here
-from ..data.rows import Rows, make_rows, times_rows
+from ..data.compressed import row_range
+from ..data.pieces import Pieces, here
+from ..data.rows import Rows, make_rows, scaled_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
@@ -39,7 +39,7 @@ class Numbers:
 
     @property
     def n_outputs(self) -> int:
-        return n_targets_of(self.y)
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
 
     @cached_property
     def is_empty(self) -> Flags:
@@ -115,9 +115,7 @@ class Labels:
         return {"classes_": self.classes, "coef_": coef, "intercept_": intercept}
 
 
-def n_targets_of(y: Array) -> int:
-    """Number of columns."""
-    return 1 if y.ndim == 1 else y.shape[1]
+Targets = Numbers | Labels
 
 
 def class_weights(
@@ -251,12 +249,8 @@ class Reader:
         if self.is_strict:
             scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
             return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        X = canonical(X) if sparse.issparse(X) else X
-        empty = cells.nonfinite_rows(X) | is_empty
-        if left_out is not None:
-            empty |= left_out
-        cleared = cells.clear_rows(scaling.transform(X), empty, X)
-        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
+        empty = is_empty if left_out is None else is_empty | left_out
+        return scaled_rows(X, scaling, fit_intercept, empty, weight)
 
 
 @dataclass(frozen=True)
@@ -265,7 +259,7 @@ class LocalTable:
 
     reader: Reader
     X: Any
-    targets: Numbers | Labels
+    targets: Targets
     is_surplus: Flags | None
     weight: Array | None
     users: Indices | None = None  # a number for each row's, where the plan asks for them
@@ -274,11 +268,6 @@ class LocalTable:
     def shape(self) -> tuple[int, int]:
         """Numbers of records and of features."""
         return self.X.shape
-
-    @property
-    def empty(self) -> Any:
-        """X without its records."""
-        return self.X[:0]
 
     def data(
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
@@ -329,7 +318,7 @@ class BlocksTable:
     sizes: tuple[int, ...]  # numbers of records of the blocks
     marks: tuple[int, ...]  # and their fingerprints
     given: Any  # X as it was given, without records
-    empty: Any  # and as it is read
+    X: Any  # and as it is read
     # What is public of them. Before that is known, the labels that occur, if they are asked for,
     # else y without records.
     targets: Any
@@ -338,9 +327,9 @@ class BlocksTable:
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of records and of features."""
-        return sum(self.sizes), self.empty.shape[1]
+        return sum(self.sizes), self.X.shape[1]
 
-    def of(self, targets: Numbers | Labels, surplus: Flags | None) -> BlocksTable:
+    def of(self, targets: Targets, surplus: Flags | None) -> BlocksTable:
         """The same with their targets, and without the rows that do not count."""
         blocks = self.blocks
         if surplus is not None:
@@ -358,11 +347,11 @@ class BlocksTable:
         graph = {key: task for of_one in self.blocks.values() for key, task in of_one.graph.items()}
         of_X = self.blocks["X"]
         groups = of_X.groups(self.sizes)
-        source = Source(graph, groups, inputs, reads[1:], of_X.is_in_memory, of_X.get)
         is_numeric = isinstance(self.targets, Numbers)
         y = self.targets.y if is_numeric else self.targets.classes[:0]
         nothing = [np.zeros(0, float if kind == "weight" else bool) for kind in self.blocks][2:]
-        return Pieces(source, self.sizes, reads[0](self.empty, y, *nothing)).kept()
+        of_tasks = graph, groups, inputs, reads[1:], of_X.is_in_memory, of_X.get
+        return Pieces(*of_tasks, self.sizes, reads[0](self.X, y, *nothing)).kept()
 
 
 def _read(
@@ -371,7 +360,7 @@ def _read(
     kinds: tuple[str, ...],
     scaling: FeatureScaling,
     fit_intercept: bool,
-    meta: Numbers | Labels,
+    meta: Targets,
     *arrays: Any,
 ) -> SolverData:
     """A block as scaled records, if its fingerprint is still `mark`; None is not compared."""

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from .._checks import check_bool, check_choice, import_pandas, shown
 from .._types import Array, Nonfinite
-from ..data.blocks import check_in_memory
-from ..data.cells import check_numbers
+from ..data.cells import check_in_memory, check_numbers
 from .schema import read_column
 
 
