@@ -350,21 +350,15 @@ def power_step(
     |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds.
     """
     d, (set_id, set_p, radius, p) = coef.size, domain
-    u, c, theta = np.empty(d), np.empty(d), np.empty(d)
-    largest = 0.0
-    for j in range(d):
-        c[j] = center[j] / radius if has_center else 0.0
-        u[j] = (coef[j] - center[j] if has_center else coef[j]) / radius
-        largest = max(largest, abs(g[j]))
+    c = center / radius if has_center else np.zeros(d)
+    u = (coef - center) / radius if has_center else coef / radius
+    theta, largest = np.empty(d), _norm(g, math.inf)
     if largest == 0.0 or step == 0.0:
         return coef.copy()
     power_gradient(u, p, theta)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
-    low, scale = math.inf, 0.0
-    top = -math.inf
-    for j in range(d):
-        theta[j] -= factor * g[j]
-        low, top = min(low, theta[j]), max(top, theta[j])
+    theta -= factor * g
+    low, top = np.min(theta), np.max(theta)
     if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
         middle = low + (top - low) / 2
         theta -= middle
@@ -390,9 +384,7 @@ def power_step(
                 x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
                 search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
                 _two_constraints(search, x, u)
-    for j in range(d):
-        u[j] = center[j] + radius * u[j] if has_center else radius * u[j]
-    return u
+    return center + radius * u if has_center else radius * u
 
 
 @njit(cache=True)

@@ -29,24 +29,8 @@ from .._checks import (
 from .._fitting import Accounting, C, Declared, PrivateEstimator, declared_bounds, in_order
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
+from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
-from ..data.bounds import (
-    FeatureScaling,
-    TargetScaling,
-    check_feature_bounds,
-    check_target_bounds,
-    feature_scaling,
-    target_scaling,
-)
-from ..data.cells import (
-    as_users,
-    check_classes,
-    check_in_memory,
-    is_elsewhere,
-    is_missing,
-    labels_that_occur,
-    user_numbers,
-)
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..randomness.stream import stream_from_random_state
@@ -264,15 +248,15 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         inference = check_bool("inference", self.inference)
         if inference and solver.form not in ("auto", "descent"):
             raise ValueError(f"inference=True is for solver='descent', got {shown(self.solver)}")
-        check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
+        bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
         check_size("max_weight", self.max_weight)
         check_verbose(self.verbose)
         facts = fit_intercept, units, inference, not self._is_strict
         return Settings(solver, accounting, loss, feasible_set, *facts)
 
-    def _feature_scaling(self, declared: Declared, empty: Any) -> FeatureScaling:
+    def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
         """The public map of the features to scaled units; `empty` is X without records."""
-        return feature_scaling(declared.bounds, empty.shape[1], self._feature_names())
+        return bounds.feature_scaling(declared.bounds, empty.shape[1], self._feature_names())
 
     @property
     def _reader(self) -> Reader:
@@ -284,7 +268,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
-        check_in_memory("a fit of X in memory", y)
+        cells.check_in_memory("a fit of X in memory", y)
         if getattr(X, "ndim", 2) == 1 and getattr(y, "ndim", 1) == 2:
             raise ValueError("X has one dimension and y has two: fit takes X first, and then y")
         X = self._features(X, reset=reset, min_samples=min_samples)
@@ -302,21 +286,23 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 "inference=True with max_rows_per_user > 1 needs groups, the user of each row: "
                 "standard errors are those of users, whose rows are not independent"
             )
-        if by_user and is_elsewhere(X):
+        if by_user and cells.is_elsewhere(X):
             raise ValueError(
                 "inference=True with max_rows_per_user > 1 needs a table in memory: a user's rows "
                 "may lie in several blocks. Take max_rows_per_user=1, or X as an array"
             )
         if y is None:  # which is refused, before X is read
             reader.targets(y)
-        if not is_elsewhere(X):
+        if not cells.is_elsewhere(X):
             X, y = self._validate(X, y)
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
             weight = reader.weights(X, sample_weight, targets.record_weight)
-            users = user_numbers(as_users(groups)) if by_user else None
+            users = cells.user_numbers(cells.as_users(groups)) if by_user else None
             return LocalTable(reader, X, targets, is_surplus, weight, users)
-        there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
+        there = (
+            groups if cells.is_elsewhere(groups) else None
+        )  # read with X, whose order may change
         given = {"y": y, "weight": sample_weight, "groups": there}
         found = read_blocks(reader, X, given, self._declared_classes())
         validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
@@ -330,14 +316,14 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     def _declared_classes(self) -> NDArray[Any] | None:
         """Those of a classifier; None if there are none."""
         classes = getattr(self, "classes", None)
-        return None if classes is None else check_classes(classes)
+        return None if classes is None else cells.check_classes(classes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
     def _charge(
         self, settings: Settings, n_samples: int, empty: Any, targets: Targets, has_groups: bool
-    ) -> tuple[Any, FeatureScaling]:
+    ) -> tuple[Any, bounds.FeatureScaling]:
         """The plan of a fit, charged to the accountant, and the public map of the features.
 
         `empty` is X without its records; no value of X is read.
@@ -351,7 +337,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         return plan, scaling
 
     def _solve(
-        self: Any, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable
+        self: Any, plan: Plan, scaling: bounds.FeatureScaling, table: LocalTable | BlocksTable
     ) -> None:
         """Follow the plan, and set the attributes of the model."""
         stream, name = stream_from_random_state(self.random_state), type(self).__name__
@@ -371,7 +357,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         if result.estimate is not None:  # which plans of `Inference` alone have
             self._keep_estimate(result.estimate, scaling, table.targets)
 
-    def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
+    def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:
         """Attributes that tell of the features' units: where scaled features are 0, and their 1.
 
         And by what they were encoded; a copy, as parameters may change after the fit.
@@ -455,7 +441,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         """The plan of a fit on data of this size, of which there are none yet."""
         n = check_count("n_samples", shape[0], low=2)
         d = check_count("n_features", shape[1])
-        check_feature_bounds(self.bounds_X, d)
+        bounds.check_feature_bounds(self.bounds_X, d)
         settings.accounting.warn_if_weak(n, d)
         declared = declared_bounds(self.bounds_X, d)
         return settings.plan((n, d), declared, n_outputs, class_weight)
@@ -465,7 +451,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
         # all that is sent to the blocks; only models without bounds clip
         predict = functools.partial(predicted, *facts, getattr(self, "limits_X_", None))
-        if not is_elsewhere(X):
+        if not cells.is_elsewhere(X):
             with np.errstate(all="ignore"):
                 return predict(self._features(X, reset=False))
         columns = without_rows(X)
@@ -596,9 +582,9 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     def _read(self, y: Any) -> Numbers:
         return Numbers(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
 
-    def _target_scaling(self, n_targets: int) -> TargetScaling:
+    def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         """The public map of the targets to [-1, 1]."""
-        return target_scaling(self.bounds_y, n_targets)
+        return bounds.target_scaling(self.bounds_y, n_targets)
 
     def plan(self, n_samples: int, n_features: int, n_targets: int = 1) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -708,7 +694,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Labels:
         classes = self._declared_classes() if classes is None else classes
         if classes is None:
-            classes = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
+            classes = cells.labels_that_occur(y if self._is_strict else y[~cells.is_missing(y)])
         weights = class_weights(self.class_weight, classes)
         return Labels(self._reader.codes(y, classes), classes, weights)
 
