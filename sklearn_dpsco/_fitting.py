@@ -20,7 +20,6 @@ from .data.bounds import check_feature_bounds, is_declaring
 from .data.cells import as_numbers, as_users, check_in_memory, is_nameless, surplus_rows
 from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
-from .preprocessing.declared import output_of
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
 from .privacy.branches import Account
 from .privacy.budget import (
@@ -86,24 +85,6 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
         ensure_all_finite=strict,
         **settings,
     )
-
-
-class Declared(NamedTuple):
-    """What `bounds_X` stands for."""
-
-    bounds: Any
-    row_norm: float | None  # in scaled units; None if nothing but bounds is known
-    nonnegative: bool  # whether no scaled feature is negative
-
-
-def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
-    """The bounds and what else is declared, by numbers or by a transformer."""
-    row_norm = None
-    if is_declaring(bounds_X):
-        found = output_of(bounds_X, n_features)
-        bounds_X, row_norm = found.bounds_X, found.row_norm
-    ends = check_feature_bounds(bounds_X)
-    return Declared(bounds_X, row_norm, ends is not None and bool(np.all(ends[0] == 0)))
 
 
 def relation_of(relation: Any, accountant: Any) -> Any:

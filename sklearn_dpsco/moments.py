@@ -31,7 +31,7 @@ from ._checks import (
     shown,
     warn_user,
 )
-from ._fitting import Accounting, PrivateEstimator, declared_bounds, in_order
+from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.rows import scaled_rows
@@ -41,6 +41,7 @@ from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
 from .mechanisms import Gaussian, SelectVertex
+from .preprocessing.declared import declared_bounds
 from .preprocessing.encoder import has_references
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee

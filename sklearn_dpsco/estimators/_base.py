@@ -26,13 +26,14 @@ from .._checks import (
     shown,
     unwarned,
 )
-from .._fitting import Accounting, C, Declared, PrivateEstimator, declared_bounds, in_order
+from .._fitting import Accounting, C, PrivateEstimator, in_order
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
+from ..preprocessing.declared import Declared, declared_bounds
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged

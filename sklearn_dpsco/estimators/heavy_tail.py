@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_bool, shown
-from .._fitting import Declared
 from .._types import (
     HeavyTailClassificationLoss,
     HeavyTailRegressionLoss,
@@ -21,6 +20,7 @@ from .._types import (
 from ..data import bounds
 from ..geometry import Geometry
 from ..losses import Loss
+from ..preprocessing.declared import Declared
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
 from ..solvers.base import Plan
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator

@@ -30,12 +30,12 @@ from .._checks import (
     unwarned,
     warn_user,
 )
-from .._fitting import declared_bounds
 from .._types import Array
 from ..data.bounds import check_feature_bounds, check_target_bounds
 from ..data.cells import check_in_memory
 from ..exceptions import PrivacyLeakWarning
 from ..model_selection.private_steps import last_step, private_last, private_steps
+from ..preprocessing.declared import declared_bounds
 from ..preprocessing.encoder import PublicEncoder
 from ..preprocessing.schema import fields_of
 from ..privacy.accountant import active_accountant

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
@@ -18,6 +18,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 
 from .._types import Array
+from ..data.bounds import check_feature_bounds, is_declaring
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
@@ -87,20 +88,32 @@ def declares_categories(step: OneHotEncoder | OrdinalEncoder) -> bool:
     return is_declared and step.min_frequency is None and step.max_categories is None
 
 
-def output_of(bounds_X: Any, n_features: int) -> DeclaredOutput:
-    """What a transformer in the place of `bounds_X` declares of so many columns."""
-    kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
-    if isinstance(bounds_X, type):
-        raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
-    found = _output_of(kind, bounds_X)
-    if found is None:
-        _refuse(kind, kind, "does not declare bounds of its outputs")
-    if found.n_outputs != n_features:
-        raise ValueError(
-            f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
-            "transformer that makes X, or one with its parameters"
-        )
-    return found
+class Declared(NamedTuple):
+    """What `bounds_X` stands for."""
+
+    bounds: Any
+    row_norm: float | None  # in scaled units; None if nothing but bounds is known
+    nonnegative: bool  # whether no scaled feature is negative
+
+
+def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
+    """The bounds and what else is declared, by numbers or by a transformer."""
+    row_norm = None
+    if is_declaring(bounds_X):
+        kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
+        if isinstance(bounds_X, type):
+            raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
+        found = _output_of(kind, bounds_X)
+        if found is None:
+            _refuse(kind, kind, "does not declare bounds of its outputs")
+        bounds_X, row_norm = found.bounds_X, found.row_norm
+        if found.n_outputs != n_features:
+            raise ValueError(
+                f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
+                "transformer that makes X, or one with its parameters"
+            )
+    ends = check_feature_bounds(bounds_X)
+    return Declared(bounds_X, row_norm, ends is not None and bool(np.all(ends[0] == 0)))
 
 
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:

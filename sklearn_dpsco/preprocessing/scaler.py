@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_count, check_size, warn_user
-from .._fitting import Accounting, PrivateEstimator, checked_table, declared_bounds, in_order
+from .._fitting import Accounting, PrivateEstimator, checked_table, in_order
 from .._overview import Overviewed
 from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
@@ -30,6 +30,7 @@ from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import plan_within
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from ..solvers.records import Frame, SolverData
+from .declared import declared_bounds
 
 _SCALES_SHARE = 0.45  # of the budget, at most, for scales next to centres
 # Of a column of which a share p is not 0, a scale that is far off has exp(-p / (2 b)) times the

@@ -25,9 +25,9 @@ from sklearn_dpsco import (
     PrivateVocabulary,
     check_pipeline,
 )
-from sklearn_dpsco._fitting import declared_bounds
 from sklearn_dpsco.mechanisms import KeyedGaussian
 from sklearn_dpsco.preprocessing import vocabulary
+from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.preprocessing.vocabulary import VocabularyPlan
 from sklearn_dpsco.privacy.budget import zcdp_delta
 from sklearn_dpsco.randomness.stream import stream_from_random_state

@@ -18,11 +18,11 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
 )
-from sklearn_dpsco._fitting import declared_bounds
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
+from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, base, wide_units
 from sklearn_dpsco.solvers.base import Problem
