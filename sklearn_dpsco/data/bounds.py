@@ -69,9 +69,10 @@ class FeatureScaling:
             values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
             parts = slices(X.shape[0], n_rows)
 
-        def is_kept(part: slice, block: Any) -> bool:  # by an identity
+        def is_kept(part: slice) -> bool:  # by an identity
             if not has_bounds:
                 return True
+            block = values[part]
             if is_uniform:  # ten times faster
                 return bool(block.min() >= low[0] and block.max() <= high[0])
             columns = stored_places(X, part, 1) if is_sparse else slice(None)
@@ -94,12 +95,9 @@ class FeatureScaling:
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
             # A copy is in C order and aligned, and products of other arrays may round differently.
             # Whether a value of one record is out of bounds must not change those of other records.
-            if is_identity and (is_sparse or (X.flags.c_contiguous and X.flags.aligned)):
-                for part in parts:
-                    if not is_kept(part, values[part]):
-                        break
-                else:
-                    return X
+            may_stay = is_identity and (is_sparse or (X.flags.c_contiguous and X.flags.aligned))
+            if may_stay and all(map(is_kept, parts)):
+                return X
             # an identity clips to -1, 0 and 1, which all types of floats hold exactly
             dtype = np.float64 if is_sparse and not is_identity else X.dtype
             out = np.empty(values.shape, dtype=dtype)

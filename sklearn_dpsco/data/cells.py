@@ -56,7 +56,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """
     values = plain(values)
     kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
-    if _is_frame(values):  # also one with a column of the name "dtype"
+    if is_frame(values):  # also one with a column of the name "dtype"
         kinds = {_kind(column_type) for column_type in values.dtypes}
         # pandas makes a column complex for a single cell
         kinds = {"O" if kind == "c" else kind for kind in kinds}
@@ -143,7 +143,7 @@ def plain(values: Any) -> Any:
     """What has `__array__` as an array, with NaN for masked cells; tables and lists as they are."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(object), np.nan)
-    is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or _is_frame(values)
+    is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
     return np.asarray(values) if hasattr(values, "__array__") and not is_other else values
 
 
@@ -155,8 +155,10 @@ def _is_missing_cell(cell: Any) -> bool:
         return True
 
 
-def _is_frame(values: Any) -> bool:
-    return hasattr(values, "columns") and hasattr(values, "dtypes")
+def is_frame(values: Any) -> bool:
+    """Whether it is a data frame with columns that are in memory."""
+    # a lazy frame of polars lacks the first, and the others warn
+    return hasattr(values, "shape") and hasattr(values, "columns") and hasattr(values, "dtypes")
 
 
 def _kind(column_type: Any) -> str:
@@ -175,7 +177,7 @@ def _hint(name: str, values: Any) -> str:
     """
     if name == "y":
         return ". Labels are for classifiers"
-    if not _is_frame(values):
+    if not is_frame(values):
         return ""
     found = []
     for column, column_type in zip(values.columns, values.dtypes, strict=True):

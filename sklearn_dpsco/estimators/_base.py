@@ -39,16 +39,7 @@ from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
 from ._models import likeliest, predicted, probabilities, read_and_predict, scores
 from ._other_names import naming_equivalents
-from ._records import (
-    BlocksTable,
-    Labels,
-    LocalTable,
-    Numbers,
-    Reader,
-    Targets,
-    class_weights,
-    read_blocks,
-)
+from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -580,8 +571,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     bounds_y: Bounds | None = None
 
-    def _read(self, y: Any) -> Numbers:
-        return Numbers(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
+    def _read(self, y: Any) -> Targets:
+        return Targets(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         """The public map of the targets to [-1, 1]."""
@@ -692,12 +683,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     classes: ClassLabels | None = None
     class_weight: ClassWeight | None = None
 
-    def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Labels:
+    def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Targets:
         classes = self._declared_classes() if classes is None else classes
         if classes is None:
             classes = cells.labels_that_occur(y if self._is_strict else y[~cells.is_missing(y)])
         weights = class_weights(self.class_weight, classes)
-        return Labels(self._reader.codes(y, classes), classes, weights)
+        return Targets(self._reader.codes(y, classes), None, classes, weights)
 
     def _settings(self) -> Settings:
         class_weights(self.class_weight, self._declared_classes())

@@ -19,7 +19,7 @@ from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
-from ._records import Numbers, Targets
+from ._records import Targets
 
 
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)
@@ -63,7 +63,7 @@ class Inference(DPLinearModel):
         model = targets.model(SolverResult(coef, intercept, 1), scaling)
         to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
         to_data[d:, :d] = -scaling.shift / scaling.width
-        half = targets.scaling.unit if isinstance(targets, Numbers) else 1.0
+        half = 1.0 if targets.scaling is None else targets.scaling.unit
         halves = np.broadcast_to(half, n_outputs)
 
         def joined(coef: Any, intercept: Any) -> Array:

@@ -19,7 +19,7 @@ from .._fitting import checked, checked_table
 from .._types import Array, Flags, Indices
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
-from ..data.bounds import FeatureScaling, TargetScaling
+from ..data.bounds import FeatureScaling
 from ..data.compressed import row_range
 from ..data.pieces import Pieces, here
 from ..data.rows import Rows, make_rows, scaled_rows, times_rows
@@ -29,93 +29,68 @@ from ..solvers.records import SolverData
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Targets of a regression, shape (n,) or (n, n_targets), and their public scaling."""
+class Targets:
+    """Numbers and their public scaling, or labels by their position among the sorted classes.
 
-    y: Array
-    scaling: TargetScaling
-    class_weight: None = None
-    record_weight: None = None
+    Numbers have the shape (n,) or (n, n_targets); a label that is not among the classes is -1.
+    """
+
+    y: NDArray[Any]
+    scaling: Any = None  # the `TargetScaling` of numbers
+    classes: Any = None  # of labels, an array
+    class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
 
     @property
     def n_outputs(self) -> int:
+        if self.classes is not None:
+            return 1 if self.classes.size == 2 else int(self.classes.size)
         return 1 if self.y.ndim == 1 else self.y.shape[1]
-
-    @cached_property
-    def is_empty(self) -> Flags:
-        """Flags the records whose target is invalid."""
-        columns = self.y if self.y.ndim == 2 else self.y[:, None]
-        return np.any([cells.is_missing(column) for column in columns.T], axis=0)
-
-    def without_records(self) -> Numbers:
-        """What is public of the targets."""
-        return replace(self, y=self.y[:0].copy())
-
-    def of(self, reader: Reader, y: Array) -> Numbers:
-        """Other targets on the same scale."""
-        return replace(self, y=y)
-
-    def scaled(self) -> Array:
-        """In [-1, 1]; 0 for an invalid record. Several targets have a column each."""
-        scaled = self.scaling.transform(self.y)
-        scaled[self.is_empty] = 0.0
-        return scaled.ravel() if self.n_outputs == 1 else scaled
-
-    def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
-        """Coefficients in the user's units; if y is a matrix, with a row for each target."""
-        plain = features.unscale(result.coef, result.intercept)
-        coef, intercept = self.scaling.unscale(*plain)
-        if self.y.ndim == 2:
-            coef, intercept = np.atleast_2d(coef), np.atleast_1d(intercept)
-        return {"coef_": coef, "intercept_": intercept}
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Labels by their position among the sorted classes, -1 for one that is not among them."""
-
-    codes: NDArray[np.int_]
-    classes: NDArray[Any]
-    class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
 
     @property
     def record_weight(self) -> Array | None:
         """The declared weight of each record's class, 0 for none; None without such weights."""
         if not isinstance(self.class_weight, tuple):
             return None
-        return np.array([*self.class_weight, 0.0])[self.codes]
-
-    @property
-    def n_outputs(self) -> int:
-        return 1 if self.classes.size == 2 else self.classes.size
+        return np.array([*self.class_weight, 0.0])[self.y]
 
     @cached_property
     def is_empty(self) -> Flags:
-        """Flags the records whose label is invalid."""
-        return self.codes < 0
+        """Flags the records whose target is invalid."""
+        if self.classes is not None:
+            return self.y < 0
+        columns = self.y if self.y.ndim == 2 else self.y[:, None]
+        return np.any([cells.is_missing(column) for column in columns.T], axis=0)
 
-    def without_records(self) -> Labels:
-        """What is public of the labels."""
-        return replace(self, codes=self.codes[:0].copy())
+    def without_records(self) -> Targets:
+        """What is public of the targets."""
+        return replace(self, y=self.y[:0].copy())
 
-    def of(self, reader: Reader, y: NDArray[Any]) -> Labels:
-        """Other labels, of the same classes."""
-        return replace(self, codes=reader.codes(y, self.classes))
+    def of(self, reader: Reader, y: NDArray[Any]) -> Targets:
+        """Others on the same scale, or of the same classes."""
+        return replace(self, y=y if self.classes is None else reader.codes(y, self.classes))
 
     def scaled(self) -> Array:
-        """+1 for the second of two classes and -1 for the first, of several a column for each."""
-        if self.classes.size == 2:
-            return np.where(self.codes == 1, 1.0, -1.0)
-        return np.where(self.codes[:, None] == np.arange(self.classes.size), 1.0, -1.0)
+        """Numbers in [-1, 1], 0 for an invalid one; labels as 1 (the second of two classes) and -1.
+
+        Several targets, and more classes than two, have a column each.
+        """
+        if self.classes is None:
+            scaled = self.scaling.transform(self.y)
+            scaled[self.is_empty] = 0.0
+            return scaled.ravel() if self.n_outputs == 1 else scaled
+        if self.n_outputs == 1:
+            return np.where(self.y == 1, 1.0, -1.0)
+        return np.where(self.y[:, None] == np.arange(self.classes.size), 1.0, -1.0)
 
     def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
-        """Coefficients with a row for each output, and the classes."""
-        plain = features.unscale(result.coef, result.intercept)
-        coef, intercept = np.atleast_2d(plain[0]), np.atleast_1d(plain[1])
-        return {"classes_": self.classes, "coef_": coef, "intercept_": intercept}
-
-
-Targets = Numbers | Labels
+        """Coefficients in the user's units, of a matrix y and of classes a row for each output."""
+        coef, intercept = features.unscale(result.coef, result.intercept)
+        if self.classes is None:
+            coef, intercept = self.scaling.unscale(coef, intercept)
+        if self.classes is not None or self.y.ndim == 2:
+            coef, intercept = np.atleast_2d(coef), np.atleast_1d(intercept)
+        known = {} if self.classes is None else {"classes_": self.classes}
+        return known | {"coef_": coef, "intercept_": intercept}
 
 
 def class_weights(
@@ -347,8 +322,8 @@ class BlocksTable:
         graph = {key: task for of_one in self.blocks.values() for key, task in of_one.graph.items()}
         of_X = self.blocks["X"]
         groups = of_X.groups(self.sizes)
-        is_numeric = isinstance(self.targets, Numbers)
-        y = self.targets.y if is_numeric else self.targets.classes[:0]
+        classes = self.targets.classes
+        y = self.targets.y if classes is None else classes[:0]
         nothing = [np.zeros(0, float if kind == "weight" else bool) for kind in self.blocks][2:]
         of_tasks = graph, groups, inputs, reads[1:], of_X.is_in_memory, of_X.get
         return Pieces(*of_tasks, self.sizes, reads[0](self.X, y, *nothing)).kept()

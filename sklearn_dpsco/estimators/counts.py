@@ -19,7 +19,7 @@ from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
-from ._records import Numbers
+from ._records import Targets
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
 _LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
@@ -82,7 +82,7 @@ class RateModel(Inference, DPRegressor):
             self._target_scaling(1)
         return super()._settings()
 
-    def _read(self, y: Any) -> Numbers:
+    def _read(self, y: Any) -> Targets:
         return super()._read(column_or_1d(y, warn=True))
 
     def _exposure(self, exposure: Any, n: int | None = None) -> Array:

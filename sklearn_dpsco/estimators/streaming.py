@@ -208,7 +208,7 @@ class _StreamingModel(DPLinearModel):
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
             n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
-            first = y if self._task == "classification" else progress.targets.y
+            first = progress.targets.y
             if y.shape[1:] != first.shape[1:]:
                 raise ValueError(
                     f"y has the shape {y.shape}, but that of the first chunk was "

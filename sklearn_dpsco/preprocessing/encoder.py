@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_array
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
-from ..data.cells import check_in_memory
+from ..data.cells import check_in_memory, is_frame
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
-from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, is_frame, proposed, read_column
+from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
 
