@@ -289,7 +289,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             X, y = self._validate(X, y)
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
-            weight = reader.weights(X, sample_weight, targets.record_weight)
+            weight = reader.weights(X, sample_weight, targets)
             users = cells.user_numbers(cells.as_users(groups)) if by_user else None
             return LocalTable(reader, X, targets, is_surplus, weight, users)
         there = (

@@ -46,13 +46,6 @@ class Targets:
             return 1 if self.classes.size == 2 else int(self.classes.size)
         return 1 if self.y.ndim == 1 else self.y.shape[1]
 
-    @property
-    def record_weight(self) -> Array | None:
-        """The declared weight of each record's class, 0 for none; None without such weights."""
-        if not isinstance(self.class_weight, tuple):
-            return None
-        return np.array([*self.class_weight, 0.0])[self.y]
-
     @cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose target is invalid."""
@@ -195,8 +188,11 @@ class Reader:
             raise ValueError(f"{_OTHER_LABELS}. {_CODES}")
         return codes
 
-    def weights(self, X: Any, sample_weight: Any, of_classes: Array | None = None) -> Array | None:
+    def weights(self, X: Any, sample_weight: Any, targets: Targets | None = None) -> Array | None:
         """The records' weights in [0, 1], times those of their classes; None if there are none."""
+        of_classes = None
+        if targets is not None and isinstance(targets.class_weight, tuple):
+            of_classes = np.array([*targets.class_weight, 0.0])[targets.y]  # 0 for no class
         if sample_weight is None:
             return of_classes
         weights = cells.as_weights(sample_weight, self.max_weight, strict=self.is_strict)
@@ -344,7 +340,7 @@ def _read(
         X, y = _read_both(reader, given)
         if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
             targets = meta.of(reader, y)
-            weight = reader.weights(X, given.get("weight"), targets.record_weight)
+            weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
             rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
             return SolverData(rows, targets.scaled())

@@ -255,7 +255,7 @@ class _StreamingModel(DPLinearModel):
                         counted = ChainMap({}, earlier)
                 rows = budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
-                weight = self._reader.weights(X, sample_weight, targets.record_weight)
+                weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
                 if isinstance(progress, Settings):
