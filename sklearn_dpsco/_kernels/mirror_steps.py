@@ -203,7 +203,9 @@ def _threshold(theta: Any, p: float) -> Any:
     d = theta.size
     q = p / (p - 1)
     out = np.empty(d)
-    top = np.max(theta)
+    top = -math.inf
+    for j in range(d):
+        top = max(top, theta[j])
     low, high, delta = d ** (-2 / q) * (1 - 1e-14), 1.0, d ** (-1 / q)
     for _ in range(_MOST):
         lower, higher, lower_slope = 0.0, 0.0, 0.0
@@ -350,15 +352,20 @@ def power_step(
     |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds.
     """
     d, (set_id, set_p, radius, p) = coef.size, domain
-    c = center / radius if has_center else np.zeros(d)
-    u = (coef - center) / radius if has_center else coef / radius
-    theta, largest = np.empty(d), _norm(g, math.inf)
+    u, c, theta = np.empty(d), np.empty(d), np.empty(d)
+    largest = 0.0
+    for j in range(d):
+        c[j] = center[j] / radius if has_center else 0.0
+        u[j] = (coef[j] - center[j] if has_center else coef[j]) / radius
+        largest = max(largest, abs(g[j]))
     if largest == 0.0 or step == 0.0:
         return coef.copy()
     power_gradient(u, p, theta)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
-    theta -= factor * g
-    low, top = np.min(theta), np.max(theta)
+    low, top = math.inf, -math.inf
+    for j in range(d):
+        theta[j] -= factor * g[j]
+        low, top = min(low, theta[j]), max(top, theta[j])
     if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
         middle = low + (top - low) / 2
         theta -= middle
@@ -384,7 +391,9 @@ def power_step(
                 x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
                 search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
                 _two_constraints(search, x, u)
-    return center + radius * u if has_center else radius * u
+    for j in range(d):
+        u[j] = center[j] + radius * u[j] if has_center else radius * u[j]
+    return u
 
 
 @njit(cache=True)
@@ -442,7 +451,9 @@ def entropy_step_simplex(coef: Any, gradient: Any, step: float, radius: float) -
     """w_j proportional to coef_j exp(-step gradient_j / radius)."""
     d = coef.size
     out = np.empty(d)
-    least = np.min(gradient)
+    least = gradient[0]
+    for j in range(d):
+        least = min(least, gradient[j])
     top = -math.inf
     for j in range(d):
         change = gradient[j] - least
