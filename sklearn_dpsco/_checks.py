@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import warnings
@@ -137,22 +138,16 @@ def auto_or(check: Callable[..., Any], name: str, value: Any, **limits: Any) -> 
         raise ValueError(str(error).replace(" must be ", " must be 'auto' or ", 1)) from None
 
 
-def import_pandas(what: str) -> Any:
-    """The module, which is not required: an `ImportError` names what needs it."""
+def imported(module: str, remedy: str, what: str) -> Any:
+    """A module that is not required: an `ImportError` names what needs it, and the remedy."""
     try:
-        import pandas
+        return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"{what} needs pandas: install it") from error
-    return pandas
+        raise ImportError(f"{what} needs {module.partition('.')[0]}: {remedy}") from error
 
 
-def import_pyplot(what: str) -> Any:
-    """The module of matplotlib, which is not required: an `ImportError` names what needs it."""
-    try:
-        import matplotlib.pyplot
-    except ImportError as error:
-        raise ImportError(f"{what} needs matplotlib: pip install 'sklearn_dpsco[plots]'") from error
-    return matplotlib.pyplot
+import_pandas = partial(imported, "pandas", "install it")
+import_pyplot = partial(imported, "matplotlib.pyplot", "pip install 'sklearn_dpsco[plots]'")
 
 
 @contextmanager

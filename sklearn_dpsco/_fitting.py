@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from ._checks import check_choice, check_count, shown, warn_user
-from ._overview import DocumentationLink, Overview
-from .data.blocks import check_in_memory
-from .data.bounds import is_declaring
-from .data.cells import as_numbers, as_users, is_nameless, surplus_rows
+from ._overview import DOCUMENTATION_LINK, Overview
+from ._types import Auto, Flags, Nonfinite, Precision, RandomState, Relation
+from .data.bounds import check_feature_bounds, is_declaring
+from .data.cells import as_numbers, as_users, check_in_memory, is_nameless, surplus_rows
 from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
@@ -31,9 +31,7 @@ from .privacy.budget import (
 )
 from .privacy.fits import Fits
 from .privacy.guarantee import Guarantee
-from .randomness.stream import RandomStream
-
-Flags = NDArray[np.bool_]
+from .randomness.stream import RandomStream, check_random_state
 
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 # what follows in messages of scikit-learn, in the place of advice that leaks
@@ -188,7 +186,7 @@ class Lineage:
         return Fits(n_fits, delta, known, self.has_copies, is_secret)
 
 
-class PrivateFit(DocumentationLink):
+class PrivateFit:
     """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
 
     epsilon: Any
@@ -203,6 +201,8 @@ class PrivateFit(DocumentationLink):
     plan_: Any
     guarantee_: Guarantee
     noise_is_secret_: bool
+    n_features_in_: int
+    _doc_link_module, _doc_link_template = DOCUMENTATION_LINK
     _fits: Fits | None = None  # of the last one, also before this was known of a stream
 
     def set_params(self, **params: Any) -> Self:
@@ -224,7 +224,13 @@ class PrivateFit(DocumentationLink):
         return hasattr(self, "noise_is_secret_")
 
     def _accounting(self) -> Accounting:
-        """The accountant in force at this moment, and the budget of a fit under it."""
+        """The accountant in force at this moment, and the budget of a fit under it.
+
+        Raises on what all that is fitted shares, if it is wrong whatever the data are.
+        """
+        check_choice("nonfinite", getattr(self, "nonfinite", "raise"), ("raise", "zero"))
+        check_random_state(self.random_state)
+        check_feature_bounds(getattr(self, "bounds_X", None))
         claim = self.epsilon, self.delta, self.relation, self.max_rows_per_user
         return Accounting.of(*claim, self.precision, self.accountant)
 
@@ -241,14 +247,16 @@ class PrivateFit(DocumentationLink):
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
         """Set what the fit has followed and claims."""
         self.plan_, self.noise_is_secret_ = plan, stream.is_secure
-        self.guarantee_ = self._claimed(plan.guarantee)
-
-    def _claimed(self, guarantee: Guarantee) -> Guarantee:
-        """A guarantee of what was fitted, with what is known of the noise and of other fits."""
-        return replace(guarantee, noise_is_secret=self.noise_is_secret_, fits=self._fits)
+        known = {"noise_is_secret": stream.is_secure, "fits": self._fits}
+        self.guarantee_ = replace(plan.guarantee, **known)
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None
+
+    @property
+    def _names(self) -> list[str]:
+        """What the features are called, also where they have no names."""
+        return self._feature_names() or [f"x{k}" for k in range(self.n_features_in_)]
 
     @property
     def _is_strict(self) -> bool:
@@ -342,3 +350,37 @@ class PrivateFit(DocumentationLink):
         twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
         twin.__dict__["_lineage"] = self.__dict__.setdefault("_lineage", Lineage())
         return twin
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrivateEstimator(PrivateFit):
+    """Mixin of what is fitted to a table by itself: the parameters that they all have."""
+
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation | Auto = "auto"
+    max_rows_per_user: int = 1
+    precision: Precision = "exact"
+    nonfinite: Nonfinite = "raise"
+    accountant: Account | None = None
+    random_state: RandomState = None
+
+
+C = TypeVar("C", bound=type)
+
+# The order in which readers see parameters.
+_ORDER = """
+    self vectorizer epsilon delta relation max_rows_per_user max_weight max_words bounds_X scale_X
+    bounds_y scale_y bounds_exposure power center_X center_y with_centering with_scaling clip
+    classes class_weight fit_intercept inference horizon loss feasible_set units
+    solver precision nonfinite accountant random_state verbose
+"""
+
+
+def in_order(cls: C) -> C:
+    """A dataclass of which the signature has the parameters in the order for readers."""
+    init: Any = vars(cls)["__init__"]
+    found, order = inspect.signature(init).parameters, _ORDER.split()
+    ordered = [found[name] for name in sorted(found, key=order.index)]
+    init.__signature__ = inspect.Signature(ordered)
+    return cls

@@ -9,7 +9,12 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
-DOCUMENTATION = "https://sklearn-dpsco.readthedocs.io/"
+# `_doc_link_module` and `_doc_link_template`, by which scikit-learn's diagram of an estimator links
+# to its page
+DOCUMENTATION_LINK = (
+    "sklearn_dpsco",
+    "https://sklearn-dpsco.readthedocs.io/generated/sklearn_dpsco.{estimator_name}.html",
+)
 
 _CLASS = "sklearn-dpsco-overview"
 # colours are those of the page around it, light or dark
@@ -78,10 +83,3 @@ class Overviewed:
 
     def _repr_html_(self) -> str:
         return self.overview().html()
-
-
-class DocumentationLink:
-    """Mixin: scikit-learn's diagram of an estimator links to its page of this documentation."""
-
-    _doc_link_module = __name__.partition(".")[0]
-    _doc_link_template = f"{DOCUMENTATION}generated/{_doc_link_module}.{{estimator_name}}.html"

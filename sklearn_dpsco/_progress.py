@@ -13,7 +13,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from ._checks import check_int, during
+from ._checks import check_int, during, imported
 
 T = TypeVar("T")
 
@@ -31,14 +31,9 @@ def check_verbose(verbose: Any) -> int:
     return number
 
 
-def _tqdm() -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "verbose needs tqdm: pip install 'sklearn_dpsco[progress]', or take verbose=0"
-        ) from error
-    return tqdm
+_tqdm = partial(
+    imported, "tqdm.auto", "pip install 'sklearn_dpsco[progress]', or take verbose=0", "verbose"
+)
 
 
 @contextmanager
@@ -47,7 +42,7 @@ def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = Non
     if not check_verbose(verbose) or _is_silent.get():
         yield _NO_BAR
         return
-    with _tqdm()(total=total, desc=what, unit=unit, file=sys.stderr) as bar:
+    with _tqdm().tqdm(total=total, desc=what, unit=unit, file=sys.stderr) as bar:
         _open_bars.append(bar)
         try:
             if verbose > 1 and plan is not None:

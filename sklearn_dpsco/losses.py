@@ -86,6 +86,7 @@ class Loss:
     task: ClassVar[str]
     loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
+    _parameter: ClassVar[str] = ""  # the name of the only field, of a loss of this package
     n_outputs = 1
 
     def of_outputs(self, n_outputs: int) -> Loss:
@@ -103,7 +104,7 @@ class Loss:
     @property
     def kernel_parameter(self) -> float:
         """The parameter that the compiled derivative takes (0 if it takes none)."""
-        return 0.0
+        return getattr(self, self._parameter) if self._parameter else 0.0
 
     def value(self, z: Array, y: Array) -> Array:
         """l(z, y), elementwise."""
@@ -196,7 +197,6 @@ class _Known(Loss):
 
     task: ClassVar[str] = "regression"
     is_convex: ClassVar[bool] = True
-    _parameter: ClassVar[str] = ""  # the name of the only field, where there is one
     _limits: ClassVar[dict[str, Any]] = {"low": SMALLEST, "high": LARGEST}
     _steepest: ClassVar[float | None] = None  # bounds the derivative; if convex, its ends do
     smoothness: ClassVar[float] = math.inf
@@ -205,10 +205,6 @@ class _Known(Loss):
         if self._parameter:
             value = check_real(self._parameter, getattr(self, self._parameter), **self._limits)
             object.__setattr__(self, self._parameter, value)
-
-    @property
-    def kernel_parameter(self) -> float:
-        return getattr(self, self._parameter) if self._parameter else 0.0
 
     def derivative(self, z: Array, y: Array) -> Array:
         return self.envelope_derivative(z, y, math.inf)
@@ -854,11 +850,6 @@ class Envelope(Loss):
         self.base.excess(self.beta)
 
     @property
-    def is_closed_form(self) -> bool:
-        """Whether the class of the loss has an `envelope_derivative` of its own."""
-        return type(self.base).envelope_derivative is not Loss.envelope_derivative
-
-    @property
     def smoothness(self) -> float:
         return max(min(self.beta, self.base.smoothness), self.weak_convexity)
 
@@ -954,13 +945,14 @@ def largest_constant(loss: Loss) -> float:
         # one class has all records or none; the mean of the logarithms is rounded
         share = _LEAST_FREQUENCY / loss.n_outputs
         return -(1 - 1 / loss.n_outputs) * math.log(share) * (1 + 1e-12)
-    return max(abs(base_loss(loss).best_constant(end)) for end in (-1.0, 1.0))
+    loss = base_loss(loss)
+    return max(abs(loss.best_constant(-1.0)), abs(loss.best_constant(1.0)))
 
 
 def best_constants(loss: Loss, means: Array) -> Array:
     """The constants z, shape (n_outputs,), that suit targets with the given means in [-1, 1]."""
     if not isinstance(loss, Multinomial):
-        return np.array([loss.best_constant(float(mean)) for mean in means])
+        return np.array(list(map(loss.best_constant, means.tolist())))
     # centred logarithms of the frequencies, which are kept from 0 as those of two classes
     frequencies = np.maximum((1 + means) / 2, _LEAST_FREQUENCY / loss.n_outputs)
     logs = np.log(frequencies)
@@ -1087,10 +1079,10 @@ def check_ratios(loss: Loss) -> None:
 
 def get_loss(loss: Any, task: str) -> Loss:
     """The loss of that name, or the object itself, checked against the task."""
-    names = [name for name, kind in _LOSSES.items() if kind.task == task]
     if isinstance(loss, str) and loss in _LOSSES:
         loss = _LOSSES[loss]()
     if not isinstance(loss, Loss) or loss.task != task:
+        names = [name for name, kind in _LOSSES.items() if kind.task == task]
         raise ValueError(
             f"loss must be a Loss for {task} or one of {', '.join(map(repr, names))}, "
             f"got {shown(loss)}"

@@ -31,11 +31,10 @@ from ._checks import (
     shown,
     warn_user,
 )
-from ._fitting import PrivateFit
-from ._types import Array, Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
+from ._fitting import Accounting, PrivateEstimator, in_order
+from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
-from .data.cells import clear_rows, nonfinite_rows
-from .data.rows import make_rows
+from .data.rows import scaled_rows
 from .data.summation import chunk_rows, slices, sum_on_threads
 from .estimates import Estimates, beside_unknown, telling_unknown
 from .exceptions import PrivacyParameterWarning
@@ -44,10 +43,9 @@ from .losses import Squared
 from .mechanisms import Gaussian, SelectVertex
 from .preprocessing.declared import declared_bounds
 from .preprocessing.encoder import has_references
-from .privacy.branches import Account
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
-from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from .randomness.stream import RandomStream, stream_from_random_state
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
 from .solvers.learned_units import LONGEST, accuracy, copied, lengths
@@ -211,8 +209,9 @@ def joined_sum(copy: WithNumbers, bound: float) -> Array:
     return np.asarray(sum_on_threads(added, slices(len(x), rows), start))
 
 
+@in_order
 @dataclass(kw_only=True, repr=False, eq=False)
-class PrivateMoments(PrivateFit, BaseEstimator):
+class PrivateMoments(PrivateEstimator, BaseEstimator):
     r"""Second moments of all columns of a table under differential privacy, released once.
 
     From them, without further budget, follow any number of linear regressions with intervals, their
@@ -273,26 +272,15 @@ class PrivateMoments(PrivateFit, BaseEstimator):
     >>> other = moments.regression("dose", ["age"])  # costs nothing more
     """
 
-    epsilon: float = 1.0
-    delta: float | Auto = "auto"
-    relation: Relation | Auto = "auto"
-    max_rows_per_user: int = 1
     bounds_X: FeatureBounds | None = None
-    precision: Precision = "exact"
-    nonfinite: Nonfinite = "raise"
-    accountant: Account | None = None
-    random_state: RandomState = None
 
-    def _check(self) -> None:
-        """Raise if a parameter is wrong whatever the data are."""
-        budget = self._accounting().budget
-        if budget.is_pure:
+    def _accounting(self) -> Accounting:
+        accounting = super()._accounting()
+        if accounting.budget.is_pure:
             raise ValueError("PrivateMoments has no pure-DP form (delta=0)")
-        if budget.rows_per_user > 1:
+        if accounting.budget.rows_per_user > 1:
             raise ValueError("PrivateMoments needs max_rows_per_user=1: its intervals are of rows")
-        check_feature_bounds(self.bounds_X)
-        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
-        check_random_state(self.random_state)
+        return accounting
 
     def plan(self, n_samples: int, n_features: int) -> MomentsPlan:
         """The plan that `fit` would follow on a table of this size; spends nothing.
@@ -303,7 +291,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         n_features : int in [1, 1000]
             Number of columns, targets included; at most ``n_samples - 2``.
         """
-        self._check()
+        accounting = self._accounting()
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features, high=_MOST_FEATURES)
         check_feature_bounds(self.bounds_X, d)
@@ -312,7 +300,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
                 f"n_samples={n} must be larger than the number of columns, {d}, by two or more: "
                 "take fewer columns"
             )
-        accounting = self._accounting()
         accounting.warn_if_weak(n)
         budget, may_be_empty = accounting.budget_of(n), not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
@@ -343,7 +330,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
             If a parameter or the table is wrong, or has fewer than two rows more than columns; or
             `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
         """
-        self._check()
+        self._accounting()
         if y is not None:
             raise ValueError(
                 "fit takes one table: put the targets of linear regressions among the columns of "
@@ -360,9 +347,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
                 plan = self.plan(n, d)
                 self._spend(self._accounting().accountant, plan)
             stream = stream_from_random_state(self.random_state)
-            empty = nonfinite_rows(X)
-            X = np.ascontiguousarray(clear_rows(known.transform(X), empty, X))
-            data = SolverData(make_rows(X, True, np.where(empty, 0.0, 1.0)), np.zeros(n))
+            data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
             found = plan.run(data, stream.substream("moments", 0)).estimate
         to_data = np.diag(np.append(known.width, 1.0))
         to_data[:d, d] = known.shift
@@ -383,10 +368,6 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         self._has_references = has_references(self.bounds_X)
 
     # -------------------------------------------------------------------- post-processing
-
-    @property
-    def _names(self) -> list[str]:
-        return self._feature_names() or [f"x{k}" for k in range(self.n_features_in_)]
 
     def _places(self, target: Any, features: Any) -> tuple[int | None, list[int]]:
         """The columns that are meant, by name or number."""
@@ -673,7 +654,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):
         if [array.shape for array in arrays] != [(d,)] * 3 + [(d + 1, d + 1)] * 2:
             raise wrong
         made = cls(**claim, bounds_X=(low, high))
-        made._check()
+        made._accounting()
         made._claim, made._bounds, made._width, made._n = claim, (low, high), width, n
         made._moments = Moments(matrix, back, *noise[:2])
         made.n_features_in_ = d

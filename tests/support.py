@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import binomtest, chi2, norm
 
 from sklearn_dpsco import Guarantee, PrivacyBudget, solvers
-from sklearn_dpsco.data.pieces import Pieces, Source
+from sklearn_dpsco.data.pieces import Pieces
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Logistic, Squared
@@ -221,8 +221,8 @@ def in_pieces(data, cuts):
     graph = {f"part {i}": part for i, part in enumerate(parts)}
     inputs = tuple((key,) for key in graph)
     groups = tuple((i,) for i in range(len(parts)))
-    source = Source(graph, groups, inputs, [_itself] * len(parts), True, get_sync)
-    return Pieces(source, tuple(part.n_samples for part in parts), data.part(slice(0, 0)))
+    tasks = graph, groups, inputs, [_itself] * len(parts), True, get_sync
+    return Pieces(*tasks, tuple(part.n_samples for part in parts), data.part(slice(0, 0)))
 
 
 def _itself(piece):

@@ -10,12 +10,6 @@ import numpy as np
 from .arguments import Compressed
 from .jit import njit
 
-
-@njit(cache=True, inline="always")
-def _clip(value: float, bound: float) -> float:
-    return min(max(value, -bound), bound)
-
-
 # A polynomial in s = (a - 1) / (a + 1), lowest power first, that times a / (1 + a) is within
 # 9e-5 of the closed form of psi (tests/test_means.py) for every a >= 0. Being a constant of
 # the module it is unrolled, which makes it several times faster than a table.
@@ -42,7 +36,7 @@ def _smooth(value: float, bound: float) -> float:
 
 @njit(cache=True, inline="always")
 def _bounded(value: float, is_smooth: bool, bound: float) -> float:
-    return _smooth(value, bound) if is_smooth else _clip(value, bound)
+    return _smooth(value, bound) if is_smooth else min(max(value, -bound), bound)
 
 
 @njit(cache=True, error_model="numpy")

@@ -178,9 +178,7 @@ def project_lp(y: Any, p: float) -> Any:
         bracket = _narrowed(bracket, x, _shrink(y, x, p, out))
     a, f_a, b, f_b, _, _ = bracket
     _shrink(y, a if abs(f_a) <= abs(f_b) else b, p, out)
-    size = max(1.0, _norm(out, p))
-    for j in range(out.size):
-        out[j] /= size
+    out /= max(1.0, _norm(out, p))
     return out
 
 
@@ -364,15 +362,13 @@ def power_step(
         return coef.copy()
     power_gradient(u, p, theta)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
-    low, scale = math.inf, 0.0
-    top = -math.inf
+    low, top = math.inf, -math.inf
     for j in range(d):
         theta[j] -= factor * g[j]
         low, top = min(low, theta[j]), max(top, theta[j])
     if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
         middle = low + (top - low) / 2
-        for j in range(d):
-            theta[j] -= middle
+        theta -= middle
         top -= middle
     scale = top if set_id == _SIMPLEX else max(-low, top)
     if not has_center and set_id == _SIMPLEX:
@@ -381,8 +377,7 @@ def power_step(
         if scale < 1e-290:  # nothing moves
             return center.copy() if has_center else np.zeros(d)
         # where the set does not bind: the inverse gradient, cut to `within`
-        for j in range(d):
-            theta[j] /= scale
+        theta /= scale
         dual = _norm(theta, p / (p - 1))
         length = min(scale * dual, within / radius)
         for j in range(d):
@@ -406,10 +401,7 @@ def _onto_set(u: Any, theta: Any, scale: float, domain: Any) -> Any:
     """The step of a map about 0 that leaves the set."""
     set_id, set_p, _, p = domain
     if set_id == _L1:
-        w = _threshold(np.abs(theta * scale), p)
-        for j in range(u.size):
-            w[j] = math.copysign(w[j], theta[j])
-        return w
+        return np.copysign(_threshold(np.abs(theta * scale), p), theta)
     if set_id == _LP and set_p != p:
         return project_lp(u, set_p)
     size = _norm(u, p)
@@ -473,8 +465,7 @@ def entropy_step_simplex(coef: Any, gradient: Any, step: float, radius: float) -
     for j in range(d):
         out[j] = math.exp(out[j] - top)
         total += out[j]
-    for j in range(d):
-        out[j] *= radius / total
+    out *= radius / total
     return out
 
 
@@ -493,8 +484,7 @@ def entropy_dual_l1(coef: Any, radius: float) -> Any:
         b[j] = abs(coef[j]) / radius
         size += b[j]
     if size > 1 - _EDGE:
-        for j in range(d):
-            b[j] *= (1 - _EDGE) / size
+        b *= (1 - _EDGE) / size
     gap = max(1 - size, _EDGE)
     z = 2.0 * d
     for _ in range(_MOST):
@@ -518,9 +508,7 @@ def entropy_dual_l1(coef: Any, radius: float) -> Any:
 def entropy_step_l1(coef: Any, gradient: Any, step: float, radius: float) -> Any:
     """coef_j = radius sinh(t_j) / sum_k cosh(t_k), t moved by -step * gradient / radius."""
     t = entropy_dual_l1(coef, radius)
-    largest = 0.0
-    for j in range(t.size):
-        largest = max(largest, abs(gradient[j]))
+    largest = _norm(gradient, math.inf)
     if largest == 0.0 or step == 0.0:
         return coef.copy()
     factor = min(step / radius, _LARGEST / largest)
@@ -533,6 +521,5 @@ def entropy_step_l1(coef: Any, gradient: Any, step: float, radius: float) -> Any
         large = math.exp(abs(t[j]) - top)
         total += large * (1 + math.exp(-2 * abs(t[j])))
         t[j] = math.copysign(-large * math.expm1(-2 * abs(t[j])), t[j])
-    for j in range(t.size):
-        t[j] *= radius / total
+    t *= radius / total
     return t

@@ -101,8 +101,7 @@ def _shrink(w: Any, factor: float, kept: float) -> float:
     factor *= kept
     if factor > _SMALLEST:
         return factor
-    for i in range(w.size):
-        w[i] *= factor
+    w *= factor
     return 1.0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .cells import as_objects
+from .cells import as_objects, is_elsewhere, parts_of
 from .pieces import Get, compute, losses_told, new_key, scheduler
 
 # Cells of a table of which all are compared when it is read again, and of a larger one at least one
@@ -101,49 +101,6 @@ def _kind(value: Any) -> str:
     return "task" if is_task else "data"
 
 
-def is_elsewhere(values: Any) -> bool:
-    """Whether it is a collection of Dask or holds parts; `ValueError` if a list is mixed."""
-    if isinstance(values, np.ndarray) and values.dtype != object:
-        return False
-    return hasattr(values, "__dask_graph__") or _parts(values) is not None
-
-
-def _parts(values: Any) -> list[Any] | None:
-    """The parts of a list or an array of them, or a part alone; None for anything else."""
-    if _is_part(values):
-        return [values]
-    if not isinstance(values, (list, tuple, np.ndarray)):
-        return None
-    cells = values.ravel() if isinstance(values, np.ndarray) else values
-    first = next(iter(cells), None)
-    if _is_part(first):
-        parts = list(cells)
-        if not all(map(_is_part, parts)):
-            raise ValueError("a list of blocks must hold delayed parts or futures alone")
-        return parts
-    if hasattr(first, "__dask_graph__"):
-        raise ValueError(
-            "a list of collections is no table: join them by dask.array.concatenate or "
-            "dask.dataframe.concat, or give a list of delayed parts"
-        )
-    return None
-
-
-def _is_part(value: Any) -> bool:
-    # not by attributes: a frame has those that its columns are called, and a delayed part has all
-    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
-    return is_future or any(kind.__name__ == "Delayed" for kind in type(value).__mro__)
-
-
-def check_in_memory(name: str, X: Any) -> None:
-    """Raise `ValueError` for blocks elsewhere, which `fit` and predictions take alone."""
-    if is_elsewhere(X):
-        raise ValueError(
-            f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
-            "collections of Dask, too. compute() it, or a block of it"
-        )
-
-
 def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks:
     """The blocks of rows of a collection; with `like`, they go with those of another one."""
     from dask.optimization import cull
@@ -176,7 +133,7 @@ def _by_rows(
     name: str, values: Any, like: Blocks | None
 ) -> tuple[list[Any], tuple[int, ...] | None]:
     """Delayed blocks of rows, and their sizes if those are known."""
-    parts, sizes = _parts(values), None
+    parts, sizes = parts_of(values), None
     if parts is not None:
         return parts, sizes
     if hasattr(values, "chunks"):
@@ -334,7 +291,7 @@ def map_blocks(function: Callable[[Any], Any], X: Any, like: Any) -> Any:
 
 def without_rows(X: Any) -> Any:
     """An empty table with the columns of a collection; None where they are not known."""
-    if _parts(X) is not None:
+    if parts_of(X) is not None:
         return None
     if hasattr(X, "chunks"):
         return np.empty((0, *X.shape[1:]))

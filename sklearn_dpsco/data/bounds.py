@@ -69,9 +69,10 @@ class FeatureScaling:
             values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
             parts = slices(X.shape[0], n_rows)
 
-        def is_kept(part: slice, block: Any) -> bool:  # by an identity
+        def is_kept(part: slice) -> bool:  # by an identity
             if not has_bounds:
                 return True
+            block = values[part]
             if is_uniform:  # ten times faster
                 return bool(block.min() >= low[0] and block.max() <= high[0])
             columns = stored_places(X, part, 1) if is_sparse else slice(None)
@@ -94,12 +95,9 @@ class FeatureScaling:
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
             # A copy is in C order and aligned, and products of other arrays may round differently.
             # Whether a value of one record is out of bounds must not change those of other records.
-            if is_identity and (is_sparse or (X.flags.c_contiguous and X.flags.aligned)):
-                for part in parts:
-                    if not is_kept(part, values[part]):
-                        break
-                else:
-                    return X
+            may_stay = is_identity and (is_sparse or (X.flags.c_contiguous and X.flags.aligned))
+            if may_stay and all(map(is_kept, parts)):
+                return X
             # an identity clips to -1, 0 and 1, which all types of floats hold exactly
             dtype = np.float64 if is_sparse and not is_identity else X.dtype
             out = np.empty(values.shape, dtype=dtype)
@@ -297,28 +295,25 @@ def check_target_bounds(
     return low, high
 
 
-def number_bounds(bounds: Any, name: str = "bounds_y") -> tuple[float, float] | None:
-    """The ends of bounds of a single number."""
-    found = check_target_bounds(bounds, 1, name)
-    return None if found is None else (found[0].item(), found[1].item())
-
-
-def check_positive_bounds(
-    bounds: Any, name: str, *, with_zero: bool = False
+def number_bounds(
+    bounds: Any, name: str = "bounds_y", *, positive: bool = False, with_zero: bool = False
 ) -> tuple[float, float] | None:
-    """The ends of bounds of a single number above 0, or at least 0."""
-    ends = number_bounds(bounds, name)
-    if ends is not None and (ends[0] < 0 or (ends[0] == 0 and not with_zero)):
+    """The ends of bounds of a single number, which may have to be above 0, or at least 0."""
+    found = check_target_bounds(bounds, 1, name)
+    if found is None:
+        return None
+    low, high = found[0].item(), found[1].item()
+    if positive and (low < 0 or (low == 0 and not with_zero)):
         least = "at least 0" if with_zero else "above 0"
         raise ValueError(f"{name} must be {least}, got {shown(bounds)}")
-    return ends
+    return low, high
 
 
 def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> TargetScaling:
     """The scaling of targets over their exposures; None for the first stands for (0 or .001, 1)."""
-    of_y = check_positive_bounds(bounds_y, "bounds_y", with_zero=with_zero)
+    of_y = number_bounds(bounds_y, positive=True, with_zero=with_zero)
     low, high = of_y or _undeclared("bounds_y", "targets", 0.0 if with_zero else 0.001)
-    least, most = check_positive_bounds(bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+    least, most = number_bounds(bounds_exposure, "bounds_exposure", positive=True) or (1.0, 1.0)
     largest = high / least
     return TargetScaling(low / most, largest, 0.0, largest, has_log_link=True)
 

@@ -1,4 +1,4 @@
-"""Cells of tables as numbers, and which records are invalid.
+"""Whether a table is in memory, its cells as numbers, and which records are invalid.
 
 Each function decides about a record by that record alone: what one holds must not change what
 another one contributes, nor an error or a warning. What the type of a container says is public.
@@ -56,7 +56,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """
     values = plain(values)
     kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
-    if _is_frame(values):  # also one with a column of the name "dtype"
+    if is_frame(values):  # also one with a column of the name "dtype"
         kinds = {_kind(column_type) for column_type in values.dtypes}
         # pandas makes a column complex for a single cell
         kinds = {"O" if kind == "c" else kind for kind in kinds}
@@ -96,11 +96,54 @@ def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float =
     return array
 
 
+def is_elsewhere(values: Any) -> bool:
+    """Whether it is a collection of Dask or holds parts; `ValueError` if a list is mixed."""
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return False
+    return hasattr(values, "__dask_graph__") or parts_of(values) is not None
+
+
+def parts_of(values: Any) -> list[Any] | None:
+    """The parts of a list or an array of them, or a part alone; None for anything else."""
+    if _is_part(values):
+        return [values]
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        return None
+    cells = values.ravel() if isinstance(values, np.ndarray) else values
+    first = next(iter(cells), None)
+    if _is_part(first):
+        parts = list(cells)
+        if not all(map(_is_part, parts)):
+            raise ValueError("a list of blocks must hold delayed parts or futures alone")
+        return parts
+    if hasattr(first, "__dask_graph__"):
+        raise ValueError(
+            "a list of collections is no table: join them by dask.array.concatenate or "
+            "dask.dataframe.concat, or give a list of delayed parts"
+        )
+    return None
+
+
+def _is_part(value: Any) -> bool:
+    # not by attributes: a frame has those that its columns are called, and a delayed part has all
+    is_future = type(value).__module__.partition(".")[0] == "distributed" and hasattr(value, "key")
+    return is_future or any(kind.__name__ == "Delayed" for kind in type(value).__mro__)
+
+
+def check_in_memory(name: str, X: Any) -> None:
+    """Raise `ValueError` for blocks elsewhere, which `fit` and predictions take alone."""
+    if is_elsewhere(X):
+        raise ValueError(
+            f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
+            "collections of Dask, too. compute() it, or a block of it"
+        )
+
+
 def plain(values: Any) -> Any:
     """What has `__array__` as an array, with NaN for masked cells; tables and lists as they are."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(object), np.nan)
-    is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or _is_frame(values)
+    is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
     return np.asarray(values) if hasattr(values, "__array__") and not is_other else values
 
 
@@ -112,8 +155,10 @@ def _is_missing_cell(cell: Any) -> bool:
         return True
 
 
-def _is_frame(values: Any) -> bool:
-    return hasattr(values, "columns") and hasattr(values, "dtypes")
+def is_frame(values: Any) -> bool:
+    """Whether it is a data frame with columns that are in memory."""
+    # a lazy frame of polars lacks the first, and the others warn
+    return hasattr(values, "shape") and hasattr(values, "columns") and hasattr(values, "dtypes")
 
 
 def _kind(column_type: Any) -> str:
@@ -132,7 +177,7 @@ def _hint(name: str, values: Any) -> str:
     """
     if name == "y":
         return ". Labels are for classifiers"
-    if not _is_frame(values):
+    if not is_frame(values):
         return ""
     found = []
     for column, column_type in zip(values.columns, values.dtypes, strict=True):

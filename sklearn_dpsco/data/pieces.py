@@ -34,8 +34,11 @@ _READ_BYTES, _READ_BYTES_OF_ALL = 2**25, 2**28
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where pieces come from: tasks of `graph` whose results are the arguments of `reads`."""
+class Pieces:
+    """Records in pieces; see `solvers.records.Piece` and `SolverData` for the methods.
+
+    They come from tasks of `graph`, whose results are the arguments of `reads`.
+    """
 
     graph: dict[Any, Any]
     groups: tuple[tuple[int, ...], ...]  # of pieces that one task reads
@@ -44,13 +47,6 @@ class Source:
     reads: Sequence[Callable[..., Any]] | None
     is_in_memory: bool
     get: Get  # the `scheduler`
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Records in pieces; see `solvers.records.Piece` and `SolverData` for the methods."""
-
-    source: Source
     sizes: tuple[int, ...]  # numbers of records
     meta: Any  # a piece without records, which shows what `map` makes
     # what is made of a piece once it is read: functions of it, of an argument of its own from a
@@ -94,15 +90,14 @@ class Pieces:
             parts = [keys[part] for part in slices(len(keys), _FAN_IN)]
             keys = [new_key("sum") for _ in parts]
             graph.update({key: (_pairwise, part) for key, part in zip(keys, parts, strict=True)})
-        return _pairwise(compute(graph, keys, self.source.get))
+        return _pairwise(compute(graph, keys, self.get))
 
     def _tasks(
         self, steps: Sequence[_Step], counts: Sequence[int], *, is_sum: bool
     ) -> tuple[dict[Any, Any], list[Any]]:
         """A graph with a task for each group that has records, and the keys of these."""
-        source = self.source
-        graph, keys = dict(source.graph), []
-        for number, group in enumerate(source.groups):
+        graph, keys = dict(self.graph), []
+        for number, group in enumerate(self.groups):
             taken = tuple(k for k, i in enumerate(group) if counts[i] > 0)
             if not taken:
                 continue
@@ -111,11 +106,11 @@ class Pieces:
                 [(f, given if own is None else (own[i], *given)) for f, own, given in steps]
                 for i in pieces
             ]
-            if source.reads is None:
-                reads, inputs = None, [source.inputs[number][0]]
+            if self.reads is None:
+                reads, inputs = None, [self.inputs[number][0]]
             else:
-                reads = [source.reads[i] for i in pieces]
-                inputs = [list(source.inputs[i]) for i in pieces]
+                reads = [self.reads[i] for i in pieces]
+                inputs = [list(self.inputs[i]) for i in pieces]
             keys.append(new_key("piece"))
             graph[keys[-1]] = (functools.partial(_of_group, reads, taken, works, is_sum), *inputs)
         return graph, keys
@@ -156,15 +151,14 @@ class Pieces:
 
     def kept(self) -> Pieces:
         """The same pieces; if the inputs are in memory, computed and kept where they are."""
-        is_kept = self.source.reads is None and not self.steps
-        if is_kept or not self.source.is_in_memory:  # else made anew, so that memory is bounded
+        is_kept = self.reads is None and not self.steps
+        if is_kept or not self.is_in_memory:  # else made anew, so that memory is bounded
             return self
         graph, keys = self._tasks(self.steps, self.sizes, is_sum=False)
-        groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.source.groups]
+        groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.groups]
         filled, inputs = tuple(filter(None, groups)), tuple((key,) for key in keys)
-        held = hold(graph, keys, self.source.get)
-        source = Source(held, filled, inputs, None, True, self.source.get)
-        return replace(self, source=source, steps=())
+        held = hold(graph, keys, self.get)
+        return replace(self, graph=held, groups=filled, inputs=inputs, reads=None, steps=())
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
         """Those records in the memory of this process, in that order, `size` at a time."""
@@ -195,8 +189,8 @@ class Pieces:
         by_piece = self._by_piece(which[order])
         counts = [some.size for some in by_piece]
         steps = (*self.steps, (type(self.meta).part, by_piece, ()))
-        found = compute(*self._tasks(steps, counts, is_sum=False), self.source.get)
-        numbers = [i for group in self.source.groups for i in group if counts[i] > 0]
+        found = compute(*self._tasks(steps, counts, is_sum=False), self.get)
+        numbers = [i for group in self.groups for i in group if counts[i] > 0]
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
         whole = self.meta.joined(in_turn)
@@ -256,9 +250,8 @@ def here(read: Callable[[slice], Any], n_samples: int, n_columns: int) -> Pieces
     parts = slices(n_samples, max(1, _NUMBERS_READ // n_columns))
     of_each = tuple((k,) for k in range(len(parts))), ((),) * len(parts)
     reads = [functools.partial(read, part) for part in parts]
-    source = Source({}, *of_each, reads, False, _on_threads)
     sizes = tuple(part.stop - part.start for part in parts)
-    return Pieces(source, sizes, read(slice(0, 0)))
+    return Pieces({}, *of_each, reads, False, _on_threads, sizes, read(slice(0, 0)))
 
 
 def _on_threads(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:

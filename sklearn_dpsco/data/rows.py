@@ -27,7 +27,8 @@ from .._kernels.arguments import (
     Slope,
 )
 from .._types import Array, Flags, Indices, Which
-from .compressed import row_range, with_values
+from .cells import clear_rows, nonfinite_rows
+from .compressed import canonical, row_range, with_values
 from .summation import (
     BLOCK_ROWS,
     UNIT_ROUNDOFF,
@@ -61,8 +62,10 @@ def slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
         return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
     if is_joint:
         loss, offset = losses.base_loss(loss), 0.0
-    if isinstance(loss, losses.Envelope) and loss.is_closed_form:
-        beta, loss = loss.beta, loss.base
+    if isinstance(loss, losses.Envelope):
+        own = type(loss.base).envelope_derivative
+        if own is not losses.Loss.envelope_derivative:  # in closed form
+            beta, loss = loss.beta, loss.base
     loss_id = losses.kernel_id(loss)
     if loss_id is None:
         return None
@@ -421,8 +424,9 @@ class Rows:
         from .._kernels.gradient_sums import dense_gradient_after_move, dense_gradient_at
 
         y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
-        given = (_NONE if array is None else array for array in (self.scale, self.factor, bounds))
-        records = OfRecords(y, *given)
+        scale = _NONE if self.scale is None else self.scale
+        factor = _NONE if self.factor is None else self.factor
+        records = OfRecords(y, scale, factor, _NONE if bounds is None else bounds)
         offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
         kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at
@@ -466,6 +470,16 @@ def make_rows(
         X = np.ascontiguousarray(X).view()
         X.flags.writeable = False
     return Rows(X, has_intercept, scale, None, sample_weight)
+
+
+def scaled_rows(
+    X: Any, scaling: Any, has_intercept: bool, is_empty: Any, sample_weight: Array | None = None
+) -> Rows:
+    """Rows of a table by its `FeatureScaling`; those flagged, and those with NaN, are empty."""
+    X = canonical(X) if sparse.issparse(X) else X
+    empty = nonfinite_rows(X) | is_empty
+    cleared = clear_rows(scaling.transform(X), empty, X)
+    return make_rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)
 
 
 def joined_rows(parts: Sequence[Rows]) -> Rows:

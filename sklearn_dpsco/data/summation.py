@@ -156,9 +156,7 @@ def blas_alone() -> Any:
     return _blas().limit(limits=1, user_api="blas")
 
 
-@functools.cache
-def _pool(n_threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads)
+_pool = functools.cache(ThreadPoolExecutor)  # by the number of threads
 
 
 @functools.cache

@@ -8,16 +8,7 @@ import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import (
-    Any,
-    ClassVar,
-    NamedTuple,
-    Self,
-    TypeVar,
-    cast,
-    dataclass_transform,
-    get_type_hints,
-)
+from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,67 +17,29 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._checks import check_bool, check_choice, check_count, check_size, import_pandas, shown
-from .._fitting import Accounting, PrivateFit
+from .._checks import (
+    check_bool,
+    check_choice,
+    check_count,
+    check_size,
+    import_pandas,
+    shown,
+    unwarned,
+)
+from .._fitting import Accounting, C, PrivateEstimator, in_order
 from .._progress import check_verbose, moving, progress_bar
-from .._types import (
-    Array,
-    Auto,
-    Bounds,
-    ClassLabels,
-    ClassWeight,
-    FeatureBounds,
-    Nonfinite,
-    Precision,
-    RandomState,
-    Relation,
-)
-from ..data.blocks import check_in_memory, here, is_elsewhere, map_blocks, without_rows
-from ..data.bounds import (
-    FeatureScaling,
-    TargetScaling,
-    check_feature_bounds,
-    check_target_bounds,
-    feature_scaling,
-    target_scaling,
-)
-from ..data.cells import as_users, check_classes, is_missing, labels_that_occur, user_numbers
+from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
+from ..data import bounds, cells
+from ..data.blocks import here, map_blocks, without_rows
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
-from ..privacy.branches import Account
-from ..randomness.stream import check_random_state, stream_from_random_state
+from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._docstrings import merged
-from ._models import (
-    LinearModel,
-    likeliest,
-    log_probabilities,
-    probabilities,
-    read_and_predict,
-    scores,
-)
+from ._models import likeliest, predicted, probabilities, read_and_predict, scores
 from ._other_names import naming_equivalents
-from ._records import (
-    BlocksTable,
-    Labels,
-    LocalTable,
-    Numbers,
-    Reader,
-    class_weights,
-    n_targets_of,
-    read_blocks,
-)
-
-C = TypeVar("C", bound=type)
-
-# The order in which readers see parameters.
-_ORDER = """
-    self epsilon delta relation max_rows_per_user max_weight bounds_X scale_X bounds_y scale_y
-    bounds_exposure power
-    center_X center_y classes class_weight fit_intercept inference horizon loss feasible_set units
-    solver precision nonfinite accountant random_state verbose
-"""
+from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -96,11 +49,9 @@ def estimator(cls: C) -> C:
     Its docstring is made complete, and the error of an unknown parameter names what is meant.
     """
     doc, made = cls.__doc__, cast(Any, dataclass(kw_only=True, repr=False, eq=False)(cls))
-    init, hints, order = made.__init__, get_type_hints(made), _ORDER.split()
-    parameters = inspect.signature(init).parameters
-    ordered = [parameters[name] for name in sorted(parameters, key=order.index)]
-    init.__signature__ = inspect.Signature(ordered)
-    init.__annotations__ = {name: hints[name] for name in parameters if name != "self"}
+    init, hints = in_order(made).__init__, get_type_hints(made)
+    names = [name for name in inspect.signature(init).parameters if name != "self"]
+    init.__annotations__ = {name: hints[name] for name in names}
     made.__init__, made.__doc__ = naming_equivalents(init), doc
     made.__doc__ = merged(made)
     return cls
@@ -119,17 +70,11 @@ class Settings(NamedTuple):
     may_be_empty: bool
 
     def plan(
-        self,
-        n_samples: int,
-        n_features: int,
-        declared: Declared,
-        n_outputs: int,
-        class_weight: Any = None,
+        self, shape: tuple[int, int], declared: Declared, n_outputs: int, class_weight: Any
     ) -> Plan:
         """The plan of a fit on data of this size."""
         problem = Problem(
-            n_samples,
-            n_features,
+            *shape,
             self.loss.of_outputs(n_outputs),
             self.feasible_set,
             self.fit_intercept,
@@ -140,12 +85,12 @@ class Settings(NamedTuple):
             self.inference,
             self.may_be_empty,
         )
-        budget = self.accounting.budget_of(n_samples)
+        budget = self.accounting.budget_of(shape[0])
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
+class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     """Base of the linear models trained under differential privacy.
 
     The docstring of a public estimator is put together from those of its classes, see
@@ -236,17 +181,9 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
-    epsilon: float = 1.0
-    delta: float | Auto = "auto"
-    relation: Relation | Auto = "auto"
-    max_rows_per_user: int = 1
     max_weight: float = 1.0
     bounds_X: FeatureBounds | None = None
     fit_intercept: bool = True
-    precision: Precision = "exact"
-    nonfinite: Nonfinite = "raise"
-    accountant: Account | None = None
-    random_state: RandomState = None
     verbose: int = 0
 
     # what each estimator has by a default, or a type, of its own
@@ -303,17 +240,15 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         inference = check_bool("inference", self.inference)
         if inference and solver.form not in ("auto", "descent"):
             raise ValueError(f"inference=True is for solver='descent', got {shown(self.solver)}")
-        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
+        bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
         check_size("max_weight", self.max_weight)
-        check_random_state(self.random_state)
         check_verbose(self.verbose)
-        check_feature_bounds(self.bounds_X)
         facts = fit_intercept, units, inference, not self._is_strict
         return Settings(solver, accounting, loss, feasible_set, *facts)
 
-    def _feature_scaling(self, declared: Declared, n_features: int) -> FeatureScaling:
-        """The public map of the features to scaled units."""
-        return feature_scaling(declared.bounds, n_features, self._feature_names())
+    def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
+        """The public map of the features to scaled units; `empty` is X without records."""
+        return bounds.feature_scaling(declared.bounds, empty.shape[1], self._feature_names())
 
     @property
     def _reader(self) -> Reader:
@@ -325,7 +260,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         self, X: Any, y: Any, *, reset: bool = True, min_samples: int = 2
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
-        check_in_memory("a fit of X in memory", y)
+        cells.check_in_memory("a fit of X in memory", y)
         if getattr(X, "ndim", 2) == 1 and getattr(y, "ndim", 1) == 2:
             raise ValueError("X has one dimension and y has two: fit takes X first, and then y")
         X = self._features(X, reset=reset, min_samples=min_samples)
@@ -343,21 +278,23 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                 "inference=True with max_rows_per_user > 1 needs groups, the user of each row: "
                 "standard errors are those of users, whose rows are not independent"
             )
-        if by_user and is_elsewhere(X):
+        if by_user and cells.is_elsewhere(X):
             raise ValueError(
                 "inference=True with max_rows_per_user > 1 needs a table in memory: a user's rows "
                 "may lie in several blocks. Take max_rows_per_user=1, or X as an array"
             )
         if y is None:  # which is refused, before X is read
             reader.targets(y)
-        if not is_elsewhere(X):
+        if not cells.is_elsewhere(X):
             X, y = self._validate(X, y)
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
-            weight = reader.weights(X, sample_weight, targets.record_weight)
-            users = user_numbers(as_users(groups)) if by_user else None
+            weight = reader.weights(X, sample_weight, targets)
+            users = cells.user_numbers(cells.as_users(groups)) if by_user else None
             return LocalTable(reader, X, targets, is_surplus, weight, users)
-        there = groups if is_elsewhere(groups) else None  # read with X, whose order may change
+        there = (
+            groups if cells.is_elsewhere(groups) else None
+        )  # read with X, whose order may change
         given = {"y": y, "weight": sample_weight, "groups": there}
         found = read_blocks(reader, X, given, self._declared_classes())
         validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
@@ -370,34 +307,29 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
 
     def _declared_classes(self) -> NDArray[Any] | None:
         """Those of a classifier; None if there are none."""
-        return None
+        classes = getattr(self, "classes", None)
+        return None if classes is None else cells.check_classes(classes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
     def _charge(
-        self,
-        settings: Settings,
-        n_samples: int,
-        empty: Any,
-        targets: Numbers | Labels,
-        has_groups: bool,
-    ) -> tuple[Any, FeatureScaling]:
+        self, settings: Settings, n_samples: int, empty: Any, targets: Targets, has_groups: bool
+    ) -> tuple[Any, bounds.FeatureScaling]:
         """The plan of a fit, charged to the accountant, and the public map of the features.
 
         `empty` is X without its records; no value of X is read.
         """
-        n_features = empty.shape[1]
-        declared = declared_bounds(self.bounds_X, n_features)
+        declared = declared_bounds(self.bounds_X, empty.shape[1])
         facts = declared, targets.n_outputs, targets.class_weight
-        plan = settings.plan(n_samples, n_features, *facts)
-        scaling = self._feature_scaling(declared, n_features)
+        plan = settings.plan((n_samples, empty.shape[1]), *facts)
+        scaling = self._feature_scaling(declared, empty)
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
         self._spend(settings.accounting.accountant, plan, has_groups=has_groups)
         return plan, scaling
 
     def _solve(
-        self: Any, plan: Plan, scaling: FeatureScaling, table: LocalTable | BlocksTable
+        self: Any, plan: Plan, scaling: bounds.FeatureScaling, table: LocalTable | BlocksTable
     ) -> None:
         """Follow the plan, and set the attributes of the model."""
         stream, name = stream_from_random_state(self.random_state), type(self).__name__
@@ -417,7 +349,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
         if result.estimate is not None:  # which plans of `Inference` alone have
             self._keep_estimate(result.estimate, scaling, table.targets)
 
-    def _units_used(self, scaling: FeatureScaling, units: Any) -> dict[str, Any]:
+    def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:
         """Attributes that tell of the features' units: where scaled features are 0, and their 1.
 
         And by what they were encoded; a copy, as parameters may change after the fit.
@@ -473,9 +405,7 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
-        return self._fit(self._settings(), X, y, groups, sample_weight)
-
-    def _fit(self, settings: Settings, X: Any, y: Any, groups: Any, sample_weight: Any) -> Self:
+        settings = self._settings()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 rows = settings.accounting.budget.rows_per_user
@@ -488,62 +418,60 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
                     settings = settings._replace(may_be_empty=True)
                 settings.accounting.warn_if_weak(*table.shape)
                 self._is_weighed = sample_weight is not None
-                charge = settings, n_samples, table.empty, targets, groups is not None
+                charge = settings, n_samples, table.X[:0], targets, groups is not None
                 plan, scaling = self._charge(*charge)
             self._solve(plan, scaling, table)
         return self
 
     @abstractmethod
-    def _read(self, y: Any) -> Numbers | Labels:
+    def _read(self, y: Any) -> Targets:
         """Targets of a fit from validated y."""
 
-    def _check_plan_sizes(
-        self, settings: Settings, n_samples: Any, n_features: Any
-    ) -> tuple[int, int]:
-        n_samples = check_count("n_samples", n_samples, low=2)
-        n_features = check_count("n_features", n_features)
-        check_feature_bounds(self.bounds_X, n_features)
-        settings.accounting.warn_if_weak(n_samples, n_features)
-        return n_samples, n_features
+    def _plan(
+        self, settings: Settings, shape: tuple[Any, Any], n_outputs: int, class_weight: Any = None
+    ) -> Plan:
+        """The plan of a fit on data of this size, of which there are none yet."""
+        n = check_count("n_samples", shape[0], low=2)
+        d = check_count("n_features", shape[1])
+        bounds.check_feature_bounds(self.bounds_X, d)
+        settings.accounting.warn_if_weak(n, d)
+        declared = declared_bounds(self.bounds_X, d)
+        return settings.plan((n, d), declared, n_outputs, class_weight)
 
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
         """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
         facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
-        # only models without bounds clip
-        model = LinearModel(*facts, getattr(self, "limits_X_", None))
-        if not is_elsewhere(X):
+        # all that is sent to the blocks; only models without bounds clip
+        predict = functools.partial(predicted, *facts, getattr(self, "limits_X_", None))
+        if not cells.is_elsewhere(X):
             with np.errstate(all="ignore"):
-                return model(self._features(X, reset=False))
+                return predict(self._features(X, reset=False))
         columns = without_rows(X)
         if columns is not None:
             validate_data(self, columns, "no_validation", reset=False, skip_check_array=True)
-        of_fit = self._reader, model, self.n_features_in_, self._feature_names()
+        of_fit = self._reader, predict, self.n_features_in_, self._feature_names()
         read = functools.partial(read_and_predict, *of_fit)
-        return map_blocks(read, X, model(np.zeros((0, self.n_features_in_))))
-
-    def _described(self, encoder: Any) -> tuple[list[str], Any]:
-        """Names of the features, and what they stand for in an encoder's table, if it tells."""
-        own, is_given = self._feature_names(), encoder is not None
-        encoder = encoder if is_given else self._encoder
-        if encoder is not None:
-            names = list(encoder.get_feature_names_out())
-            if len(names) != self.n_features_in_:
-                raise ValueError(
-                    f"encoder has {len(names)} output columns, but the model has "
-                    f"{self.n_features_in_} features: give the step right before it"
-                )
-            if is_given or own in (None, names):  # else X was renamed, or made otherwise
-                tells = hasattr(encoder, "output_columns")
-                return names, encoder.output_columns() if tells else None
-        return own or [f"x{k}" for k in range(self.n_features_in_)], None
+        return map_blocks(read, X, predict(np.zeros((0, self.n_features_in_))))
 
     def _units(self, encoder: Any, units: str) -> tuple[list[str], Any, Array, Array]:
-        """What `_described` says, and shift and width: features are (z - shift) / width.
+        """Names of the features, what they stand for in an encoder's table, shift and width.
 
-        Of z the columns of the encoder's table, or scaled features.
+        Features are (z - shift) / width, of z the columns of the encoder's table if it tells of
+        them (else they are None), or scaled features.
         """
         check_choice("units", units, ("data", "scaled"))
-        names, columns = self._described(encoder)
+        own, is_given, columns = self._feature_names(), encoder is not None, None
+        names, encoder = self._names, encoder if is_given else self._encoder
+        if encoder is not None:
+            found = list(encoder.get_feature_names_out())
+            if len(found) != self.n_features_in_:
+                raise ValueError(
+                    f"encoder has {len(found)} output columns, but the model has "
+                    f"{self.n_features_in_} features: give the step right before it"
+                )
+            if is_given or own in (None, found):  # else X was renamed, or made otherwise
+                names = found
+                columns = encoder.output_columns() if hasattr(encoder, "output_columns") else None
         shift, width = np.zeros(len(names)), np.ones(len(names))
         if units == "scaled":
             shift, width = -self._origin / self._width, 1 / self._width
@@ -603,9 +531,12 @@ class DPLinearModel(PrivateFit, BaseEstimator, metaclass=ABCMeta):
             index = pandas.MultiIndex.from_tuples(pairs, names=levels)
         return pandas.DataFrame(rows, index, pandas.Index(labels, name=name))
 
-    @abstractmethod
     def _output_labels(self) -> list[Any]:
         """What the rows of `coef_` are called."""
+        if hasattr(self, "classes_"):
+            labels = self.classes_.tolist()
+            return labels if len(labels) > 2 else labels[1:]
+        return ["coef"] if self.coef_.ndim == 1 else [f"target_{k}" for k in range(len(self.coef_))]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -640,25 +571,12 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     bounds_y: Bounds | None = None
 
-    def _read(self, y: Any) -> Numbers:
-        return Numbers(y, self._target_scaling(n_targets_of(y)))
+    def _read(self, y: Any) -> Targets:
+        return Targets(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
 
-    def _output_labels(self) -> list[Any]:
-        if self.coef_.ndim == 1:
-            return ["coef"]
-        return [f"target_{k}" for k in range(len(self.coef_))]
-
-    def _target_scaling(self, n_targets: int) -> TargetScaling:
+    def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         """The public map of the targets to [-1, 1]."""
-        return target_scaling(self.bounds_y, n_targets)
-
-    def _check_targets(self, n_targets: int) -> None:
-        """Raise unless the model takes so many."""
-        check_target_bounds(self.bounds_y, n_targets)
-
-    def _settings(self) -> Settings:
-        check_target_bounds(self.bounds_y)
-        return super()._settings()
+        return bounds.target_scaling(self.bounds_y, n_targets)
 
     def plan(self, n_samples: int, n_features: int, n_targets: int = 1) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -679,11 +597,10 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         >>> plan.solver, plan.guarantee.epsilon
         ('descent', 1.0)
         """
-        settings = self._settings()
-        sizes = self._check_plan_sizes(settings, n_samples, n_features)
-        n_targets = check_count("n_targets", n_targets)
-        self._check_targets(n_targets)
-        return settings.plan(*sizes, declared_bounds(self.bounds_X, sizes[1]), n_targets)
+        settings, n_targets = self._settings(), check_count("n_targets", n_targets)
+        with unwarned():  # what `fit` will say
+            self._target_scaling(n_targets)
+        return self._plan(settings, (n_samples, n_features), n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
@@ -706,10 +623,11 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         check_is_fitted(self)
         if not return_std:
             return self._predicted(X)
+        if not hasattr(self, "_prediction_std"):
+            raise ValueError(
+                f"return_std=True needs inference=True, which {type(self).__name__} lacks"
+            )
         return self._predicted(X), self._prediction_std(X)
-
-    def _prediction_std(self, X: Any) -> Array:
-        raise ValueError(f"return_std=True needs inference=True, which {type(self).__name__} lacks")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -765,19 +683,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     classes: ClassLabels | None = None
     class_weight: ClassWeight | None = None
 
-    def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Labels:
+    def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Targets:
         classes = self._declared_classes() if classes is None else classes
         if classes is None:
-            classes = labels_that_occur(y if self._is_strict else y[~is_missing(y)])
+            classes = cells.labels_that_occur(y if self._is_strict else y[~cells.is_missing(y)])
         weights = class_weights(self.class_weight, classes)
-        return Labels(self._reader.codes(y, classes), classes, weights)
-
-    def _output_labels(self) -> list[Any]:
-        labels: list[Any] = self.classes_.tolist()
-        return labels if len(labels) > 2 else labels[1:]
-
-    def _declared_classes(self) -> NDArray[Any] | None:
-        return None if self.classes is None else check_classes(self.classes)
+        return Targets(self._reader.codes(y, classes), None, classes, weights)
 
     def _settings(self) -> Settings:
         class_weights(self.class_weight, self._declared_classes())
@@ -815,14 +726,10 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         n_classes = check_count("n_classes", n_classes, low=2)
         if declared is not None and n_classes != declared.size:
             raise ValueError(f"n_classes={n_classes} but classes has {declared.size} labels")
-        sizes = self._check_plan_sizes(settings, n_samples, n_features)
         if declared is None and isinstance(self.class_weight, dict):
             raise ValueError("classes must be declared for a plan with class_weight, got None")
-        weights, n_outputs = (
-            class_weights(self.class_weight, declared),
-            1 if n_classes == 2 else n_classes,
-        )
-        return settings.plan(*sizes, declared_bounds(self.bounds_X, sizes[1]), n_outputs, weights)
+        facts = 1 if n_classes == 2 else n_classes, class_weights(self.class_weight, declared)
+        return self._plan(settings, (n_samples, n_features), *facts)
 
     def decision_function(self, X: Any) -> Array:
         """``X @ coef_.T + intercept_``.
@@ -855,14 +762,13 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         For the logistic loss the sigmoid of the score, or of several classes' the softmax.
         """
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss))
+        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss, False))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
         check_is_fitted(self)
-        loss = self.plan_.problem.loss
-        return self._predicted(X, functools.partial(log_probabilities, loss))
+        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss, True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

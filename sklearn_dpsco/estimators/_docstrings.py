@@ -8,6 +8,7 @@ class. When a concrete class is created, `merged` makes the text that readers se
 from __future__ import annotations
 
 import inspect
+import re
 from typing import NamedTuple
 
 # A paragraph of a class that begins like this is for readers of the file only.
@@ -29,28 +30,22 @@ class Entry(NamedTuple):
 
 def sections(docstring: str | None) -> dict[str, list[str]]:
     """The lines of each section by its title; "" stands for what precedes the first one."""
-    lines = inspect.cleandoc(docstring or "").splitlines()
-    found: dict[str, list[str]] = {"": []}
-    title = ""
-    for k, line in enumerate(lines):
-        if k + 1 < len(lines) and line and lines[k + 1] == "-" * len(line):
-            title = line
-            found[title] = []
-        elif not (title and not found[title] and line == "-" * len(title)):
-            found[title].append(line)
-    return {name: "\n".join(part).rstrip().splitlines() for name, part in found.items()}
+    text = "\n" + inspect.cleandoc(docstring or "")
+    parts = ["", *re.split(r"\n(\S.*)\n-+$", text, flags=re.MULTILINE)]
+    return {
+        title: part[1:].rstrip().splitlines()
+        for title, part in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def entries(lines: list[str]) -> list[Entry]:
     """The items of a section of parameters or attributes."""
-    found: list[Entry] = []
-    for line in lines:
-        if line and not line[0].isspace():
-            names = tuple(name.strip() for name in line.partition(" : ")[0].split(","))
-            found.append(Entry(names, line, []))
-        elif found:
-            found[-1].text.append(line)
-    return [Entry(e.names, e.header, "\n".join(e.text).rstrip().splitlines()) for e in found]
+    found = []
+    for item in re.split(r"\n(?=\S)", "\n".join(lines)) if lines else []:
+        header, *text = item.rstrip().splitlines()
+        names = tuple(name.strip() for name in header.partition(" : ")[0].split(","))
+        found.append(Entry(names, header, text))
+    return found
 
 
 def merged(cls: type) -> str | None:

@@ -11,15 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_choice, first_of, import_pandas, warn_user
 from .._types import Array
-from ..data.blocks import check_in_memory
 from ..data.bounds import FeatureScaling
+from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled_middles, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
-from ._records import Labels, Numbers
+from ._records import Targets
 
 
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)
@@ -54,9 +54,7 @@ class Inference(DPLinearModel):
 
     inference: bool = False
 
-    def _keep_estimate(
-        self, estimate: Any, scaling: FeatureScaling, targets: Numbers | Labels
-    ) -> None:
+    def _keep_estimate(self, estimate: Any, scaling: FeatureScaling, targets: Targets) -> None:
         """Set what tells how sure the coefficients are."""
         d, (n_outputs, n_params) = self.n_features_in_, estimate.coef.shape
         coef, intercept = estimate.coef[:, :d], estimate.coef[:, d:].sum(axis=1)
@@ -65,7 +63,7 @@ class Inference(DPLinearModel):
         model = targets.model(SolverResult(coef, intercept, 1), scaling)
         to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
         to_data[d:, :d] = -scaling.shift / scaling.width
-        half = targets.scaling.unit if isinstance(targets, Numbers) else 1.0
+        half = 1.0 if targets.scaling is None else targets.scaling.unit
         halves = np.broadcast_to(half, n_outputs)
 
         def joined(coef: Any, intercept: Any) -> Array:
@@ -83,7 +81,7 @@ class Inference(DPLinearModel):
         size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
-            names=tuple(self._feature_names() or [f"x{k}" for k in range(d)]),
+            names=tuple(self._names),
             outputs=tuple(self._output_labels()),
             coef=coef,
             sampling=found.sampling,

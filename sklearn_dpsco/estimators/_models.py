@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,51 +18,54 @@ from ._records import Reader
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
 
 
-class LinearModel(NamedTuple):
-    """What predictions need of a fitted model, and nothing else, so that it can be sent about."""
+def predicted(
+    coef: Array,
+    intercept: Any,
+    origin: Array,
+    is_strict: bool,
+    made_of_scores: Callable[[Array], Any] | None,
+    limits: tuple[Array, Array] | None,
+    X: Any,
+) -> Any:
+    """Raw predictions of a fitted linear model for the rows of X, or what is made of them.
 
-    coef: Array  # in the user's units, as the intercept, with a row for each output
-    intercept: Any
-    origin: Array  # the row in the place of one that is invalid
-    is_strict: bool  # whether an invalid row is an error
-    made_of_scores: Callable[[Array], Any] | None  # what is made of raw predictions
-    limits: tuple[Array, Array] | None = None  # what features are clipped to
+    `coef` is in the user's units, as `intercept`, with a row for each output; `origin` is the row
+    in the place of one that is invalid, unless that is an error; features are clipped to `limits`.
+    """
 
-    def __call__(self, X: Any) -> Any:
-        with np.errstate(all="ignore"):
-            if self.is_strict:
-                raw = self._linear(X)
+    def linear(X: Any) -> Any:
+        if limits is not None:
+            low, high = limits
+            if sparse.issparse(X) and np.all(low <= 0) and np.all(high >= 0):  # which stays so
+                X = canonical(X.tocsr())
+                X = with_values(X, np.clip(X.data, low[X.indices], high[X.indices]))
             else:
-                X = canonical(X) if sparse.issparse(X) else X
-                invalid = nonfinite_rows(X)
-                raw = self._linear(clear_rows(X, invalid, X))
-                raw[invalid] = self._linear(self.origin[None, :])
-        return raw if self.made_of_scores is None else self.made_of_scores(raw)
-
-    def _linear(self, X: Any) -> Any:
-        if self.limits is not None:
-            X = _clipped(X, *self.limits)
-        raw = safe_sparse_dot(X, self.coef.T, dense_output=True) + self.intercept
+                X = np.clip(X.toarray() if sparse.issparse(X) else X, low, high)
+        raw = safe_sparse_dot(X, coef.T, dense_output=True) + intercept
         beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
         if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
             small = X[beyond].astype(np.float64) * _SMALL
-            raw[beyond] = safe_sparse_dot(small, self.coef.T, dense_output=True) / _SMALL
-            raw[beyond] += self.intercept
+            raw[beyond] = safe_sparse_dot(small, coef.T, dense_output=True) / _SMALL
+            raw[beyond] += intercept
         return raw
 
-
-def _clipped(X: Any, low: Array, high: Array) -> Any:
-    """Features within their limits; sparse ones stay so if 0 lies between all of them."""
-    if not sparse.issparse(X):
-        return np.clip(X, low, high)
-    if np.any(low > 0) or np.any(high < 0):
-        return np.clip(X.toarray(), low, high)
-    X = canonical(X.tocsr())
-    return with_values(X, np.clip(X.data, low[X.indices], high[X.indices]))
+    with np.errstate(all="ignore"):
+        if is_strict:
+            raw = linear(X)
+        else:
+            X = canonical(X) if sparse.issparse(X) else X
+            invalid = nonfinite_rows(X)
+            raw = linear(clear_rows(X, invalid, X))
+            raw[invalid] = linear(origin[None, :])
+    return raw if made_of_scores is None else made_of_scores(raw)
 
 
 def read_and_predict(
-    reader: Reader, model: LinearModel, n_features: int, names: list[str] | None, X: Any
+    reader: Reader,
+    predict: Callable[[Any], Any],
+    n_features: int,
+    names: list[str] | None,
+    X: Any,
 ) -> Any:
     """Predictions for a block, whose columns must be those of the fit."""
     found = list(X.columns) if hasattr(X, "columns") else None
@@ -73,7 +76,7 @@ def read_and_predict(
             f"X has {X.shape[1]} features, but {reader.name} is expecting {n_features} features "
             "as input"
         )
-    return model(reader.features(X))
+    return predict(reader.features(X))
 
 
 def scores(raw: Array) -> Array:
@@ -88,13 +91,9 @@ def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
     return classes[index]
 
 
-def probabilities(loss: Any, raw: Array) -> Array:
-    """Probability of each class."""
+def probabilities(loss: Any, is_log: bool, raw: Array) -> Array:
+    """Probability of each class, or its logarithm."""
     found: Array = loss.probability(scores(raw))
-    return np.column_stack((1 - found, found)) if found.ndim == 1 else found
-
-
-def log_probabilities(loss: Any, raw: Array) -> Array:
-    """Their logarithms."""
+    found = np.column_stack((1 - found, found)) if found.ndim == 1 else found
     with np.errstate(divide="ignore"):
-        return np.log(probabilities(loss, raw))
+        return np.log(found) if is_log else found

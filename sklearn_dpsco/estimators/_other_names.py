@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Any
 
 _HERE = {
@@ -39,30 +39,28 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def explained(self: Any, *args: Any, **parameters: Any) -> None:
         for name in parameters:
-            if name not in known:
-                solvers = set(self._solvers.values()) if "solver" in known else set()
-                advice = _advice(name, known, solvers)
-                if not advice and self._with_settings:
-                    advice = f"; settings are parameters of {self._with_settings}"
-                raise TypeError(
-                    f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
-                    f"{advice}"
-                )
+            if name in known:
+                continue
+            solvers = set(self._solvers.values()) if "solver" in known else set()
+            places = {
+                parameter: f"solver={kind.__name__}({parameter}=...)"
+                for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
+                for parameter in inspect.signature(kind).parameters
+            } | {here: repr(here) for here in known}
+            found = [here for here in places if here.lower() == name.lower()]
+            found = found or [here for here in _HERE.get(name, ()) if here in places]
+            found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
+            advice = ""
+            if name == "n_jobs":
+                advice = ": a fit runs on threads (NUMBA_NUM_THREADS)"
+            elif found:
+                advice = f"; see {' and '.join(places[here] for here in found)}"
+            elif self._with_settings:
+                advice = f"; settings are parameters of {self._with_settings}"
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
+                f"{advice}"
+            )
         init(self, *args, **parameters)
 
     return explained
-
-
-def _advice(name: str, known: Sequence[str], solvers: Collection[type]) -> str:
-    if name == "n_jobs":
-        return ": a fit runs on threads (NUMBA_NUM_THREADS)"
-    of_solvers = {
-        parameter: f"solver={kind.__name__}({parameter}=...)"
-        for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
-        for parameter in inspect.signature(kind).parameters
-    }
-    places = of_solvers | {here: repr(here) for here in known}
-    found = [here for here in places if here.lower() == name.lower()]
-    found = found or [here for here in _HERE.get(name, ()) if here in places]
-    found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
-    return f"; see {' and '.join(places[here] for here in found)}" if found else ""

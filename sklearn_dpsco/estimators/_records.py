@@ -19,105 +19,71 @@ from .._fitting import checked, checked_table
 from .._types import Array, Flags, Indices
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
-from ..data.bounds import FeatureScaling, TargetScaling
-from ..data.compressed import canonical, row_range
-from ..data.pieces import Pieces, Source, here
-from ..data.rows import Rows, make_rows, times_rows
+from ..data.bounds import FeatureScaling
+from ..data.compressed import row_range
+from ..data.pieces import Pieces, here
+from ..data.rows import Rows, make_rows, scaled_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Targets of a regression, shape (n,) or (n, n_targets), and their public scaling."""
+class Targets:
+    """Numbers and their public scaling, or labels by their position among the sorted classes.
 
-    y: Array
-    scaling: TargetScaling
-    class_weight: None = None
-    record_weight: None = None
+    Numbers have the shape (n,) or (n, n_targets); a label that is not among the classes is -1.
+    """
+
+    y: NDArray[Any]
+    scaling: Any = None  # the `TargetScaling` of numbers
+    classes: Any = None  # of labels, an array
+    class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
 
     @property
     def n_outputs(self) -> int:
-        return n_targets_of(self.y)
+        if self.classes is not None:
+            return 1 if self.classes.size == 2 else int(self.classes.size)
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
 
     @cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose target is invalid."""
+        if self.classes is not None:
+            return self.y < 0
         columns = self.y if self.y.ndim == 2 else self.y[:, None]
         return np.any([cells.is_missing(column) for column in columns.T], axis=0)
 
-    def without_records(self) -> Numbers:
+    def without_records(self) -> Targets:
         """What is public of the targets."""
         return replace(self, y=self.y[:0].copy())
 
-    def of(self, reader: Reader, y: Array) -> Numbers:
-        """Other targets on the same scale."""
-        return replace(self, y=y)
+    def of(self, reader: Reader, y: NDArray[Any]) -> Targets:
+        """Others on the same scale, or of the same classes."""
+        return replace(self, y=y if self.classes is None else reader.codes(y, self.classes))
 
     def scaled(self) -> Array:
-        """In [-1, 1]; 0 for an invalid record. Several targets have a column each."""
-        scaled = self.scaling.transform(self.y)
-        scaled[self.is_empty] = 0.0
-        return scaled.ravel() if self.n_outputs == 1 else scaled
+        """Numbers in [-1, 1], 0 for an invalid one; labels as 1 (the second of two classes) and -1.
+
+        Several targets, and more classes than two, have a column each.
+        """
+        if self.classes is None:
+            scaled = self.scaling.transform(self.y)
+            scaled[self.is_empty] = 0.0
+            return scaled.ravel() if self.n_outputs == 1 else scaled
+        if self.n_outputs == 1:
+            return np.where(self.y == 1, 1.0, -1.0)
+        return np.where(self.y[:, None] == np.arange(self.classes.size), 1.0, -1.0)
 
     def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
-        """Coefficients in the user's units; if y is a matrix, with a row for each target."""
-        plain = features.unscale(result.coef, result.intercept)
-        coef, intercept = self.scaling.unscale(*plain)
-        if self.y.ndim == 2:
+        """Coefficients in the user's units, of a matrix y and of classes a row for each output."""
+        coef, intercept = features.unscale(result.coef, result.intercept)
+        if self.classes is None:
+            coef, intercept = self.scaling.unscale(coef, intercept)
+        if self.classes is not None or self.y.ndim == 2:
             coef, intercept = np.atleast_2d(coef), np.atleast_1d(intercept)
-        return {"coef_": coef, "intercept_": intercept}
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Labels by their position among the sorted classes, -1 for one that is not among them."""
-
-    codes: NDArray[np.int_]
-    classes: NDArray[Any]
-    class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
-
-    @property
-    def record_weight(self) -> Array | None:
-        """The declared weight of each record's class, 0 for none; None without such weights."""
-        if not isinstance(self.class_weight, tuple):
-            return None
-        return np.array([*self.class_weight, 0.0])[self.codes]
-
-    @property
-    def n_outputs(self) -> int:
-        return 1 if self.classes.size == 2 else self.classes.size
-
-    @cached_property
-    def is_empty(self) -> Flags:
-        """Flags the records whose label is invalid."""
-        return self.codes < 0
-
-    def without_records(self) -> Labels:
-        """What is public of the labels."""
-        return replace(self, codes=self.codes[:0].copy())
-
-    def of(self, reader: Reader, y: NDArray[Any]) -> Labels:
-        """Other labels, of the same classes."""
-        return replace(self, codes=reader.codes(y, self.classes))
-
-    def scaled(self) -> Array:
-        """+1 for the second of two classes and -1 for the first, of several a column for each."""
-        if self.classes.size == 2:
-            return np.where(self.codes == 1, 1.0, -1.0)
-        return np.where(self.codes[:, None] == np.arange(self.classes.size), 1.0, -1.0)
-
-    def model(self, result: SolverResult, features: FeatureScaling) -> dict[str, Any]:
-        """Coefficients with a row for each output, and the classes."""
-        plain = features.unscale(result.coef, result.intercept)
-        coef, intercept = np.atleast_2d(plain[0]), np.atleast_1d(plain[1])
-        return {"classes_": self.classes, "coef_": coef, "intercept_": intercept}
-
-
-def n_targets_of(y: Array) -> int:
-    """Number of columns."""
-    return 1 if y.ndim == 1 else y.shape[1]
+        known = {} if self.classes is None else {"classes_": self.classes}
+        return known | {"coef_": coef, "intercept_": intercept}
 
 
 def class_weights(
@@ -222,8 +188,11 @@ class Reader:
             raise ValueError(f"{_OTHER_LABELS}. {_CODES}")
         return codes
 
-    def weights(self, X: Any, sample_weight: Any, of_classes: Array | None = None) -> Array | None:
+    def weights(self, X: Any, sample_weight: Any, targets: Targets | None = None) -> Array | None:
         """The records' weights in [0, 1], times those of their classes; None if there are none."""
+        of_classes = None
+        if targets is not None and isinstance(targets.class_weight, tuple):
+            of_classes = np.array([*targets.class_weight, 0.0])[targets.y]  # 0 for no class
         if sample_weight is None:
             return of_classes
         weights = cells.as_weights(sample_weight, self.max_weight, strict=self.is_strict)
@@ -251,12 +220,8 @@ class Reader:
         if self.is_strict:
             scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
             return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        X = canonical(X) if sparse.issparse(X) else X
-        empty = cells.nonfinite_rows(X) | is_empty
-        if left_out is not None:
-            empty |= left_out
-        cleared = cells.clear_rows(scaling.transform(X), empty, X)
-        return make_rows(cleared, fit_intercept, np.where(empty, 0.0, 1.0), weight)
+        empty = is_empty if left_out is None else is_empty | left_out
+        return scaled_rows(X, scaling, fit_intercept, empty, weight)
 
 
 @dataclass(frozen=True)
@@ -265,7 +230,7 @@ class LocalTable:
 
     reader: Reader
     X: Any
-    targets: Numbers | Labels
+    targets: Targets
     is_surplus: Flags | None
     weight: Array | None
     users: Indices | None = None  # a number for each row's, where the plan asks for them
@@ -274,11 +239,6 @@ class LocalTable:
     def shape(self) -> tuple[int, int]:
         """Numbers of records and of features."""
         return self.X.shape
-
-    @property
-    def empty(self) -> Any:
-        """X without its records."""
-        return self.X[:0]
 
     def data(
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
@@ -329,7 +289,7 @@ class BlocksTable:
     sizes: tuple[int, ...]  # numbers of records of the blocks
     marks: tuple[int, ...]  # and their fingerprints
     given: Any  # X as it was given, without records
-    empty: Any  # and as it is read
+    X: Any  # and as it is read
     # What is public of them. Before that is known, the labels that occur, if they are asked for,
     # else y without records.
     targets: Any
@@ -338,9 +298,9 @@ class BlocksTable:
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of records and of features."""
-        return sum(self.sizes), self.empty.shape[1]
+        return sum(self.sizes), self.X.shape[1]
 
-    def of(self, targets: Numbers | Labels, surplus: Flags | None) -> BlocksTable:
+    def of(self, targets: Targets, surplus: Flags | None) -> BlocksTable:
         """The same with their targets, and without the rows that do not count."""
         blocks = self.blocks
         if surplus is not None:
@@ -358,11 +318,11 @@ class BlocksTable:
         graph = {key: task for of_one in self.blocks.values() for key, task in of_one.graph.items()}
         of_X = self.blocks["X"]
         groups = of_X.groups(self.sizes)
-        source = Source(graph, groups, inputs, reads[1:], of_X.is_in_memory, of_X.get)
-        is_numeric = isinstance(self.targets, Numbers)
-        y = self.targets.y if is_numeric else self.targets.classes[:0]
+        classes = self.targets.classes
+        y = self.targets.y if classes is None else classes[:0]
         nothing = [np.zeros(0, float if kind == "weight" else bool) for kind in self.blocks][2:]
-        return Pieces(source, self.sizes, reads[0](self.empty, y, *nothing)).kept()
+        of_tasks = graph, groups, inputs, reads[1:], of_X.is_in_memory, of_X.get
+        return Pieces(*of_tasks, self.sizes, reads[0](self.X, y, *nothing)).kept()
 
 
 def _read(
@@ -371,7 +331,7 @@ def _read(
     kinds: tuple[str, ...],
     scaling: FeatureScaling,
     fit_intercept: bool,
-    meta: Numbers | Labels,
+    meta: Targets,
     *arrays: Any,
 ) -> SolverData:
     """A block as scaled records, if its fingerprint is still `mark`; None is not compared."""
@@ -380,7 +340,7 @@ def _read(
         X, y = _read_both(reader, given)
         if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
             targets = meta.of(reader, y)
-            weight = reader.weights(X, given.get("weight"), targets.record_weight)
+            weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
             rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
             return SolverData(rows, targets.scaled())

@@ -65,7 +65,7 @@ class HasFeasibleSet(DPLinearModel):
             targets = self._targets.of(self._reader, y)
             if targets.n_outputs != problem.n_outputs:
                 raise ValueError(f"y must have {problem.n_outputs} targets, as in fit")
-            weight = self._reader.weights(X, sample_weight, targets.record_weight)
+            weight = self._reader.weights(X, sample_weight, targets)
             table = LocalTable(self._reader, X, targets, None, weight)
             frame, coef = model.frame, np.asarray(model.coef).T
             data = frame.weighted(table.data(self._scaling, problem.fit_intercept, False))

@@ -10,16 +10,16 @@ import numpy as np
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from .._checks import check_real
+from .._checks import check_real, unwarned
 from .._types import Array, Bounds
-from ..data.blocks import check_in_memory, here
-from ..data.bounds import TargetScaling, check_positive_bounds, rate_scaling
-from ..data.cells import as_numbers, as_weights
+from ..data.blocks import here
+from ..data.bounds import TargetScaling, number_bounds, rate_scaling
+from ..data.cells import as_numbers, as_weights, check_in_memory
 from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
-from ._records import Numbers
+from ._records import Targets
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
 _LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
@@ -72,24 +72,27 @@ class RateModel(Inference, DPRegressor):
     feasible_set = units = "auto"
     solver = "descent"
 
-    def _check_targets(self, n_targets: int) -> None:
+    def _target_scaling(self, n_targets: int) -> TargetScaling:
         if n_targets > 1:
             raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
-
-    def _target_scaling(self, n_targets: int) -> TargetScaling:
         return rate_scaling(self.bounds_y, self.bounds_exposure, with_zero=self._lowest == 0)
 
     def _settings(self) -> Settings:
-        check_positive_bounds(self.bounds_y, "bounds_y", with_zero=self._lowest == 0)
-        check_positive_bounds(self.bounds_exposure, "bounds_exposure")
+        with unwarned():  # what is said later on
+            self._target_scaling(1)
         return super()._settings()
 
-    def _read(self, y: Any) -> Numbers:
+    def _read(self, y: Any) -> Targets:
         return super()._read(column_or_1d(y, warn=True))
 
-    def _exposure(self, exposure: Any) -> Array:
-        """As numbers; NaN for one that is not above 0 or no number, unless that is an error."""
+    def _exposure(self, exposure: Any, n: int | None = None) -> Array:
+        """As numbers; NaN for one that is not above 0 or no number, unless that is an error.
+
+        With n those of so many rows, of whom one number may be for all.
+        """
         check_in_memory("a model with exposure", exposure)
+        if n is not None and not np.ndim(exposure):
+            exposure = np.full(n, exposure)
         e = np.asarray(as_numbers("exposure", exposure, strict=self._is_strict), dtype=np.float64)
         if e.ndim != 1:
             raise ValueError(f"exposure must have the shape (n_samples,), got {e.shape}")
@@ -100,14 +103,9 @@ class RateModel(Inference, DPRegressor):
                 "exposure must hold finite numbers above 0. Say nonfinite='zero', so that a record "
                 "with another one contributes nothing"
             )
+        if n is not None and len(e) != n:
+            raise ValueError(f"exposure has {len(e)} numbers, and X has {n} rows")
         return np.where(is_valid, e, np.nan)
-
-    def _exposures(self, exposure: Any, n: int) -> Array:
-        """Those of n rows, of an array or of one number for all."""
-        found = self._exposure(exposure if np.ndim(exposure) else np.full(n, exposure))
-        if len(found) != n:
-            raise ValueError(f"exposure has {len(found)} numbers, and X has {n} rows")
-        return found
 
     def _per_exposure(self, y: Any, exposure: Any, sample_weight: Any) -> tuple[Any, Any]:
         """Targets over exposures, and weights with which they have the same derivatives."""
@@ -118,7 +116,7 @@ class RateModel(Inference, DPRegressor):
             )
         if exposure is None:
             return y, sample_weight
-        _, most = check_positive_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+        _, most = number_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
         check_in_memory("a model with exposure", y)
         y, e = self._reader.targets(y), self._exposure(exposure)
         check_consistent_length(y, e)
@@ -156,9 +154,9 @@ class RateModel(Inference, DPRegressor):
         -------
         self
         """
-        settings = self._settings()
+        self._settings()  # a parameter that is wrong is named before the data
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
-        return self._fit(settings, X, y, groups, sample_weight)
+        return super().fit(X, y, groups=groups, sample_weight=sample_weight)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).
@@ -177,7 +175,7 @@ class RateModel(Inference, DPRegressor):
         """
         check_is_fitted(self)
         means = self._predicted(X, functools.partial(_means, self._targets.scaling.high))
-        means = means if exposure is None else means * self._exposures(exposure, len(means))
+        means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
     def predict_interval(
@@ -199,7 +197,7 @@ class RateModel(Inference, DPRegressor):
         if of != "mean":
             raise ValueError(f"of must be 'mean' for {type(self).__name__}, got {of!r}")
         ends = super().predict_interval(X, level=level)
-        return ends if exposure is None else (ends.T * self._exposures(exposure, len(ends))).T
+        return ends if exposure is None else (ends.T * self._exposure(exposure, len(ends))).T
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """D2, the part of the deviance that is explained. **Not private**.

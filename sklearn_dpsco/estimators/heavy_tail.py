@@ -22,7 +22,11 @@ from ..geometry import Geometry
 from ..losses import Loss
 from ..preprocessing.declared import Declared
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
+from ..solvers.base import Plan
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
+
+# Whether they must be above 0.
+_MAGNITUDES = {"scale_X": True, "center_X": False, "scale_y": True, "center_y": False}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -116,44 +120,38 @@ class _HeavyTailMixin(DPLinearModel):
     _may_plan_set = True
 
     def _solver(self) -> Solver:
-        self._check_magnitudes()
-        names = ("scale_X", "center_X", "scale_y", "center_y")
-        private = {f"private_{name}": isinstance(getattr(self, name, 0.0), str) for name in names}
+        private = {}
+        for name, positive in _MAGNITUDES.items():
+            value = getattr(self, name, 0.0 if name == "center_y" else 1.0)  # of a classifier
+            bounds.check_magnitude(name, value, positive=positive)
+            if name.endswith("y") and (isinstance(value, Mapping) or np.ndim(value) != 0):
+                raise ValueError(f"{name} must be 'private' or a number, got {shown(value)}")
+            private[f"private_{name}"] = is_private = isinstance(value, str)
+            numbers = list(value.values()) if isinstance(value, Mapping) else value
+            is_shift = not (positive or is_private) and np.any(np.asarray(numbers) != 0)
+            if is_shift and not check_bool("fit_intercept", self.fit_intercept):
+                raise ValueError(
+                    f"{name} needs fit_intercept=True: a centre is part of the intercept"
+                )
         return super()._solver().with_facts(**private)
 
-    def _check_magnitudes(self) -> None:
-        bounds.check_magnitude("scale_X", self.scale_X, positive=True)
-        bounds.check_magnitude("center_X", self.center_X, positive=False)
-        center = self.center_X
-        center = list(center.values()) if isinstance(center, Mapping) else center
-        is_shifted = not isinstance(center, str) and np.any(np.asarray(center) != 0)
-        if not check_bool("fit_intercept", self.fit_intercept) and is_shifted:
-            raise ValueError("center_X needs fit_intercept=True: a centre is part of the intercept")
-
-    def _feature_scaling(self, declared: Declared, n_features: int) -> bounds.FeatureScaling:
-        names = self._feature_names()
-        center = bounds.by_column("center_X", self.center_X, names)
-        scale = bounds.by_column("scale_X", self.scale_X, names)
-        return bounds.guessed_feature_scaling(center, scale, n_features)
-
-    def _check_plan_sizes(
-        self, settings: Settings, n_samples: Any, n_features: Any
-    ) -> tuple[int, int]:
-        sizes = super()._check_plan_sizes(settings, n_samples, n_features)
-        for name in ("scale_X", "center_X"):
-            value = getattr(self, name)
-            is_single = isinstance(value, str) or not (isinstance(value, Mapping) or np.ndim(value))
-            if not is_single and len(value) != sizes[1]:
-                raise ValueError(f"{name} has {len(value)} columns, but n_features={sizes[1]}")
-        return sizes
-
-    def _charge(
-        self, settings: Settings, n_samples: int, empty: Any, *facts: Any
-    ) -> tuple[Any, bounds.FeatureScaling]:
+    def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
         is_private = isinstance(self.center_X, str) and self.fit_intercept
         if is_private and not isinstance(empty, np.ndarray):
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
-        return super()._charge(settings, n_samples, empty, *facts)
+        names = self._feature_names()
+        center = bounds.by_column("center_X", self.center_X, names)
+        scale = bounds.by_column("scale_X", self.scale_X, names)
+        return bounds.guessed_feature_scaling(center, scale, empty.shape[1])
+
+    def _plan(self, settings: Settings, shape: tuple[Any, Any], *facts: Any) -> Plan:
+        plan = super()._plan(settings, shape, *facts)
+        for name in ("scale_X", "center_X"):
+            value = getattr(self, name)
+            is_single = isinstance(value, str) or not (isinstance(value, Mapping) or np.ndim(value))
+            if not is_single and len(value) != shape[1]:
+                raise ValueError(f"{name} has {len(value)} columns, but n_features={shape[1]}")
+        return plan
 
     def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
@@ -211,17 +209,6 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     scale_y: Magnitude = bounds.PRIVATE
     center_y: Magnitude = bounds.PRIVATE
     loss: HeavyTailRegressionLoss | Loss = "squared"
-
-    def _check_magnitudes(self) -> None:
-        super()._check_magnitudes()
-        bounds.check_magnitude("scale_y", self.scale_y, positive=True)
-        bounds.check_magnitude("center_y", self.center_y, positive=False)
-        for name in ("scale_y", "center_y"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping) or np.ndim(value) != 0:
-                raise ValueError(f"{name} must be 'private' or a number, got {shown(value)}")
-        if not self.fit_intercept and not isinstance(self.center_y, str) and self.center_y != 0:
-            raise ValueError("center_y needs fit_intercept=True: a centre is part of the intercept")
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         return bounds.guessed_target_scaling(self.center_y, self.scale_y)

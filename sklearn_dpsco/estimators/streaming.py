@@ -6,7 +6,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -28,7 +28,7 @@ from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Solver
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
-from ._records import BlocksTable, Labels, LocalTable, Numbers
+from ._records import BlocksTable, LocalTable, Targets
 
 _NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _ENDED = (
@@ -147,6 +147,14 @@ class _StreamingModel(DPLinearModel):
     def _settings(self) -> Settings:
         if self.horizon is not None:
             check_count("horizon", self.horizon, high=LONGEST_STREAM)
+        weights = getattr(self, "class_weight", None)  # of a classifier
+        if isinstance(weights, str) and weights == "balanced":
+            raise ValueError(
+                "class_weight='balanced' is not for streams, the frequencies of whose classes are "
+                "not known before they end: give a dict of public weights, or take "
+                "DPLassoFWClassifier, DPMirrorClassifier, DPPhasedSGDClassifier or "
+                "HeavyTailDPClassifier"
+            )
         return super()._settings()
 
     def _solve(self, plan: Any, scaling: FeatureScaling, table: LocalTable | BlocksTable) -> None:
@@ -200,7 +208,7 @@ class _StreamingModel(DPLinearModel):
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
             n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
-            first = y if self._task == "classification" else progress.targets.y
+            first = progress.targets.y
             if y.shape[1:] != first.shape[1:]:
                 raise ValueError(
                     f"y has the shape {y.shape}, but that of the first chunk was "
@@ -220,7 +228,7 @@ class _StreamingModel(DPLinearModel):
         groups: Any,
         sample_weight: Any,
         progress: _Progress | Settings,
-        read: Callable[[Any], Numbers | Labels],
+        read: Callable[[Any], Targets],
     ) -> Self:
         """Take in a chunk; `read` makes targets of the first one's validated y."""
         # threads take turns, also in counting the rows of users
@@ -230,38 +238,39 @@ class _StreamingModel(DPLinearModel):
                 raise ValueError(_ENDED)  # while this thread waited
             with self._unchanged_on_error():
                 X, y = self._validate_chunk(X, y, progress)
+                # rows of users: counts of the stream so far, behind room for those of this chunk
+                counted: ChainMap[Any, int] | None = None if groups is None else ChainMap({}, {})
                 if isinstance(progress, Settings):
                     targets, budget = read(y), progress.accounting.budget
                 else:
                     targets, budget = progress.targets.of(self._reader, y), progress.plan.budget
-                counted, rows = self._rows_of_users(groups, progress), budget.rows_per_user
+                    known = progress.rows_of_users
+                    if (counted is None) != (known is None):
+                        raise ValueError(
+                            "groups must be given with every chunk of a stream, or with none"
+                        )
+                    if known is not None:
+                        last, earlier = known.maps
+                        earlier.update(last)  # totals: after an interrupt it is done again
+                        counted = ChainMap({}, earlier)
+                rows = budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
-                weight = self._reader.weights(X, sample_weight, targets.record_weight)
+                weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
                 if isinstance(progress, Settings):
                     progress = self._begin(progress, X, targets, counted is not None, lock)
-                else:
-                    self._charge_again(progress)
+                else:  # the account in force, unless one that covers it was charged
+                    account, charged = accountant_in_force(self.accountant), progress.charged
+                    if account is not None and not any(one.covers(account) for one in charged):
+                        # in full: what is released from now on may hold all of the stream
+                        self._spend(account, progress.plan, has_groups=counted is not None)
+                        progress.charged = [*charged, account]
             self._feed(progress, table, counted)
         return self
 
-    def _rows_of_users(
-        self, groups: Any, progress: _Progress | Settings
-    ) -> ChainMap[Any, int] | None:
-        """Counts of the stream so far, and room for those of a chunk; None without `groups`."""
-        if isinstance(progress, Settings):
-            return None if groups is None else ChainMap({}, {})
-        if (groups is None) != (progress.rows_of_users is None):
-            raise ValueError("groups must be given with every chunk of a stream, or with none")
-        if progress.rows_of_users is None:
-            return None
-        last, earlier = progress.rows_of_users.maps
-        earlier.update(last)  # totals: after an interrupt it is done again
-        return ChainMap({}, earlier)
-
     def _begin(
-        self, settings: Settings, X: Any, targets: Numbers | Labels, has_groups: bool, lock: Any
+        self, settings: Settings, X: Any, targets: Targets, has_groups: bool, lock: Any
     ) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
         solver = settings.solver.with_facts(doubling=self.horizon is None, shuffle=False)
@@ -283,16 +292,6 @@ class _StreamingModel(DPLinearModel):
         self._stream = _Progress(*public, run, noise, charged, users, lock)
         return self._stream
 
-    def _charge_again(self, progress: _Progress) -> None:
-        """Charge the whole stream to the account in force, unless one that covers it was."""
-        account, charged = accountant_in_force(self.accountant), progress.charged
-        if account is None or any(earlier.covers(account) for earlier in charged):
-            return
-        # in full: what is released from now on may hold all of the stream
-        has_groups = progress.rows_of_users is not None
-        self._spend(account, progress.plan, has_groups=has_groups)
-        progress.charged = [*charged, account]
-
     def _feed(
         self, progress: _Progress, table: LocalTable, counted: ChainMap[Any, int] | None
     ) -> None:
@@ -313,7 +312,11 @@ class _StreamingModel(DPLinearModel):
             published = {
                 "n_seen_": run.n_seen,
                 "n_iter_": result.n_iter,
-                "guarantee_": self._claimed(plan.guarantee_after(run.n_seen)),
+                "guarantee_": replace(
+                    plan.guarantee_after(run.n_seen),
+                    noise_is_secret=self.noise_is_secret_,
+                    fits=self._fits,
+                ),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
                 **table.targets.model(result, progress.features),
@@ -448,16 +451,6 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
 
     class_weight: Mapping[Any, float] | None = None
     loss: ClassificationLoss | Loss = "logistic"
-
-    def _settings(self) -> Settings:
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            raise ValueError(
-                "class_weight='balanced' is not for streams, the frequencies of whose classes are "
-                "not known before they end: give a dict of public weights, or take "
-                "DPLassoFWClassifier, DPMirrorClassifier, DPPhasedSGDClassifier or "
-                "HeavyTailDPClassifier"
-            )
-        return super()._settings()
 
     def partial_fit(
         self,

@@ -20,6 +20,8 @@ import numpy as np
 from .._types import Array
 from .norms import dual_exponent, lp_norm
 
+_NO_CENTER = "the entropy has no center: use the mirror map 'power'"
+
 
 @dataclass(frozen=True)
 class MirrorMap:
@@ -200,7 +202,8 @@ class Entropy(MirrorMap):
     def gradient(self, coef: Array, center: Array | None = None) -> Array:
         from .._kernels.mirror_steps import entropy_dual_l1
 
-        self._check_center(center)
+        if center is not None:
+            raise ValueError(_NO_CENTER)
         s = self.geometry.radius
         if self.geometry.contains_origin:
             return s * entropy_dual_l1(coef, s)
@@ -216,11 +219,7 @@ class Entropy(MirrorMap):
     ) -> Array:
         from .._kernels.mirror_steps import entropy_step_l1, entropy_step_simplex
 
-        self._check_center(center if within is None else within)
+        if center is not None or within is not None:
+            raise ValueError(_NO_CENTER)
         kernel = entropy_step_l1 if self.geometry.contains_origin else entropy_step_simplex
         return kernel(coef, gradient, step, self.geometry.radius)
-
-    @staticmethod
-    def _check_center(value: object) -> None:
-        if value is not None:
-            raise ValueError("the entropy has no center: use the mirror map 'power'")

@@ -31,8 +31,8 @@ from .._checks import (
     warn_user,
 )
 from .._types import Array
-from ..data.blocks import check_in_memory
 from ..data.bounds import check_feature_bounds, check_target_bounds
+from ..data.cells import check_in_memory
 from ..exceptions import PrivacyLeakWarning
 from ..model_selection.private_steps import last_step, private_last, private_steps
 from ..preprocessing.declared import declared_bounds

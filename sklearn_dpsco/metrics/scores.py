@@ -40,13 +40,13 @@ from .._types import (
     Relation,
     Scoring,
 )
-from ..data.blocks import check_in_memory
 from ..data.bounds import number_bounds
 from ..data.cells import (
     as_labels,
     as_numbers,
     as_users,
     check_classes,
+    check_in_memory,
     label_codes,
     surplus_rows,
 )

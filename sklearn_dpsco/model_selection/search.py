@@ -25,7 +25,7 @@ from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
 from .._types import Array, Auto, Precision, RandomState, Relation, SearchScoring
 from ..data import cells
-from ..data.blocks import check_in_memory
+from ..data.cells import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.branches import Account

@@ -14,12 +14,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
-from .._overview import DocumentationLink
+from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
-from ..data.blocks import check_in_memory
+from ..data.cells import check_in_memory, is_frame
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
-from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, is_frame, proposed, read_column
+from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
 
@@ -29,7 +29,7 @@ class BadParametersError(ValueError, AttributeError):
 
 
 @dataclass(repr=False, eq=False)
-class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
+class PublicEncoder(TransformerMixin, BaseEstimator):
     """Encode a raw table by declared bounds and categories, without learning from it.
 
     Each row is encoded by itself. A number x with bounds (low, high) is clipped to them and
@@ -122,6 +122,8 @@ class PublicEncoder(DocumentationLink, TransformerMixin, BaseEstimator):
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'edu_hs', 'edu_ba', 'edu_ma', 'member']
     """
+
+    _doc_link_module, _doc_link_template = DOCUMENTATION_LINK
 
     schema: Any
     _: KW_ONLY

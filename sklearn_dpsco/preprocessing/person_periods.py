@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_bool, check_choice, import_pandas, shown
-from .._types import Array, Nonfinite
-from ..data.blocks import check_in_memory
-from ..data.cells import check_numbers
+from .._types import Nonfinite
+from ..data.cells import check_in_memory, check_numbers
 from .schema import read_column
 
 
@@ -136,7 +135,8 @@ def person_periods(
     persons = np.arange(n) if person is None else table[person].array
     rows["person"] = persons.repeat(n_periods)
     rows["period"] = np.tile(np.arange(1, n_periods + 1), n)
-    rows["start"], rows["stop"] = np.tile(edges[:-1], n), np.tile(edges[1:], n)
+    start, stop = np.tile(edges[:-1], n), np.tile(edges[1:], n)
+    rows["start"], rows["stop"] = start, stop
     if duration is None or event is None:
         return rows
     columns = [(name, read_column(table, name)) for name in (duration, event)]
@@ -153,11 +153,14 @@ def person_periods(
             f"{duration!r} must hold finite numbers of at least 0, and {event!r} 0 and 1 or "
             "booleans. nonfinite='zero' leaves out persons of whom this is not so"
         )
-    time = np.where(is_valid, time, -1.0)  # at risk in no period
-    outcome, at_risk = _outcomes(time[:, None], (happened == 1)[:, None], edges, exposure)
-    rows[event] = outcome.ravel()
+    time = np.where(is_valid, time, -1.0).repeat(n_periods)  # at risk in no period
+    is_last = np.where(start == 0, time >= 0, time > start) & (time <= stop)
+    is_event = is_last & (happened == 1).repeat(n_periods)
+    at_risk = np.maximum(np.minimum(time, stop) - start, 0.0)
+    counts = at_risk > 0 if exposure else is_event | (2 * at_risk >= stop - start)
+    rows[event] = np.where(counts, is_event, np.nan)
     if exposure:
-        rows["exposure"] = at_risk.ravel()
+        rows["exposure"] = at_risk
     return rows
 
 
@@ -170,12 +173,3 @@ def _edges(periods: Any) -> NDArray[Any]:
             f"{shown(periods)}"
         )
     return edges if edges.dtype.kind in "iuf" else numbers
-
-
-def _outcomes(time: Array, happened: Any, edges: Array, exposure: bool) -> tuple[Array, Array]:
-    """Outcomes and times at risk of persons (rows) in periods (columns)."""
-    start, stop = edges[:-1], edges[1:]
-    is_last = np.where(start == 0, time >= 0, time > start) & (time <= stop)
-    at_risk = np.maximum(np.minimum(time, stop) - start, 0.0)
-    counts = at_risk > 0 if exposure else (is_last & happened) | (2 * at_risk >= stop - start)
-    return np.where(counts, is_last & happened, np.nan), at_risk

@@ -15,18 +15,18 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, check_count, check_size, warn_user
-from .._fitting import Accounting, PrivateFit, checked_table
+from .._checks import check_bool, check_count, check_size, warn_user
+from .._fitting import Accounting, PrivateEstimator, checked_table, in_order
 from .._overview import Overviewed
-from .._types import Auto, FeatureBounds, Nonfinite, Precision, RandomState, Relation
+from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import clear_rows, nonfinite_rows
 from ..data.compressed import canonical
-from ..data.rows import make_rows
+from ..data.rows import scaled_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
-from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import plan_within
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from ..solvers.records import Frame, SolverData
@@ -107,8 +107,9 @@ def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSear
     return found
 
 
+@in_order
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Scale columns of which nothing is known, by private centres and spreads.
 
     A value x of column j becomes :math:`(x - m_j) / s_j`, clipped to [-clip, clip]. The
@@ -175,29 +176,17 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
     True
     """
 
-    epsilon: float = 1.0
-    delta: float | Auto = "auto"
-    relation: Relation | Auto = "auto"
-    max_rows_per_user: int = 1
     bounds_X: FeatureBounds | None = None
     with_centering: bool = True
     with_scaling: bool = True
     clip: float = 4.0
-    precision: Precision = "exact"
-    nonfinite: Nonfinite = "raise"
-    accountant: Any = None
-    random_state: RandomState = None
 
-    def _check(self) -> None:
-        """Raise if a parameter is wrong whatever the data are."""
-        self._accounting()
-        check_feature_bounds(self.bounds_X)
+    def _accounting(self) -> Accounting:
         centering = check_bool("with_centering", self.with_centering)
         if not check_bool("with_scaling", self.with_scaling) and not centering:
             raise ValueError("with_centering=False and with_scaling=False leave nothing to learn")
         check_size("clip", self.clip)
-        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
-        check_random_state(self.random_state)
+        return super()._accounting()
 
     def plan(self, n_samples: int, n_features: int) -> ScalerPlan:
         """The plan that `fit` would follow on data of this size; spends nothing.
@@ -212,13 +201,10 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
         >>> DPScaler(epsilon=0.5).plan(n_samples=5000, n_features=3).guarantee.epsilon
         0.5
         """
-        self._check()
+        accounting = self._accounting()
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, d)
-        return self._plan(self._accounting(), n, d)
-
-    def _plan(self, accounting: Accounting, n: int, d: int) -> ScalerPlan:
         accounting.warn_if_weak(n)
         budget = accounting.budget_of(n)
         plan = plan_within(budget, lambda b: ScalerPlan.of(n, d, b, self.with_centering))
@@ -247,7 +233,7 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
             If a parameter or the data are wrong; or `PrivacyBudgetError` if the accountant refuses
             the charge. Nothing is spent then.
         """
-        self._check()
+        self._accounting()  # a parameter that is wrong is named before the data
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
@@ -259,17 +245,11 @@ class DPScaler(PrivateFit, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
-                plan = self._plan(accounting, *X.shape)
+                plan = self.plan(*X.shape)
                 self._spend(accounting.accountant, plan, has_groups=groups is not None)
             stream = stream_from_random_state(self.random_state)
             # rows in the known units, from which the search starts
-            X = canonical(X) if sparse.issparse(X) else X
-            empty = nonfinite_rows(X)
-            if surplus is not None:
-                empty |= surplus
-            X = clear_rows(known.transform(X), empty, X)
-            X = X if sparse.issparse(X) else np.ascontiguousarray(X)
-            rows = make_rows(X, False, np.where(empty, 0.0, 1.0))
+            rows = scaled_rows(X, known, False, False if surplus is None else surplus)
             data = SolverData(rows, np.empty(0))  # no target is read
             found = plan.release(data, stream.substream("scaler", 0))
         center, scale = np.asarray(found.center), np.asarray(found.scale)

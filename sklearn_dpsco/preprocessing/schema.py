@@ -66,12 +66,6 @@ class Cells(NamedTuple):
         return codes
 
 
-def is_frame(X: Any) -> bool:
-    """Whether it is a data frame with columns that are in memory."""
-    # a lazy frame of polars lacks the first, and the others warn
-    return all(hasattr(X, name) for name in ("shape", "columns", "dtypes", "__getitem__"))
-
-
 def read_column(X: Any, name: str) -> Cells:
     """One column of a frame, of pandas or polars."""
     column = X[name]

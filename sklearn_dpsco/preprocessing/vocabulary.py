@@ -14,16 +14,16 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_choice, check_count, check_int, warn_user
-from .._fitting import Accounting, PrivateFit
+from .._checks import check_count, check_int, warn_user
+from .._fitting import PrivateEstimator, in_order
 from .._overview import Overviewed
-from .._types import Array, Auto, Nonfinite, Precision, RandomState, Relation
+from .._types import Array
 from ..data.cells import as_users, user_of
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import KeyedGaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
-from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import plan_within
 
 _SLACK_SHARE = 0.2  # of delta, for words that one user alone has
@@ -89,9 +89,10 @@ class VocabularyPlan(Overviewed):
         return np.asarray(counts * _UNIT, dtype=np.float64)
 
 
+@in_order
 @dataclass(repr=False, eq=False)
 class PrivateVocabulary(  # type: ignore[call-arg]
-    PrivateFit, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+    PrivateEstimator, TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
     r"""The words that many users have, for texts of which the words are private as well.
 
@@ -161,15 +162,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
 
     vectorizer: Any = None
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float | Auto = "auto"
-    relation: Relation | Auto = "auto"
-    max_rows_per_user: int = 1
     max_words: int = 50
-    precision: Precision = "exact"
-    nonfinite: Nonfinite = "raise"
-    accountant: Any = None
-    random_state: RandomState = None
 
     def plan(self, n_samples: int) -> VocabularyPlan:
         """The plan that `fit` would follow for so many texts; spends nothing.
@@ -185,9 +178,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         >>> round(plan.count.threshold)  # users with one word, or seven times as many with 49
         47
         """
-        return self._plan(self._accounting(), check_count("n_samples", n_samples))
-
-    def _plan(self, accounting: Accounting, n_samples: int) -> VocabularyPlan:
+        accounting, n_samples = self._accounting(), check_count("n_samples", n_samples)
         max_words = check_int("max_words", self.max_words, low=1, high=10**6)
         accounting.warn_if_weak(n_samples)
         budget = accounting.budget_of(n_samples)
@@ -219,8 +210,6 @@ class PrivateVocabulary(  # type: ignore[call-arg]
                 )
         if found.max_features is not None:
             check_count("max_features", found.max_features)
-        check_choice("nonfinite", self.nonfinite, ("raise", "zero"))
-        check_random_state(self.random_state)
         # scikit-learn checks the other parameters where it reads texts: a public one
         clone(found).set_params(vocabulary=["a"], max_features=None).fit_transform(["a"])
         return clone(found)
@@ -253,14 +242,14 @@ class PrivateVocabulary(  # type: ignore[call-arg]
             the charge. Nothing is spent then.
         """
         with self._until_spent():
-            vectorizer, texts = self._vectorizer(), self._texts(X)
             accounting = self._accounting()
+            vectorizer, texts = self._vectorizer(), self._texts(X)
             if groups is None and accounting.budget.rows_per_user > 1:
                 raise ValueError("max_rows_per_user > 1 needs groups: whose text each is")
             users = np.arange(len(texts)) if groups is None else as_users(groups)
             check_consistent_length(texts, users)
             surplus = self._surplus(texts, groups, accounting.budget.rows_per_user, {})
-            plan = self._plan(accounting, check_count("n_samples", len(texts)))
+            plan = self.plan(len(texts))
             self._spend(accounting.accountant, plan, has_groups=groups is not None)
         stream = stream_from_random_state(self.random_state)
         names, table = _words_of_users(vectorizer, texts, users, surplus)

@@ -77,7 +77,12 @@ def _coins(n: int, size: int, stream: RandomStream) -> Indices:
     if size == n:
         return np.arange(n)
     if n < _COINS_PER_DRAW * size:
-        return _flip(n, size, stream)
+        # one for each number; the probability is rounded down to a multiple of 2^-64
+        threshold, parts = np.uint64(size * 2**64 // n), []
+        for first in range(0, n, _BLOCK):
+            words = stream.words(min(_BLOCK, n - first))
+            parts.append(first + np.nonzero(words < threshold)[0])
+        return np.concatenate(parts)
     # coins cost O(n); the count of each block, and then a uniform subset of that size, have the
     # same law
     n_blocks = -(-size // _EXPECTED_COUNT)
@@ -89,16 +94,6 @@ def _coins(n: int, size: int, stream: RandomStream) -> Indices:
         count = bisect_right(_cumulative(stop - start, size, n), high << 64 | low)
         if count > 0:
             parts.append(start + _subset(stop - start, count, stream))
-    return np.concatenate(parts)
-
-
-def _flip(n: int, size: int, stream: RandomStream) -> Indices:
-    """One coin for each number; the probability is rounded down to a multiple of 2^-64."""
-    threshold = np.uint64(size * 2**64 // n)
-    parts = []
-    for first in range(0, n, _BLOCK):
-        words = stream.words(min(_BLOCK, n - first))
-        parts.append(first + np.nonzero(words < threshold)[0])
     return np.concatenate(parts)
 
 

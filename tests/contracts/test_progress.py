@@ -1,6 +1,7 @@
 """verbose: what is shown of long work, which is public, and changes nothing."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ class Bar:
 @pytest.fixture
 def bars(monkeypatch):
     """Runs something; returns the bars that it made, and texts."""
-    monkeypatch.setattr(_progress, "_tqdm", lambda: Bar)
+    monkeypatch.setattr(_progress, "_tqdm", lambda: SimpleNamespace(tqdm=Bar))
 
     def run(call):
         Bar.made = ()

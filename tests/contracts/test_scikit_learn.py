@@ -147,8 +147,7 @@ def test_pickles_hold_the_model(name, form):
 @each
 def test_no_target_of_a_record_is_kept(name):
     """Neither as an entry nor as the memory that a view of none of them holds."""
-    targets = build(name).fit(*table(name))._targets
-    kept = targets.codes if is_classifier(name) else targets.y
+    kept = build(name).fit(*table(name))._targets.y
     assert kept.size == 0
     assert kept.base is None
 

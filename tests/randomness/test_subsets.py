@@ -52,7 +52,7 @@ def test_poisson_batches_are_independent_coins(monkeypatch, by_blocks):
         monkeypatch.setattr(subsets, "bisect_right", lambda *_: 1)
     else:
         monkeypatch.setattr(
-            subsets, "_flip", lambda n, size, s: subsets._subset(n, 1 + s.integer(2 * size - 1), s)
+            subsets, "_coins", lambda n, size, s: subsets._subset(n, 1 + s.integer(2 * size - 1), s)
         )
     assert found("poisson", 6, 3, source) < LAW_LEVEL
 
