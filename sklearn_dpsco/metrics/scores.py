@@ -61,6 +61,7 @@ from ..solvers.base import plan_within
 from .intervals import Law
 from .releases import (
     FORMULAS,
+    INVALID,
     LARGEST_SAMPLE,
     SCORINGS,
     Answers,
@@ -185,7 +186,7 @@ class ScorePlan(Overviewed):
         unit, middle = spread * (facts.high - facts.low), facts.low / 2 + facts.high / 2
         prediction = middle + unit * known * normal
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
-        answers, share, found = Answers(y=y, prediction=prediction), m / self.n_samples, []
+        answers, share, found = {"y": y, "prediction": prediction}, m / self.n_samples, []
         for seed in range(_SELECTED if self.ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
             for one in self.ranges:
@@ -195,7 +196,7 @@ class ScorePlan(Overviewed):
                 own = one.narrowed(own, int(np.argmax(noisy)))
             own_query = replace(query, facts=own)
             sums = own_query.statistic(answers) * (n / m)
-            found.append(own_query.estimate("r2", sums, self._law(noise)).interval)
+            found.append(own_query.estimate("r2", sums, self._law(noise))["interval"])
         return sorted(found, key=lambda ends: ends[1] - ends[0])[len(found) // 2]
 
     def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:
@@ -219,7 +220,7 @@ class ScorePlan(Overviewed):
         if not self.ranges:
             return self
         if self.n_groups > 1:
-            answers = answers.among(group >= 0)
+            answers = {name: of[group >= 0] for name, of in answers.items()}
         is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
         facts = self.queries[is_squared.index(True)].facts
         for one in self.ranges:
@@ -238,7 +239,8 @@ class ScorePlan(Overviewed):
         """
         parts = [answers]
         if self.n_groups > 1:
-            parts = [answers.among(group == k) for k in range(self.n_groups)]
+            rows = [group == k for k in range(self.n_groups)]
+            parts = [{name: of[own] for name, of in answers.items()} for own in rows]
         return [np.concatenate([query.statistic(part) for part in parts]) for query in self.queries]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
@@ -264,14 +266,9 @@ class ScorePlan(Overviewed):
                 if units * law.variance < least:
                     n_valid, least = number_of, units * law.variance
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
-                value, interval, more = query.estimate(name, sums, law)
-                more = {**more, "counts": sums, "clipped": query.clipped}
-                more["limits"] = query.limits(name)
-                found[name] = Estimate(value, interval, more)
-        return {
-            name: found[name]._replace(more={**found[name].more, "n_valid": n_valid})
-            for name in self.scorings
-        }
+                about = {"counts": sums, "clipped": query.clipped, "limits": query.limits(name)}
+                found[name] = query.estimate(name, sums, law) | about
+        return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -939,7 +936,7 @@ def dp_score(
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         if groups is not None:
-            answers = answers.without(_surplus(groups, max_rows_per_user, n))
+            answers = _without_surplus(answers, groups, max_rows_per_user, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
@@ -952,28 +949,30 @@ def dp_score(
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
-def _surplus(groups: Any, most: int, n: int) -> NDArray[np.bool_]:
-    """Flags the rows of users after their first ones."""
+def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answers:
+    """The same where the rows of users after their first ones are invalid."""
     users = as_users(groups)
     if len(users) != n:
         raise ValueError(f"groups must have shape ({n},), got {users.shape}")
-    return surplus_rows(users, most, {})
+    is_surplus = surplus_rows(users, most, {})
+    return {
+        name: np.where(is_surplus, INVALID[name], of) if name in INVALID else of
+        for name, of in answers.items()
+    }
 
 
 def _scores(
     plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, is_secret: bool
 ) -> dict[str, DPScore]:
     """What the release tells, and nothing else."""
-    guarantee = replace(plan.guarantee, noise_is_secret=is_secret)
-    facts = plan.confidence, plan.n_samples, guarantee, is_secret, labels
+    facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
+    facts |= {"noise_is_secret": is_secret, "classes": labels}
+    facts["guarantee"] = replace(plan.guarantee, noise_is_secret=is_secret)
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        return _Scores(
-            {
-                name: DPScore(name, value, interval, *facts, is_of_group=group is not None, **more)
-                for name, (value, interval, more) in plan.estimates(noisy, group).items()
-            }
-        )
+        found = plan.estimates(noisy, group).items()
+        own = facts | {"is_of_group": group is not None}
+        return _Scores({name: DPScore(scoring=name, **own, **one) for name, one in found})
 
     scores = scores_of()
     if groups is not None:
@@ -1065,7 +1064,7 @@ def _answers(
     if "y" in needs:
         found["y"] = _numbers("y", y, n)
         found["prediction"] = predicted_means(estimator, X, exposure, n)
-    return Answers(**found)
+    return found
 
 
 def predicted_means(estimator: Any, X: Any, exposure: Any, n: int) -> Array:
