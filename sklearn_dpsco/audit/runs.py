@@ -14,7 +14,7 @@ from .._fitting import relation_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
 from ..privacy.budget import check_delta, default_delta
-from ..randomness.stream import check_random_state, stream_from_random_state
+from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan
 from ..solvers.records import SolverData
 from .neighbours import check_pairs, differing_rows
@@ -78,7 +78,7 @@ def audit(
     >>> audit(model, (X, y), (X, other), 20, random_state=0).flagged  # of few trials: a smoke test
     False
     """
-    _check_trials(n_trials, statistic, confidence, random_state, verbose)
+    _check_trials(n_trials, statistic, confidence, verbose)
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
@@ -99,15 +99,14 @@ def audit(
         with unwarned():  # the seeds are those that were asked for
             model = clone(estimator).set_params(**settings)
         model.fit(*(data, neighbour)[side])
-        guarantee = getattr(model, "guarantee_", None)
-        if statistic is not None:
-            return guarantee, _number(statistic(model))
-        if not hasattr(model, "coef_"):
+        if statistic is None and not hasattr(model, "coef_"):
             raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
-        intercept = np.ravel(getattr(model, "intercept_", 0.0))
-        return guarantee, np.append(np.ravel(model.coef_), intercept)
+        return getattr(model, "guarantee_", None), model
 
-    return _audited(run, n_trials, verbose, claim, confidence)
+    def coefficients(model: Any) -> Array:
+        return np.append(model.coef_, getattr(model, "intercept_", 0.0))  # flattened
+
+    return _audited(run, statistic, coefficients, n_trials, verbose, claim, confidence)
 
 
 def audit_plan(
@@ -159,7 +158,7 @@ def audit_plan(
     False
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
-    _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, verbose)
+    _check_trials(n_trials, None if by_releases else statistic, confidence, verbose)
     guarantee = plan.guarantee
     claim = guarantee.epsilon, guarantee.delta
     finite_claim(*claim)
@@ -169,25 +168,29 @@ def audit_plan(
         return audit_releases(plan, (data, neighbour), n_trials, confidence, root)
 
     def run(side: int, k: int) -> Any:
-        result = plan.run((data, neighbour)[side], root.substream(side, k))
-        if callable(statistic):
-            return guarantee, _number(statistic(result))
-        return guarantee, np.append(result.coef, result.intercept)  # flattened
+        return guarantee, plan.run((data, neighbour)[side], root.substream(side, k))
 
-    return _audited(run, n_trials, verbose, claim, confidence)
+    def coefficients(result: Any) -> Array:
+        return np.append(result.coef, result.intercept)  # flattened
+
+    return _audited(run, statistic, coefficients, n_trials, verbose, claim, confidence)
 
 
 def _audited(
-    run: Callable[..., Any], n_trials: int, verbose: Any, claim: Any, confidence: float
+    run: Any, statistic: Any, default: Any, n_trials: int, verbose: Any, claim: Any, confidence: Any
 ) -> AuditResult:
-    """The audit of what `run(side, k)` gives for both sides: its guarantee and its outcome."""
+    """The audit of what `run(side, k)` gives for both sides: its guarantee and its result."""
     sides: list[Array] = []
     with progress_bar(verbose, 2 * n_trials, "run", "audit") as bar:
         for side in (0, 1):
             outcomes = []
             for k in range(n_trials):
-                guarantee, outcome = run(side, k)
-                outcomes.append(outcome)
+                guarantee, result = run(side, k)
+                value = default(result) if statistic is None else statistic(result)
+                if statistic is not None and np.size(value) != 1:
+                    shape = np.shape(value)
+                    raise ValueError(f"statistic must return one number, got shape {shape}")
+                outcomes.append(np.ravel(value))
                 bar.update(1)
             sides.append(np.array(outcomes, dtype=np.float64))
     epsilon, delta = claim
@@ -199,14 +202,11 @@ def _audited(
     return audit_outcomes(*sides, **facts, confidence=confidence)
 
 
-def _check_trials(
-    n_trials: Any, statistic: Any, confidence: Any, random_state: Any, verbose: Any
-) -> None:
+def _check_trials(n_trials: Any, statistic: Any, confidence: Any, verbose: Any) -> None:
     check_int("n_trials", n_trials, low=LEAST_TRIALS)
     if statistic is not None and not callable(statistic):
         raise ValueError(f"statistic must be None or callable, got {statistic!r}")
     check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
-    check_random_state(random_state)
     check_verbose(verbose)
 
 
@@ -245,9 +245,3 @@ def _check_tables(data: Any, neighbour: Any, most: int) -> None:
     if np.count_nonzero(differs) > most:
         rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
         raise ValueError(f"data and neighbour must differ in at most {rows}")
-
-
-def _number(value: Any) -> float:
-    if np.size(value) != 1:
-        raise ValueError(f"statistic must return one number, got shape {np.shape(value)}")
-    return float(np.ravel(value)[0])
