@@ -40,16 +40,9 @@ from .._types import (
     Relation,
     Scoring,
 )
+from ..data import cells
 from ..data.blocks import check_in_memory
 from ..data.bounds import number_bounds
-from ..data.cells import (
-    as_labels,
-    as_numbers,
-    as_users,
-    check_classes,
-    label_codes,
-    surplus_rows,
-)
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ..preprocessing.declared import is_passthrough
@@ -438,11 +431,7 @@ def _range(of: str, facts: Facts, budget: PrivacyBudget) -> Range | None:
 
 
 def _plan(
-    names: tuple[str, ...],
-    facts: Facts,
-    confidence: float,
-    narrows: tuple[str, ...],
-    budget: PrivacyBudget,
+    names: tuple[str, ...], facts: Facts, confidence: float, narrows: Any, budget: PrivacyBudget
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
     chosen = tuple(filter(None, (_range(of, facts, budget) for of in narrows)))
@@ -626,10 +615,17 @@ class DPScore(Overviewed):
         pandas = import_pandas("DPScore.difference_frame")
         if self.by_group is None or np.ndim(self.value):
             raise ValueError("difference_frame is for scores of groups (by=) that are one number")
-        rows = {
-            (a, b): _difference(self.by_group[a], self.by_group[b])
-            for a, b in itertools.combinations(self.by_group, 2)
-        }
+        rows = {}
+        for a, b in itertools.combinations(self.by_group, 2):
+            first, second = self.by_group[a], self.by_group[b]
+            value, reaches = first.value - second.value, []
+            for x, y in ((first, second), (second, first)):  # how far x may be below, and y above
+                ends = np.array([x.interval[0], y.interval[1]])
+                distances = np.abs(ends - [x.value, y.value])
+                is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)
+                known = np.linalg.norm(distances[~is_vacuous])  # others tell nothing
+                reaches.append(float(known + distances[is_vacuous].sum()))
+            rows[a, b] = value, value - reaches[0], value + reaches[1]
         index = pandas.MultiIndex.from_tuples(rows, names=["group", "less"])
         return pandas.DataFrame([*rows.values()], index, ["value", "low", "high"])
 
@@ -728,17 +724,6 @@ class _Scores(dict[str, DPScore]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.values()))
-
-
-def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
-    """Of two independent scores, and the ends of its interval."""
-    value, reaches = a.value - b.value, []
-    for x, y in ((a, b), (b, a)):  # how far x may be below its value, and y above
-        ends = np.array([x.interval[0], y.interval[1]])
-        distances = np.abs(ends - [x.value, y.value])
-        is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)  # tells nothing
-        reaches.append(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
-    return value, value - float(reaches[0]), value + float(reaches[1])
 
 
 def _table(lines: tuple[str, ...], columns: tuple[str, ...], rows: Any) -> Overview:
@@ -928,7 +913,10 @@ def dp_score(
     if invalid == "auto" and by is None:  # the rule of the fit
         excludes = groups is not None or _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if excludes else "count"
-    n, labels_by = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
+    n, labels_by = (
+        _n_records(X, y),
+        None if by is None else cells.check_classes(by_values, "by_values"),
+    )
     if labels_by is not None:
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
@@ -951,10 +939,10 @@ def dp_score(
 
 def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answers:
     """The same where the rows of users after their first ones are invalid."""
-    users = as_users(groups)
+    users = cells.as_users(groups)
     if len(users) != n:
         raise ValueError(f"groups must have shape ({n},), got {users.shape}")
-    is_surplus = surplus_rows(users, most, {})
+    is_surplus = cells.surplus_rows(users, most, {})
     return {
         name: np.where(is_surplus, INVALID[name], of) if name in INVALID else of
         for name, of in answers.items()
@@ -1025,9 +1013,9 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
     if classes is None and known is None:
         check_is_fitted(estimator)
         raise ValueError("classes must be given: the estimator has no classes_")
-    declared = check_classes(known if classes is None else classes)
+    declared = cells.check_classes(known if classes is None else classes)
     has_proba = hasattr(estimator, "predict_proba")
-    is_own = known is not None and np.array_equal(check_classes(known), declared)
+    is_own = known is not None and np.array_equal(cells.check_classes(known), declared)
     for name in names:
         if name in _OF_PROBABILITIES and not is_own:
             raise ValueError(f"scoring={name!r} is for the estimator's own classes_")
@@ -1041,13 +1029,7 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
 
 
 def _answers(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    exposure: Any,
-    needs: set[str],
-    labels: NDArray[Any] | None,
-    n: int,
+    estimator: Any, X: Any, y: Any, exposure: Any, needs: set[str], labels: Any, n: int
 ) -> Answers:
     """The truth and the predictions of the records, checked by their shapes and types alone."""
     found: dict[str, Any] = {}
@@ -1084,19 +1066,21 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
     others = getattr(values, "shape", (n,))[1:]
     if others not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
-    found = as_labels(np.ravel(values) if others else values)  # a column of an array or a frame
+    found = cells.as_labels(
+        np.ravel(values) if others else values
+    )  # a column of an array or a frame
     if found.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     kinds = {found.dtype.kind, labels.dtype.kind}
     # text against numbers is a mistake in the types, not in some records
     if "O" not in kinds and len(kinds) > 1 and kinds & {"U", "S"}:
         raise ValueError(f"{name} and the classes must both be text or both be numbers")
-    return label_codes(found, labels)
+    return cells.label_codes(found, labels)
 
 
 def _numbers(name: str, values: Any, n: int) -> Array:
     """Floats, NaN where a cell is no number."""
-    found = np.asarray(as_numbers(name, values, strict=False), dtype=np.float64)
+    found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
     if found.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     return found.ravel()
