@@ -913,11 +913,9 @@ def dp_score(
     if invalid == "auto" and by is None:  # the rule of the fit
         excludes = groups is not None or _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if excludes else "count"
-    n, labels_by = (
-        _n_records(X, y),
-        None if by is None else cells.check_classes(by_values, "by_values"),
-    )
-    if labels_by is not None:
+    n, labels_by = _n_records(X, y), None
+    if by is not None:
+        labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record

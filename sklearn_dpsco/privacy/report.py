@@ -387,7 +387,7 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     ]
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
-    facts = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
+    facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
     about = guarantee.rows_per_user, "result", lines, secrets
     further: tuple[list[str], list[str]] = [], ["- [ ] This result may be published."]
