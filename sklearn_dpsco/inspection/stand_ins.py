@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse import issparse
 from scipy.special import ndtr
@@ -63,10 +62,17 @@ def _table(
     rng = np.random.default_rng(seed)
     common = math.sqrt(correlation) * rng.standard_normal(n)
     own = math.sqrt(1 - correlation)
-    cells = {
-        name: _cells(declared, common + own * rng.standard_normal(n))
-        for name, declared in columns.items()
-    }
+    cells = {}
+    for name, declared in columns.items():
+        normal = common + own * rng.standard_normal(n)
+        if isinstance(declared, tuple):
+            low, high = declared
+            cells[name] = np.clip((low + high) / 2 + (high - low) / 8 * normal, low, high)
+        else:
+            options = [False, True] if declared is bool else declared
+            shares = np.cumsum(1 / np.arange(1, len(options) + 1))
+            places = np.searchsorted(shares[:-1] / shares[-1], ndtr(normal))
+            cells[name] = np.array(options)[places]
     if encoder is None:
         X: Any = np.column_stack(list(cells.values()))
         encoded = X
@@ -79,15 +85,6 @@ def _table(
     z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
     z = (z - z.mean()) / z.std()
     return X, target(z, rng), z
-
-
-def _cells(declared: Any, normal: Array) -> NDArray[Any]:
-    if isinstance(declared, tuple):
-        low, high = declared
-        return np.clip((low + high) / 2 + (high - low) / 8 * normal, low, high)
-    options = [False, True] if declared is bool else declared
-    shares = np.cumsum(1 / np.arange(1, len(options) + 1))
-    return np.array(options)[np.searchsorted(shares[:-1] / shares[-1], ndtr(normal))]
 
 
 def stand_in(

@@ -60,12 +60,10 @@ class KeyedGaussian(Gaussian):
         # of each of t keys, so that all together have the slack
         tails = -np.expm1(np.log1p(-slack) / t)
         exact = cls(sensitivity, noise.scale, changed, allowance.precision, keys, 0.0)
-        threshold = float(np.max(1 / np.sqrt(t) - exact._largest_scale * ndtri(tails)))
+        # the scale is rounded up to a multiple of the grid when it is drawn
+        largest_scale = exact.scale + exact.grid
+        threshold = float(np.max(1 / np.sqrt(t) - largest_scale * ndtri(tails)))
         return replace(exact, threshold=(threshold + exact.grid) * (1 + 1e-9))
-
-    @property
-    def _largest_scale(self) -> float:
-        return self.scale + self.grid  # it is rounded up to a multiple of the grid when it is drawn
 
     @property
     def slack(self) -> float:  # type: ignore[override]
@@ -74,7 +72,7 @@ class KeyedGaussian(Gaussian):
         t = np.arange(1, self.keys + 1)
         # rounding moves a count up by at most a unit of the grid
         margin = self.threshold - self.grid - 1 / np.sqrt(t)
-        tails = ndtr(-margin / self._largest_scale)
+        tails = ndtr(-margin / (self.scale + self.grid))
         return float(np.max(-np.expm1(t * np.log1p(-tails))))
 
     def select(self, counts: Array, stream: RandomStream) -> tuple[NDArray[np.intp], Array]:

@@ -138,10 +138,6 @@ class Counts:
 
     clipped = ""
 
-    def limits(self, scoring: str) -> tuple[float, float]:
-        """The smallest and the largest value of a score."""
-        return 0.0, float(self.facts.n_samples) if scoring == "confusion_matrix" else 1.0
-
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
@@ -463,13 +459,6 @@ class Moments:
         """How many records are added up, at least 1, and the variance in units of the noise's."""
         return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples)), 1.0
 
-    def limits(self, scoring: str) -> tuple[float, float]:
-        """The smallest and the largest value of a score."""
-        largest = _LOSSES[self.name].size(self.facts)
-        if scoring == "r2":
-            return -math.inf, 1.0
-        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
-
     @property
     def clipped(self) -> str:
         """What losses are clipped to, in words; empty if to nothing but the bounds."""
@@ -531,10 +520,6 @@ class Ranks:
 
     dimension, clipped = 3, ""
 
-    def limits(self, scoring: str) -> tuple[float, float]:
-        """The smallest and the largest value of a score."""
-        return 0.0, 1.0
-
     @property
     def scales(self) -> Array:
         """What the three numbers are multiplied by, such that a record moves the first by 1."""
@@ -590,6 +575,16 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
         chosen.append(kind(best, facts, order))
         left = [name for name in left if name not in FORMULAS[best].tells]
     return chosen
+
+
+def limits(query: Query, scoring: str) -> tuple[float, float]:
+    """The smallest and the largest value of a score."""
+    if scoring == "r2":
+        return -math.inf, 1.0
+    if query.name in _LOSSES:
+        largest = _LOSSES[query.name].size(query.facts)
+        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
+    return 0.0, float(query.facts.n_samples) if scoring == "confusion_matrix" else 1.0
 
 
 def sized(query: Query, deviation: float) -> Query:

@@ -62,6 +62,7 @@ from .releases import (
     Facts,
     Query,
     Range,
+    limits,
     queries_for,
     sized,
 )
@@ -259,7 +260,7 @@ class ScorePlan(Overviewed):
                 if units * law.variance < least:
                     n_valid, least = number_of, units * law.variance
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
-                about = {"counts": sums, "clipped": query.clipped, "limits": query.limits(name)}
+                about = {"counts": sums, "clipped": query.clipped, "limits": limits(query, name)}
                 found[name] = query.estimate(name, sums, law) | about
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
