@@ -660,7 +660,7 @@ class DPScore(Overviewed):
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
-        claim, about = self.guarantee, f"n = {self.n_samples}, "
+        about = f"n = {self.n_samples}, "
         if self.n_valid is None and self.scoring in _COUNTED:
             about += f"missing targets, if any, count {_COUNTED[self.scoring]}, "
         if self.n_valid is not None:
@@ -669,12 +669,9 @@ class DPScore(Overviewed):
             about += f"of which {valid}{of_groups}, "
             if self.is_of_group:  # how many others it has not is no matter of validity
                 about = f"{valid} of this group, "
-        end = (
-            f"{100 * self.confidence:g} % interval, {about}"
-            + (f"{self.clipped}, " if self.clipped else "")
-            + "epsilon = "
-            f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
-        ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
+        about += f"{self.clipped}, " if self.clipped else ""
+        end = f"{100 * self.confidence:g} % interval, {about}{self.guarantee.claim}"
+        end += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if not np.ndim(self.value):
             all_of_them = [self, *(self.by_group or {}).values()]
             # Laplace or normal noise is at an end of the range with probability 0 unless clipped
@@ -1032,12 +1029,12 @@ def _answers(
 ) -> Answers:
     """The truth and the predictions of the records, checked by their shapes and types alone."""
     found: dict[str, Any] = {}
-    if labels is not None and needs - {"y", "prediction"}:
+    if needs - {"y", "prediction"}:
         found["truth"] = _codes("y", y, labels, n)
-    if "predicted" in needs and labels is not None:
+    if "predicted" in needs:
         found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
     if "score" in needs or "own_probability" in needs:
-        table = _probabilities(estimator, X, n, 0 if labels is None else labels.size)
+        table = _probabilities(estimator, X, n, labels.size)
         found["score"] = table[:, -1]
         if "own_probability" in needs:
             own = table[np.arange(n), np.maximum(found["truth"], 0)]

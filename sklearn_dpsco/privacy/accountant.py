@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import ROUND_DOWN
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from .._checks import check_int, check_real, check_string, import_pandas, rounded, shown
@@ -22,8 +22,6 @@ from .guarantee import Guarantee
 from .ledger import COSTS, Charge, Ledger, Snapshot, check_slack
 from .report import Report, of_accountant
 from .turns import Turn
-
-T = TypeVar("T")
 
 INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"
 _ELSEWHERE = (
@@ -483,7 +481,7 @@ class BudgetAccountant(Account):
         if obstacle is not None:
             raise PrivacyBudgetError(obstacle)
 
-    def _in_turn(self, work: Callable[[], T], *, to_write: bool = False) -> T:
+    def _in_turn(self, work: Callable[[], Any], *, to_write: bool = False) -> Any:
         """What `work` returns on the state of the file, if there is one; alone, if `to_write`."""
         self._check_process()  # first: after a fork, who has the turn may not exist
         turn = Turn(self._turn)
