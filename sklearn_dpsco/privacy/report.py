@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_DOWN
 from html import escape
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any
 
 from scipy.special import expit
@@ -18,8 +19,6 @@ from .._checks import check_string, rounded
 from .._overview import Overview, Overviewed
 
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
-
-FORMAT = "sklearn_dpsco.report/2"
 
 _CHANGE = {
     "replace-one": "had the {whom} held other values",
@@ -80,27 +79,11 @@ _PAGE = (
     "td, th {overflow-wrap: normal} "
     "body > div > div:first-child {font-size: 1.3em; font-weight: bold}"
 )
-_TYPES = "string", "number", "integer", "boolean"
-_STRING, _NUMBER, _INTEGER, _BOOLEAN = ({"type": kind} for kind in _TYPES)
-_TIME = {"type": "string", "format": "date-time"}
-_LIMITS = {"epsilon": _NUMBER, "delta": _NUMBER}
-_SIZE = {**_LIMITS, "relation": {"enum": list(_CHANGE)}, "rows_per_user": _INTEGER}
-_CLAIM = {**_SIZE, "composition": _STRING, "noise_is_secret": _BOOLEAN}
-_RELEASE = {"name": _STRING, "uses": _INTEGER, "mechanism": _STRING, "sensitivity": _NUMBER}
-_RELEASE |= {"scale": _NUMBER, "records": _STRING, "part": _STRING}
-_FITS = {"n_fits": _INTEGER, **_LIMITS, "has_copies": _BOOLEAN, "noise_is_secret": _BOOLEAN}
-_CHARGE = {**_CLAIM, "what": _STRING, "label": _STRING, "n_samples": _INTEGER}
-_CHARGE |= {"n_features": _INTEGER, "time": _TIME, "part": _STRING}
-_BUDGET = {**_SIZE, "spent": _NUMBER, "left": _NUMBER}
-
-
-def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
+_SCHEMA = files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
+_PARTS = json.loads(_SCHEMA)["properties"]
+FORMAT = _PARTS["format"]["const"]
+_CLAIM, _FITS, _BUDGET = (_PARTS[part]["properties"] for part in ("guarantee", "fits", "budget"))
+_RELEASE = _PARTS["releases"]["items"]["properties"]
 
 
 def _told(facts: Any) -> Any:
@@ -281,33 +264,8 @@ class Report(Overviewed):
         ledger keeps what fits cost, and not what they released. "part" of a charge is "all
         records", or names a branch on records of its own; of a release, the part of a search.
         """
-        versions = dict.fromkeys(("sklearn_dpsco", "numpy", "scikit-learn"), _STRING)
-        optional = {
-            "dataset": _STRING,
-            "purpose": _STRING,
-            "guarantee": _object(_CLAIM, "epsilon", "noise_is_secret"),
-            "fits": _object(_FITS, "epsilon"),
-            "releases": {"type": "array", "items": _object(_RELEASE, "records", "part")},
-            "budget": _object(_BUDGET),
-            "charges": {
-                "type": "array",
-                "items": _object(
-                    _CHARGE, "noise_is_secret", "what", "label", "n_samples", "n_features"
-                ),
-            },
-        }
-        properties = {
-            "format": {"const": FORMAT},
-            "time": _TIME,
-            "versions": _object(versions),
-            "promise": _STRING,
-            "outside": {"type": "array", "items": _STRING},
-        }
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": f"urn:{FORMAT.replace('/', ':')}",
-            **_object(properties | optional, *optional),
-        }
+        found: dict[str, Any] = json.loads(_SCHEMA)
+        return found
 
 
 def _report(
@@ -344,8 +302,8 @@ def _report(
     for name, text in named.items():
         if text is not None:
             check_string(name, text)
-    now, names = datetime.now(UTC), ("sklearn_dpsco", "numpy", "scikit-learn")
-    versions = {name: version(name) for name in names}
+    now = datetime.now(UTC)
+    versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
     outside = [*([] if secrets == {True} else [_SEED]), *(text.format(what) for text in _OUTSIDE)]
     outside = outside if is_row else [_PERSONS, *outside]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
