@@ -285,12 +285,10 @@ def _report(
     before the first result.
     """
     first, *lines = lines
-    is_row, results = of_person == 1, "one published result"
-    if what == "ledger":
-        results = "the published results"
+    is_row = of_person == 1
+    results = "the published results" if what == "ledger" else "one published result"
     title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
     whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
-    confirmed = [_ONE_ROW if is_row else _ONE_PERSON, *confirmed]
     if None in secrets:
         lines = ["Whether all noise was secret is not recorded.", *lines]
     elif secrets == {True}:
@@ -299,23 +297,22 @@ def _report(
             "kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
-    for name, text in named.items():
-        if text is not None:
-            check_string(name, text)
+    told = [(name, check_string(name, s)) for name, s in named.items() if s is not None]
     now = datetime.now(UTC)
     versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
-    outside = [*([] if secrets == {True} else [_SEED]), *(text.format(what) for text in _OUTSIDE)]
-    outside = outside if is_row else [_PERSONS, *outside]
+    outside = [_PERSONS] * (not is_row) + [_SEED] * (secrets != {True})
+    outside += [text.format(what) for text in _OUTSIDE]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
     found |= {"promise": first, "outside": outside, **named, **facts}
     stated = ", ".join(f"{name} {number}" for name, number in versions.items())
     columns, rows = table
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     layout = "".join(f"  {{:{width}s}}" for width in widths)
-    told = [f"{name.capitalize()}: {text}" for name, text in named.items() if text is not None]
     made = f"Made on {now:%Y-%m-%d} by {stated}."
-    confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
-    head = (title, *told, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
+    own = _ONE_ROW if is_row else _ONE_PERSON
+    confirmed = [_SETTINGS, own, *confirmed, _NOTHING_ELSE.format(what)]
+    about = (f"{name.capitalize()}: {text}" for name, text in told)
+    head = (title, *about, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
     head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
     head += ("Decided by the person who is responsible for the data:", *decided, _SIGNED, made)
     return Report(_told(found), Overview(head, columns, layout, rows))
@@ -348,8 +345,8 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
     about = guarantee.rows_per_user, "result", lines, secrets
-    further: tuple[list[str], list[str]] = [], ["- [ ] This result may be published."]
-    return _report(*about, *further, table, named, **facts)
+    decided = ["- [ ] This result may be published."]
+    return _report(*about, [], decided, table, named, **facts)
 
 
 def _of_budget(
