@@ -340,10 +340,9 @@ class Range:
 
 def _errors(facts: Facts, answers: Answers) -> Array:
     """Predictions less targets, both within the bounds, as shares of the largest error."""
-    y = np.where(np.isfinite(answers["y"]), answers["y"], np.nan)  # an infinity is no number
-    error = np.clip(answers["prediction"], facts.low, facts.high) - np.clip(
-        y, facts.low, facts.high
-    )
+    y, ends = answers["y"], (facts.low, facts.high)
+    y = np.where(np.isfinite(y), y, np.nan)  # an infinity is no number
+    error = np.clip(answers["prediction"], *ends) - np.clip(y, *ends)
     return np.clip(error / facts.max_error, -1, 1)
 
 
