@@ -112,10 +112,8 @@ def audit(
             raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
         return getattr(model, "guarantee_", None), model
 
-    def coefficients(model: Any) -> Array:
-        return np.append(model.coef_, getattr(model, "intercept_", 0.0))  # flattened
-
-    return _audited(run, statistic, coefficients, n_trials, verbose, claim, confidence)
+    of_result = "coef_", "intercept_"
+    return _audited(run, statistic, of_result, n_trials, verbose, claim, confidence)
 
 
 def audit_plan(
@@ -179,24 +177,27 @@ def audit_plan(
     def run(side: int, k: int) -> Any:
         return guarantee, plan.run((data, neighbour)[side], root.substream(side, k))
 
-    def coefficients(result: Any) -> Array:
-        return np.append(result.coef, result.intercept)  # flattened
-
-    return _audited(run, statistic, coefficients, n_trials, verbose, claim, confidence)
+    of_result = "coef", "intercept"
+    return _audited(run, statistic, of_result, n_trials, verbose, claim, confidence)
 
 
 def _audited(
-    run: Any, statistic: Any, default: Any, n_trials: int, verbose: Any, claim: Any, confidence: Any
+    run: Any, statistic: Any, names: Any, n_trials: int, verbose: Any, claim: Any, confidence: float
 ) -> AuditResult:
-    """The audit of what `run(side, k)` gives for both sides: its guarantee and its result."""
+    """The audit of what `run(side, k)` gives for both sides: its guarantee and its result.
+
+    `names` are those of the coefficients and the intercept of a result.
+    """
     sides: list[Array] = []
     with progress_bar(verbose, 2 * n_trials, "run", "audit") as bar:
         for side in (0, 1):
             outcomes = []
             for k in range(n_trials):
                 guarantee, result = run(side, k)
-                value = default(result) if statistic is None else statistic(result)
-                if statistic is not None and np.size(value) != 1:
+                if statistic is None:
+                    coef, intercept = (getattr(result, name, 0.0) for name in names)
+                    value = np.append(coef, intercept)  # flattened
+                elif np.size(value := statistic(result)) != 1:
                     shape = np.shape(value)
                     raise ValueError(f"statistic must return one number, got shape {shape}")
                 outcomes.append(np.ravel(value))
