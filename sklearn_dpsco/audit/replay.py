@@ -358,8 +358,15 @@ class _Findings:
             self.violations["result"] = "depends on the record beyond what was released"
         touched = set()
         for name, mechanism in self.found.items():
-            distances = _distances(mechanism, first.values[name], second.values[name])
-            distances = [distance / rows for distance in distances]
+            values, others = first.values[name], second.values[name]
+            if [v.shape for v in values] != [v.shape for v in others]:
+                distances = [math.inf]
+            else:
+                if mechanism.is_joint and values:  # one sensitivity for the whole run
+                    values, others = [np.concatenate(values)], [np.concatenate(others)]
+                # in the metric that the sensitivity is stated in
+                of_each = map(mechanism.distance, map(np.subtract, values, others))
+                distances = [float(d) / mechanism.sensitivity / rows for d in of_each]
             self.ratios[name] = float(np.max([self.ratios[name], *distances]))
             count, claimed = np.count_nonzero(distances), self.claimed[name]
             if count > claimed:
@@ -395,16 +402,3 @@ class _Findings:
             if n_releases < claimed:
                 said = f"a run makes {n_releases} releases, the guarantee counts {claimed}"
                 self.violations.setdefault(name, said)
-
-
-def _distances(mechanism: Any, first: list[Array], second: list[Array]) -> list[float]:
-    """Of every release, over the sensitivity and in the metric that it is stated in."""
-    if [v.shape for v in first] != [v.shape for v in second]:
-        return [math.inf]
-    if mechanism.is_joint and first:
-        # one sensitivity for the whole run
-        first, second = ([np.concatenate(values)] for values in (first, second))
-    return [
-        float(mechanism.distance(a - b)) / mechanism.sensitivity
-        for a, b in zip(first, second, strict=True)
-    ]

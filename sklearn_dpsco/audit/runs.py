@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from sklearn.base import clone
 
 from .._checks import check_int, check_real, unwarned
 from .._fitting import relation_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
-from ..privacy.budget import check_delta, default_delta
-from ..randomness.stream import check_random_state, stream_from_random_state
+from ..privacy.budget import PrivacyBudget, check_delta, default_delta, mu_epsilon
+from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Plan
 from ..solvers.records import SolverData
-from .neighbours import check_pairs, differing_rows
+from .neighbours import Pair, check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, finite_claim
-from .releases import audit_releases
+from .replay import Run, mechanisms, replay
+
+_CLOSE = 0.9  # a bound this close to its estimate has little left to gain
+_LEAST_CHANGE = 0.1  # of the sensitivity: releases that change less say nothing of the cost
+_SMALLEST, _LARGEST = 1e-9, 1e9  # factors on the noise that are told apart
+# how many times too large the scale under test may be: fine where errors are small
+_FACTORS = np.array([*2 ** (np.arange(1, 9) / 8), 4.0, 8.0, 16.0, 64.0, 256.0, 65536.0])
+_LOG_FACTORS = np.log(_FACTORS)
 
 
 def audit(
@@ -78,7 +87,7 @@ def audit(
     >>> audit(model, (X, y), (X, other), 20, random_state=0).flagged  # of few trials: a smoke test
     False
     """
-    _check_trials(n_trials, statistic, confidence, random_state, verbose)
+    _check_trials(n_trials, statistic, confidence, verbose)
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
@@ -99,15 +108,12 @@ def audit(
         with unwarned():  # the seeds are those that were asked for
             model = clone(estimator).set_params(**settings)
         model.fit(*(data, neighbour)[side])
-        guarantee = getattr(model, "guarantee_", None)
-        if statistic is not None:
-            return guarantee, _number(statistic(model))
-        if not hasattr(model, "coef_"):
+        if statistic is None and not hasattr(model, "coef_"):
             raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
-        intercept = np.ravel(getattr(model, "intercept_", 0.0))
-        return guarantee, np.append(np.ravel(model.coef_), intercept)
+        return getattr(model, "guarantee_", None), model
 
-    return _audited(run, n_trials, verbose, claim, confidence)
+    of_result = "coef_", "intercept_"
+    return _audited(run, statistic, of_result, n_trials, verbose, claim, confidence)
 
 
 def audit_plan(
@@ -159,35 +165,42 @@ def audit_plan(
     False
     """
     by_releases = isinstance(statistic, str) and statistic == "releases"
-    _check_trials(n_trials, None if by_releases else statistic, confidence, random_state, verbose)
+    _check_trials(n_trials, None if by_releases else statistic, confidence, verbose)
     guarantee = plan.guarantee
     claim = guarantee.epsilon, guarantee.delta
     finite_claim(*claim)
     check_pairs(plan, [(data, neighbour)])
     root = stream_from_random_state(random_state)
     if by_releases:
-        return audit_releases(plan, (data, neighbour), n_trials, confidence, root)
+        return _audit_releases(plan, (data, neighbour), n_trials, confidence, root)
 
     def run(side: int, k: int) -> Any:
-        result = plan.run((data, neighbour)[side], root.substream(side, k))
-        if callable(statistic):
-            return guarantee, _number(statistic(result))
-        return guarantee, np.append(result.coef, result.intercept)  # flattened
+        return guarantee, plan.run((data, neighbour)[side], root.substream(side, k))
 
-    return _audited(run, n_trials, verbose, claim, confidence)
+    of_result = "coef", "intercept"
+    return _audited(run, statistic, of_result, n_trials, verbose, claim, confidence)
 
 
 def _audited(
-    run: Callable[..., Any], n_trials: int, verbose: Any, claim: Any, confidence: float
+    run: Any, statistic: Any, names: Any, n_trials: int, verbose: Any, claim: Any, confidence: float
 ) -> AuditResult:
-    """The audit of what `run(side, k)` gives for both sides: its guarantee and its outcome."""
+    """The audit of what `run(side, k)` gives for both sides: its guarantee and its result.
+
+    `names` are those of the coefficients and the intercept of a result.
+    """
     sides: list[Array] = []
     with progress_bar(verbose, 2 * n_trials, "run", "audit") as bar:
         for side in (0, 1):
             outcomes = []
             for k in range(n_trials):
-                guarantee, outcome = run(side, k)
-                outcomes.append(outcome)
+                guarantee, result = run(side, k)
+                if statistic is None:
+                    coef, intercept = (getattr(result, name, 0.0) for name in names)
+                    value = np.append(coef, intercept)  # flattened
+                elif np.size(value := statistic(result)) != 1:
+                    shape = np.shape(value)
+                    raise ValueError(f"statistic must return one number, got shape {shape}")
+                outcomes.append(np.ravel(value))
                 bar.update(1)
             sides.append(np.array(outcomes, dtype=np.float64))
     epsilon, delta = claim
@@ -199,14 +212,106 @@ def _audited(
     return audit_outcomes(*sides, **facts, confidence=confidence)
 
 
-def _check_trials(
-    n_trials: Any, statistic: Any, confidence: Any, random_state: Any, verbose: Any
-) -> None:
+# ----------------------------------------------------- the releases of a plan of Gaussian noise
+
+
+def evidence(log_scale: float, n_draws: int, energy: float, alpha: float) -> float:
+    r"""How far draws of :math:`N(0, \kappa^2)` rule a scale out; from 0 on, they do.
+
+    `energy` is the sum of their squares. Returned is log(alpha m), m the mean of likelihood ratios
+    for several factors on the scale, which grows with the scale. At the true one m is a martingale
+    of mean 1: it ever exceeds 1 / alpha with probability at most alpha (doc/privacy, section 9.2).
+    """
+    power = energy / (2 * math.exp(2 * log_scale))
+    ratios = n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
+    top = float(ratios.max())
+    return top + math.log(float(np.exp(ratios - top).mean()) * alpha)
+
+
+def upper_bound(*seen: Any) -> float:
+    """Upper confidence bound on kappa, valid at any time: the least scale that is ruled out."""
+    low, high = math.log(_SMALLEST), math.log(_LARGEST)
+    if evidence(high, *seen) < 0:
+        return math.inf
+    if evidence(low, *seen) >= 0:
+        return _SMALLEST
+    return math.exp(float(brentq(evidence, low, high, args=seen))) * (1 + 1e-9)
+
+
+def _transcript(plan: Plan, pair: Pair, stream_of: Callable[[], Any]) -> tuple[float, float, Array]:
+    """Of a run and its replay on the other table: what it tells of which is which.
+
+    Returns the log-likelihood ratio of the run's table to the other one and mu^2 of the releases,
+    both by the stated noise, and the noise along each difference, over the stated scale.
+    """
+    run = Run(0, "own")
+    other_run = Run(0, "own", answers=run.answers)
+    for data, of_table in zip(pair, (run, other_run), strict=True):
+        replay(plan, data, of_table, stream_of())
+    loss, cost, draws = 0.0, 0.0, []
+    for name, mechanism in mechanisms(plan).items():
+        first, second = run.values[name], other_run.values[name]
+        if [v.shape for v in first] != [v.shape for v in second]:
+            raise ValueError(
+                f"how often {name} is released depends on the data: see check_sensitivity"
+            )
+        scale = mechanism.scale
+        for value, other, answer in zip(first, second, run.answers[name], strict=True):
+            change, noise = (other - value) / scale, (answer - value) / scale
+            size = float(np.linalg.norm(change))
+            cost += size**2
+            loss += size**2 / 2 - float(change @ noise)
+            if size * scale >= _LEAST_CHANGE * mechanism.sensitivity:
+                draws.append(float(change @ noise) / size)
+    return loss, cost, np.array(draws)
+
+
+def _audit_releases(
+    plan: Plan, pair: Pair, n_trials: int, confidence: float, root: RandomStream
+) -> AuditResult:
+    """See `audit_plan` with ``statistic="releases"``.
+
+    A run on one table is followed by a replay on the other with the same answers, so that of every
+    release the difference of the two values is known. Along it, the noise over the stated scale is
+    N(0, kappa^2), with kappa = 1 if the plan is right (doc/privacy, section 9.2).
+    """
+    guarantee = plan.guarantee
+    if not guarantee.delta > 0 or any(
+        m.noise_multiplier is None or m.batches is not None or m.order != 2
+        for m in mechanisms(plan).values()
+    ):
+        raise ValueError("statistic='releases' needs a plan whose noise is Gaussian throughout")
+    claim = PrivacyBudget(guarantee.epsilon, guarantee.delta).mu
+    n_draws, energy, largest = 0, 0.0, 0.0
+    scores: tuple[list[float], list[float]] = ([], [])
+    for k in range(2 * n_trials):
+        side = k % 2
+        tables = pair if side == 0 else (pair[1], pair[0])
+        loss, cost, draws = _transcript(plan, tables, partial(root.substream, side, k // 2))
+        scores[side].append(loss if side else -loss)  # of the neighbour against the table
+        n_draws, energy = n_draws + draws.size, energy + float(draws @ draws)
+        seen = n_draws, energy, 1 - confidence
+        largest = max(largest, math.sqrt(cost))
+        if n_draws:
+            estimate = math.sqrt(energy / n_draws)
+            scales = np.clip((largest / claim, estimate / _CLOSE), _SMALLEST, _LARGEST)
+            if any(evidence(math.log(scale), *seen) >= 0 for scale in scales):
+                break
+    bound = largest / upper_bound(*seen)
+    bounds = 0.0, mu_epsilon(bound, guarantee.delta), bound
+    of_tables = np.array(scores[0]), np.array(scores[1])
+    claimed = guarantee.epsilon, guarantee.delta
+    return AuditResult(*claimed, *bounds, "releases", confidence, *of_tables)
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _check_trials(n_trials: Any, statistic: Any, confidence: Any, verbose: Any) -> None:
     check_int("n_trials", n_trials, low=LEAST_TRIALS)
     if statistic is not None and not callable(statistic):
         raise ValueError(f"statistic must be None or callable, got {statistic!r}")
     check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
-    check_random_state(random_state)
     check_verbose(verbose)
 
 
@@ -245,9 +350,3 @@ def _check_tables(data: Any, neighbour: Any, most: int) -> None:
     if np.count_nonzero(differs) > most:
         rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
         raise ValueError(f"data and neighbour must differ in at most {rows}")
-
-
-def _number(value: Any) -> float:
-    if np.size(value) != 1:
-        raise ValueError(f"statistic must return one number, got shape {np.shape(value)}")
-    return float(np.ravel(value)[0])

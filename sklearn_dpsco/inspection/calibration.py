@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._checks import import_pandas, shown
-from .._types import Array
 from ..data.bounds import number_bounds
 from ..metrics.scores import DPScore, dp_score, opened, predicted_means
 from .axes import axes_for
@@ -112,9 +111,17 @@ class CalibrationDisplay:
         if taken := {"scoring", "by", "by_values"} & set(score_kwargs):
             raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself")
         of_classes = is_classifier(estimator)
-        if edges is None:
+        if edges is None:  # by the model's bounds and its link alone
+            model = opened(estimator)[0]
             bounds = (0.0, 1.0) if of_classes else score_kwargs.get("bounds_y")
-            edges = _default_edges(opened(estimator)[0], bounds)
+            bounds = getattr(model, "bounds_y", None) if bounds is None else bounds
+            if bounds is None:
+                raise ValueError("edges must be given: the estimator has no bounds_y")
+            low, high = number_bounds(bounds) or (-1.0, 1.0)
+            edges, plan = np.linspace(low, high, _EVEN + 1), getattr(model, "plan_", None)
+            if plan is not None and plan.problem.loss.task == "rates":
+                edges = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
+                edges = np.append(low, edges[edges > low])
         given, edges = edges, np.empty(0)
         with suppress(TypeError, ValueError):
             edges = np.asarray(given, dtype=np.float64)
@@ -191,16 +198,3 @@ class CalibrationDisplay:
         what = "probability" if is_share else "mean"
         ax.set(xlabel=f"Predicted {what}", ylabel="Observed share" if is_share else "Observed mean")
         return self
-
-
-def _default_edges(model: Any, bounds: Any) -> Array:
-    """Of the model's bounds and its link alone."""
-    bounds = getattr(model, "bounds_y", None) if bounds is None else bounds
-    if bounds is None:
-        raise ValueError("edges must be given: the estimator has no bounds_y")
-    low, high = number_bounds(bounds) or (-1.0, 1.0)
-    plan = getattr(model, "plan_", None)
-    if plan is None or plan.problem.loss.task != "rates":
-        return np.linspace(low, high, _EVEN + 1)
-    edges = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
-    return np.append(low, edges[edges > low])

@@ -439,11 +439,11 @@ class PrivacyUtilityDisplay:
         """
         if "cv" in kwargs:
             raise TypeError("cv is for from_estimator: here n_samples and n_splits say the splits")
-        made = stand_in(estimator, schema, score_without_privacy, assumptions or {})
+        _, table = stand_in(estimator, schema, score_without_privacy, assumptions or {})
         sizes = [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]
         if not sizes:
             raise ValueError("n_samples must be a number of rows, or several, got none")
-        X, y, _ = made.table(max(sizes) + N_NEW, random_state)
+        X, y, _ = table(max(sizes) + N_NEW, random_state)
         is_binary = is_classifier(estimator)
         given = {"data_is_public": True, "scoring": "roc_auc" if is_binary else "r2", **kwargs}
         kind = StratifiedShuffleSplit if is_binary else ShuffleSplit

@@ -40,12 +40,7 @@ def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
 
 
 def _infers(
-    estimator: Any,
-    n_features: int,
-    std: float | None,
-    effect: float | None,
-    power: float,
-    **assumptions: Any,
+    estimator: Any, n_features: Any, std: Any, effect: Any, power: float, **assumptions: Any
 ) -> Callable[..., bool]:
     """Whether the plan for so many rows, with these settings, has that standard error or power."""
     if isinstance(n_features, PublicEncoder):
@@ -73,13 +68,7 @@ def _infers(
 
 
 def _scores(
-    estimator: Any,
-    features: Any,
-    score: Any,
-    score_without_privacy: Any,
-    std: float | None,
-    effect: float | None,
-    **assumptions: Any,
+    estimator: Any, features: Any, std: Any, effect: Any, score: Any, best: Any, **assumptions: Any
 ) -> Callable[..., bool]:
     """Whether all of some fits to stand-ins of so many rows, with these settings, score as wanted.
 
@@ -88,29 +77,29 @@ def _scores(
     if (std, effect) != (None, None):
         raise ValueError("give one of std, effect and score")
     check_public("a score can be foretold of estimators", (), estimator, True)
-    made = stand_in(estimator, features, score_without_privacy, assumptions)
+    n_columns, table = stand_in(estimator, features, best, assumptions)
     of_classes = is_classifier(estimator)
-    least, most = 0.5 if of_classes else 0.0, score_without_privacy
-    check_real("score", score, low=least, high=most, low_open=True, high_open=True)
+    least = 0.5 if of_classes else 0.0
+    check_real("score", score, low=least, high=best, low_open=True, high_open=True)
     found = get_scorer("roc_auc" if of_classes else "r2")
 
     def is_enough(n: int, **settings: Any) -> bool:
-        if n * len(made.columns) > _MOST_CELLS:
+        if n * n_columns > _MOST_CELLS:
             raise ValueError(
                 f"{n} rows are not enough, and more are not simulated: ask for a lower score, or "
                 "take a larger epsilon"
             )
         n_failures = 0
         for seed, model in enumerate(clones_of(estimator, 0, [settings] * _N_FITS)):
-            X, y, z = made.table(n + N_NEW, seed)
-            best = best_score(of_classes, y[n:], z[n:])
+            X, y, z = table(n + N_NEW, seed)
+            at_best = best_score(of_classes, y[n:], z[n:])
             try:
                 with unwarned():
                     model.fit(X[:n], y[:n])
             except TooFewRowsError:
                 return False
-            loss = best - found(model, X[n:], y[n:])
-            n_failures += loss > _SAFE_PART * (score_without_privacy - score)
+            loss = at_best - found(model, X[n:], y[n:])
+            n_failures += loss > _SAFE_PART * (best - score)
             if n_failures > _N_FAILURES:
                 return False
         return True
@@ -191,16 +180,15 @@ def rows_needed(
     >>> 1000 < rows_needed(model, 10, score=0.45, score_without_privacy=0.5) < 5000
     True
     """
+    facts = estimator, n_features, std, effect
     if (score, score_without_privacy) != (None, None):
-        scores_well = _scores(
-            estimator, n_features, score, score_without_privacy, std, effect, **assumptions
-        )
+        scores_well = _scores(*facts, score, score_without_privacy, **assumptions)
         n = 64.0
         # fits can be worse from more rows, where a plan changes its releases
         while not (scores_well(math.ceil(n)) and scores_well(math.ceil(_SAFE * n))):
             n *= _STEP
         return math.ceil(_SAFE * n)
-    is_enough = _infers(estimator, n_features, std, effect, power, **assumptions)
+    is_enough = _infers(*facts, power, **assumptions)
     high = 64
     while not is_enough(high):
         high *= 2
@@ -254,11 +242,10 @@ def epsilon_needed(
     True
     """
     check_count("n_samples", n_samples, low=2)
+    facts = estimator, n_features, std, effect
     if (score, score_without_privacy) != (None, None):
         check_one_budget(estimator)
-        scores_well = _scores(
-            estimator, n_features, score, score_without_privacy, std, effect, **assumptions
-        )
+        scores_well = _scores(*facts, score, score_without_privacy, **assumptions)
         for epsilon in _SIMULATED:
             tried = (float(epsilon), _SAFE * float(epsilon))
             if all(scores_well(n_samples, epsilon=value) for value in tried):
@@ -267,7 +254,7 @@ def epsilon_needed(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
             "the estimator clips does; rows_needed says how many are enough"
         )
-    is_enough = _infers(estimator, n_features, std, effect, power, **assumptions)
+    is_enough = _infers(*facts, power, **assumptions)
     low, high = map(math.log, _EPSILONS)
     if not is_enough(n_samples, epsilon=math.exp(high)):
         raise ValueError(

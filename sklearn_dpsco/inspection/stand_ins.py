@@ -8,11 +8,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse import issparse
 from scipy.special import ndtr
@@ -47,58 +45,61 @@ _LOG_SPREAD = 1.1  # of skewed targets
 _STRONGEST = 100.0
 
 
-@dataclass(frozen=True)
-class StandIn:
+def _table(
+    columns: dict[str, Any],
+    encoder: Any,
+    is_raw: bool,
+    correlation: float,
+    target: Any,
+    n: int,
+    seed: int | None,
+) -> tuple[Any, Any, Array]:
+    """X and y of n rows, and z, the best linear prediction up to scale and shift.
+
+    `columns` are bounds, categories or `bool`; `is_raw` says whether the estimator takes the table
+    as it is before the encoder; `target` draws y by signals.
+    """
+    rng = np.random.default_rng(seed)
+    common = math.sqrt(correlation) * rng.standard_normal(n)
+    own = math.sqrt(1 - correlation)
+    cells = {}
+    for name, declared in columns.items():
+        normal = common + own * rng.standard_normal(n)
+        if isinstance(declared, tuple):
+            low, high = declared
+            cells[name] = np.clip((low + high) / 2 + (high - low) / 8 * normal, low, high)
+        else:
+            options = [False, True] if declared is bool else declared
+            shares = np.cumsum(1 / np.arange(1, len(options) + 1))
+            places = np.searchsorted(shares[:-1] / shares[-1], ndtr(normal))
+            cells[name] = np.array(options)[places]
+    if encoder is None:
+        X: Any = np.column_stack(list(cells.values()))
+        encoded = X
+    else:
+        raw = import_pandas("a stand-in with a schema").DataFrame(cells)
+        encoded = encoder.transform(raw)
+        X = raw if is_raw else encoded
+    encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
+    spread = encoded.std(axis=0)
+    z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
+    z = (z - z.mean()) / z.std()
+    return X, target(z, rng), z
+
+
+def stand_in(
+    estimator: Any, features: Any, score: float, assumptions: Mapping[str, Any]
+) -> tuple[int, Callable[[int, int | None], tuple[Any, Any, Array]]]:
     """Tables with the declared columns, in which a linear model without privacy has some score.
+
+    For an estimator, of that many features or of a schema: the number of columns, and what makes
+    X, y and the best linear prediction z for a number of rows and a seed.
 
     Normal variables, of one correlation with each other, decide on the cells of a row: a number is
     about the middle of its bounds, which are four standard deviations away, and the k-th of several
     categories has a frequency in proportion to 1 / k. The signal z, a sum of the encoded columns
     with normal weights, is divided by its standard deviation.
     """
-
-    columns: dict[str, Any]  # bounds, categories or `bool`
-    encoder: PublicEncoder | None
-    is_raw: bool  # whether the estimator takes the table as it is before the encoder
-    correlation: float
-    target: Callable[[Array, np.random.Generator], Any]  # of signals
-
-    def table(self, n: int, seed: int | None) -> tuple[Any, Any, Array]:
-        """X and y of n rows, and z, the best linear prediction up to scale and shift."""
-        rng = np.random.default_rng(seed)
-        common = math.sqrt(self.correlation) * rng.standard_normal(n)
-        own = math.sqrt(1 - self.correlation)
-        cells = {
-            name: _cells(declared, common + own * rng.standard_normal(n))
-            for name, declared in self.columns.items()
-        }
-        if self.encoder is None:
-            X: Any = np.column_stack(list(cells.values()))
-            encoded = X
-        else:
-            raw = import_pandas("a stand-in with a schema").DataFrame(cells)
-            encoded = self.encoder.transform(raw)
-            X = raw if self.is_raw else encoded
-        encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
-        spread = encoded.std(axis=0)
-        z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
-        z = (z - z.mean()) / z.std()
-        return X, self.target(z, rng), z
-
-
-def _cells(declared: Any, normal: Array) -> NDArray[Any]:
-    if isinstance(declared, tuple):
-        low, high = declared
-        return np.clip((low + high) / 2 + (high - low) / 8 * normal, low, high)
-    options = [False, True] if declared is bool else declared
-    shares = np.cumsum(1 / np.arange(1, len(options) + 1))
-    return np.array(options)[np.searchsorted(shares[:-1] / shares[-1], ndtr(normal))]
-
-
-def stand_in(
-    estimator: Any, features: Any, score: float, assumptions: Mapping[str, Any]
-) -> StandIn:
-    """The tables for an estimator, of that many features or of a schema."""
     facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}
     if unknown := [name for name in assumptions if name not in facts]:
         raise TypeError(
@@ -130,7 +131,7 @@ def stand_in(
         if has_names:  # the estimator takes a frame
             encoder, is_raw = PublicEncoder(columns), True
     law = _targets(last, score, facts["target"], facts["prevalence"])
-    return StandIn(columns, encoder, is_raw, correlation, law)
+    return len(columns), functools.partial(_table, columns, encoder, is_raw, correlation, law)
 
 
 def _targets(last: Any, score: float, target: str, share: float | None) -> Callable[..., Any]:
@@ -212,7 +213,7 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
         )
 
 
-def budgeted_steps(estimator: Any) -> dict[str, Any]:
+def _budgeted_steps(estimator: Any) -> dict[str, Any]:
     """The private steps that are not inside of another one, by the prefix of their parameters."""
     steps = private_steps(estimator)
     return {
@@ -224,7 +225,7 @@ def budgeted_steps(estimator: Any) -> dict[str, Any]:
 
 def check_one_budget(estimator: Any) -> None:
     """Raise `ValueError` if no one epsilon is that of the whole."""
-    budgeted = budgeted_steps(estimator)
+    budgeted = _budgeted_steps(estimator)
     if len(budgeted) > 1:
         raise ValueError(
             f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
@@ -238,7 +239,7 @@ def clones_of(estimator: Any, random_state: Any, settings: Sequence[dict[str, An
     seeds: list[int | None] = [None] * len(settings)  # noise that nobody knows
     if random_state is not None:
         seeds = np.random.default_rng(random_state).integers(2**31, size=len(settings)).tolist()
-    steps = budgeted_steps(estimator)
+    steps = _budgeted_steps(estimator)
     clones = []
     for seed, given in zip(seeds, settings, strict=True):
         own = {"random_state": seed, **given}

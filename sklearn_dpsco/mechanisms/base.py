@@ -96,8 +96,12 @@ class Mechanism:
         if self.noise_multiplier is not None:
             noise = events.dp_event.GaussianDpEvent(self.noise_multiplier / rows)
             return events.dp_event.SelfComposedDpEvent(noise, count)
-        if composition == "pure":
-            return events.pure(rows * self.cost(composition), count)
+        if composition == "pure":  # binary responses, whose trade-off curve is the same
+            factor = math.exp(-rows * self.cost(composition))
+            # 2 / (1 + e^epsilon), written so that a large epsilon does not overflow
+            response = events.dp_event.RandomizedResponseDpEvent(2 * factor / (1 + factor), 2)
+            # one by one, as the PLD accountant ignores the count of a self-composed one
+            return events.dp_event.ComposedDpEvent([response] * count)
         cost = rows**2 * self.cost(composition, count)
         if composition == "gdp":
             return events.dp_event.GaussianDpEvent(1 / math.sqrt(2 * cost))

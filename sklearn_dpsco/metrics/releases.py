@@ -57,46 +57,19 @@ class Facts:
     weighed_error: float = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What an estimator says of the records, and the truth; None where no release asks."""
+# What an estimator says of the records, and the truth, as far as a release asks: "truth" and
+# "predicted", positions among the classes; "score", the second class's probability, or what stands
+# for it; "own_probability", the predicted one of the true class; "y" and "prediction", numbers.
+Answers = dict[str, Any]
+INVALID = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
 
-    truth: Any = None  # positions among the classes, -1 for invalid ones
-    predicted: Any = None
-    score: Any = None  # the second class's probability, or what stands for it; NaN if invalid
-    own_probability: Any = None  # the predicted probability of the true class; NaN if invalid
-    y: Any = None  # numbers; NaN if invalid
-    prediction: Any = None
-
-    def among(self, chosen: NDArray[np.bool_]) -> Answers:
-        """Those of some records."""
-        found = vars(self).items()
-        return Answers(**{name: None if of is None else of[chosen] for name, of in found})
-
-    def without(self, left_out: NDArray[np.bool_]) -> Answers:
-        """The same where some records are invalid."""
-        invalid = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
-        found = {name: getattr(self, name) for name in invalid}
-        return replace(
-            self,
-            **{
-                name: None if of is None else np.where(left_out, invalid[name], of)
-                for name, of in found.items()
-            },
-        )
-
-
-class Estimate(NamedTuple):
-    """A score, its interval, and the other fields of a `DPScore` that are known of it."""
-
-    value: Any
-    interval: tuple[Any, Any]
-    more: dict[str, Any] = {}
+# A score, "value" and "interval", and the other fields of a `DPScore` that are known of it.
+Estimate = dict[str, Any]
 
 
 class _Formula(NamedTuple):
     tells: tuple[str, ...]  # the scores that the sums give
-    needs: tuple[str, ...]  # fields of `Answers`
+    needs: tuple[str, ...]  # of the answers
     size: Callable[[Facts], Any]  # shape of a table of counts, or the largest loss
     # of each record its column of the table, -1 for none, or its share of the largest loss
     of_records: Callable[[Facts, Answers], Any]
@@ -119,7 +92,7 @@ _CURVE = _Formula(
     ("roc_curve",),
     _SCORES,
     lambda facts: (2, facts.n_thresholds or _FEWEST_BINS),
-    lambda facts, of: _bins(of.score, facts.n_thresholds, facts.low_score, facts.high_score),
+    lambda facts, of: _bins(of["score"], facts.n_thresholds, facts.low_score, facts.high_score),
 )
 # What is counted, in tables with a row for each true class; cheaper ones first.
 _COUNTS = {
@@ -127,19 +100,21 @@ _COUNTS = {
         ("accuracy",),
         _LABELS,
         lambda facts: (1, 2 if facts.excludes else 1),
-        lambda facts, of: np.where(of.truth == of.predicted, 0, 2 * (of.predicted >= 0) - 1),
+        lambda facts, of: np.where(
+            of["truth"] == of["predicted"], 0, 2 * (of["predicted"] >= 0) - 1
+        ),
     ),
     "right and wrong by class": _Formula(
         ("accuracy", "balanced_accuracy"),
         _LABELS,
         lambda facts: (facts.n_classes, 2),
-        lambda facts, of: np.where(of.predicted >= 0, of.truth != of.predicted, -1),
+        lambda facts, of: np.where(of["predicted"] >= 0, of["truth"] != of["predicted"], -1),
     ),
     "confusion matrix": _Formula(
         ("accuracy", "balanced_accuracy", "confusion_matrix"),
         _LABELS,
         lambda facts: (facts.n_classes, facts.n_classes),
-        lambda facts, of: of.predicted,
+        lambda facts, of: of["predicted"],
     ),
     "scores by class": _CURVE,
     # of a group, whose pairs are few against how many a record may change
@@ -148,7 +123,7 @@ _COUNTS = {
         ("calibration_curve",),
         _SCORES,
         lambda facts: (2, facts.n_bins),
-        lambda facts, of: _bins(of.score, facts.n_bins),
+        lambda facts, of: _bins(of["score"], facts.n_bins),
     ),
 }
 
@@ -162,10 +137,6 @@ class Counts:
     order: float  # of the norm that the noise is calibrated to, 1 or 2
 
     clipped = ""
-
-    def limits(self, scoring: str) -> tuple[float, float]:
-        """The smallest and the largest value of a score."""
-        return 0.0, float(self.facts.n_samples) if scoring == "confusion_matrix" else 1.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -187,8 +158,8 @@ class Counts:
         """The sums. Not private."""
         n_rows, n_columns = self.shape
         column = _COUNTS[self.name].of_records(self.facts, answers)
-        row = answers.truth if n_rows > 1 else 0
-        is_counted = (answers.truth >= 0) & (column >= 0) & (column < n_columns)
+        row = answers["truth"] if n_rows > 1 else 0
+        is_counted = (answers["truth"] >= 0) & (column >= 0) & (column < n_columns)
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=self.dimension).astype(np.float64)
 
@@ -208,14 +179,13 @@ class Counts:
             return _curve(table[0], table[1], self.facts, law)
         if scoring == "calibration_curve":
             misses, hits = table
-            value, ends, _ = _shares(hits, misses, (1, 1), law)
-            middles = (np.arange(value.size) + 0.5) / value.size
-            return Estimate(value, ends, {"prob_true": value, "prob_pred": middles})
+            found = _shares(hits, misses, (1, 1), law)
+            middles = (np.arange(misses.size) + 0.5) / misses.size
+            return found | {"prob_true": found["value"], "prob_pred": middles}
         if scoring == "confusion_matrix":
             low, high = share_interval(noisy, n, 1, law)
             ends = n * low.reshape(self.shape), n * high.reshape(self.shape)
-            found = _within(table, ends, most=float(n))
-            return found._replace(more={"by_class": _by_class(table, law)})
+            return _within(table, ends, most=float(n)) | {"by_class": _by_class(table, law)}
         # the right predictions of each class, and how many numbers the wrong ones are made of
         right, wrong, terms = table[:, 0], table[:, -1], 1
         if self.name == "confusion matrix":
@@ -228,7 +198,8 @@ class Counts:
             low, high = share_interval(count, n, right.size, law)
             return _within(count[0] / n, (low[0], high[0]))
         numbers = right.size, right.size * terms
-        (share,), ((low,), (high,)), _ = _shares(count, np.array([wrong.sum()]), numbers, law)
+        found = _shares(count, np.array([wrong.sum()]), numbers, law)
+        (share,), ((low,), (high,)) = found.values()
         return _within(share, (low, high))
 
 
@@ -238,8 +209,8 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     low = np.clip(np.minimum(ends[0], value), 0, most)
     high = np.clip(np.maximum(ends[1], value), 0, most)
     if np.ndim(value) == 0:
-        return Estimate(float(value), (float(low), float(high)))
-    return Estimate(value, (low, high))
+        value, low, high = float(value), float(low), float(high)
+    return {"value": value, "interval": (low, high)}
 
 
 def _shares(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
@@ -252,7 +223,7 @@ def _shares(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
 
 def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
     """Mean of the classes' recalls, by variance estimates recovery (Zou and Donner 2008)."""
-    recalls, (low, high), _ = _shares(hits, misses, terms, law)
+    recalls, (low, high) = _shares(hits, misses, terms, law).values()
     mean, k, sums = float(recalls.mean()), recalls.size, []
     # errors are independent, and add up in squares, but for ends at 0 and 1, which tell nothing
     for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
@@ -273,7 +244,7 @@ def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:
     }
     found = {}
     for name, (hits, misses, terms) in parts.items():
-        value, ends, _ = _shares(hits, misses, terms, law)
+        value, ends = _shares(hits, misses, terms, law).values()
         shares = value, *ends
         # F1 is a function of the right ones' share among all that are or are taken for the class
         found[name] = tuple(2 * r / (1 + r) if name == "f1" else r for r in shares)
@@ -296,8 +267,8 @@ def _curve(negative: Array, positive: Array, facts: Facts, law: Law) -> Estimate
     (tpr, interval), (fpr, fpr_interval) = rates
     steps = np.arange(positive.size)[::-1] / positive.size
     thresholds = np.r_[np.inf, facts.low_score + (facts.high_score - facts.low_score) * steps]
-    more = {"tpr": tpr, "fpr": fpr, "thresholds": thresholds, "fpr_interval": fpr_interval}
-    return Estimate(tpr, interval, more)
+    curve = {"tpr": tpr, "fpr": fpr, "thresholds": thresholds, "fpr_interval": fpr_interval}
+    return {"value": tpr, "interval": interval, **curve}
 
 
 # ----------------------------------------------------------------------------------- range
@@ -340,8 +311,8 @@ class Range:
         """Of each range, an integer. Not private."""
         low, high = self.ranges.T
         if self.of == "targets":
-            t = np.clip(answers.y, facts.low, facts.high) - facts.low
-            t = np.where(np.isfinite(answers.y), t / (facts.high - facts.low), np.nan)
+            t = np.clip(answers["y"], facts.low, facts.high) - facts.low
+            t = np.where(np.isfinite(answers["y"]), t / (facts.high - facts.low), np.nan)
         else:
             t = np.abs(_errors(facts, answers))
         t = np.sort(t[np.isfinite(t)])
@@ -369,8 +340,9 @@ class Range:
 
 def _errors(facts: Facts, answers: Answers) -> Array:
     """Predictions less targets, both within the bounds, as shares of the largest error."""
-    y = np.where(np.isfinite(answers.y), answers.y, np.nan)  # an infinity is no number
-    error = np.clip(answers.prediction, facts.low, facts.high) - np.clip(y, facts.low, facts.high)
+    y, ends = answers["y"], (facts.low, facts.high)
+    y = np.where(np.isfinite(y), y, np.nan)  # an infinity is no number
+    error = np.clip(answers["prediction"], *ends) - np.clip(y, *ends)
     return np.clip(error / facts.max_error, -1, 1)
 
 
@@ -387,7 +359,7 @@ _LOSSES = {
         ("own_probability",),
         lambda facts: facts.max_log_loss,
         lambda facts, of: (
-            np.minimum(-np.log(np.clip(of.own_probability, 0, 1)), facts.max_log_loss)
+            np.minimum(-np.log(np.clip(of["own_probability"], 0, 1)), facts.max_log_loss)
             / facts.max_log_loss
         ),
     ),
@@ -411,7 +383,7 @@ _LOSSES = {
         _SCORES,
         lambda facts: 2.0,
         lambda facts, of: np.where(
-            of.truth >= 0, (np.clip(of.score, 0, 1) - of.truth + 1) / 2, np.nan
+            of["truth"] >= 0, (np.clip(of["score"], 0, 1) - of["truth"] + 1) / 2, np.nan
         ),
     ),
 }
@@ -471,7 +443,7 @@ class Moments:
         columns = [2 * _LOSSES[self.name].of_records(facts, answers) - 1]
         if scales.size > 2:
             middle = facts.low / 2 + facts.high / 2
-            columns.append((np.clip(answers.y, facts.low, facts.high) - middle) / self.half)
+            columns.append((np.clip(answers["y"], facts.low, facts.high) - middle) / self.half)
         u = np.column_stack(columns)
         is_valid: Any = np.isfinite(u).all(axis=1, keepdims=True)
         u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
@@ -485,13 +457,6 @@ class Moments:
     def n_valid(self, noisy: Array) -> tuple[float, float]:
         """How many records are added up, at least 1, and the variance in units of the noise's."""
         return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples)), 1.0
-
-    def limits(self, scoring: str) -> tuple[float, float]:
-        """The smallest and the largest value of a score."""
-        largest = _LOSSES[self.name].size(self.facts)
-        if scoring == "r2":
-            return -math.inf, 1.0
-        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
 
     @property
     def clipped(self) -> str:
@@ -520,9 +485,10 @@ class Moments:
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low[0]), mean), max(float(high[0]), mean)
             if scoring in DIFFERENCES:
-                return Estimate(largest / 2 * mean, (largest / 2 * low, largest / 2 * high))
+                mean, low, high = (largest / 2 * u for u in (mean, low, high))
+                return {"value": mean, "interval": (low, high)}
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-            return Estimate(0.0 - mean, (0.0 - high, 0.0 - low))
+            return {"value": 0.0 - mean, "interval": (0.0 - high, 0.0 - low)}
         t, t_gap, last = targets
         if self.order == 2:  # of t^2 (1 - t^2)
             last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
@@ -532,7 +498,7 @@ class Moments:
         noise = math.sqrt(law.variance) * math.hypot(widths[3], 2 * min(abs(t) / n, 1) * widths[2])
         value = 1 - squares / max(n - t_gap - t**2 / n, noise)
         found = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
-        return Estimate(value, (min(found[0], value), max(found[1], value)))
+        return {"value": value, "interval": (min(found[0], value), max(found[1], value))}
 
 
 # ----------------------------------------------------------------------------------- ranks
@@ -553,10 +519,6 @@ class Ranks:
 
     dimension, clipped = 3, ""
 
-    def limits(self, scoring: str) -> tuple[float, float]:
-        """The smallest and the largest value of a score."""
-        return 0.0, 1.0
-
     @property
     def scales(self) -> Array:
         """What the three numbers are multiplied by, such that a record moves the first by 1."""
@@ -570,9 +532,9 @@ class Ranks:
 
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
-        is_valid = np.isfinite(answers.score)
-        negative = np.sort(answers.score[is_valid & (answers.truth == 0)])
-        positive = answers.score[is_valid & (answers.truth == 1)]
+        is_valid = np.isfinite(answers["score"])
+        negative = np.sort(answers["score"][is_valid & (answers["truth"] == 0)])
+        positive = answers["score"][is_valid & (answers["truth"] == 1)]
         above = np.searchsorted(negative, positive, "left")
         below = negative.size - np.searchsorted(negative, positive, "right")
         signs = float(np.sum(above - below)) / 2
@@ -587,7 +549,7 @@ class Ranks:
         """The area under the ROC curve."""
         signs, P, N = (noisy / self.scales).tolist()
         if min(P, N) <= 0:
-            return Estimate(0.5, (0.0, 1.0))
+            return {"value": 0.5, "interval": (0.0, 1.0)}
         widths = tuple((1 / self.scales[:2]).tolist())
         return _within(0.5 + signs / (P * N), rank_interval(signs, P, N, widths, law))
 
@@ -612,6 +574,16 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
         chosen.append(kind(best, facts, order))
         left = [name for name in left if name not in FORMULAS[best].tells]
     return chosen
+
+
+def limits(query: Query, scoring: str) -> tuple[float, float]:
+    """The smallest and the largest value of a score."""
+    if scoring == "r2":
+        return -math.inf, 1.0
+    if query.name in _LOSSES:
+        largest = _LOSSES[query.name].size(query.facts)
+        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
+    return 0.0, float(query.facts.n_samples) if scoring == "confusion_matrix" else 1.0
 
 
 def sized(query: Query, deviation: float) -> Query:

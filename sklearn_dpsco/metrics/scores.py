@@ -40,16 +40,8 @@ from .._types import (
     Relation,
     Scoring,
 )
+from ..data import cells
 from ..data.bounds import number_bounds
-from ..data.cells import (
-    as_labels,
-    as_numbers,
-    as_users,
-    check_classes,
-    check_in_memory,
-    label_codes,
-    surplus_rows,
-)
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ..preprocessing.declared import is_passthrough
@@ -61,6 +53,7 @@ from ..solvers.base import plan_within
 from .intervals import Law
 from .releases import (
     FORMULAS,
+    INVALID,
     LARGEST_SAMPLE,
     SCORINGS,
     Answers,
@@ -68,6 +61,7 @@ from .releases import (
     Facts,
     Query,
     Range,
+    limits,
     queries_for,
     sized,
 )
@@ -185,7 +179,7 @@ class ScorePlan(Overviewed):
         unit, middle = spread * (facts.high - facts.low), facts.low / 2 + facts.high / 2
         prediction = middle + unit * known * normal
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
-        answers, share, found = Answers(y=y, prediction=prediction), m / self.n_samples, []
+        answers, share, found = {"y": y, "prediction": prediction}, m / self.n_samples, []
         for seed in range(_SELECTED if self.ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
             for one in self.ranges:
@@ -195,7 +189,7 @@ class ScorePlan(Overviewed):
                 own = one.narrowed(own, int(np.argmax(noisy)))
             own_query = replace(query, facts=own)
             sums = own_query.statistic(answers) * (n / m)
-            found.append(own_query.estimate("r2", sums, self._law(noise)).interval)
+            found.append(own_query.estimate("r2", sums, self._law(noise))["interval"])
         return sorted(found, key=lambda ends: ends[1] - ends[0])[len(found) // 2]
 
     def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:
@@ -219,7 +213,7 @@ class ScorePlan(Overviewed):
         if not self.ranges:
             return self
         if self.n_groups > 1:
-            answers = answers.among(group >= 0)
+            answers = {name: of[group >= 0] for name, of in answers.items()}
         is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
         facts = self.queries[is_squared.index(True)].facts
         for one in self.ranges:
@@ -238,7 +232,8 @@ class ScorePlan(Overviewed):
         """
         parts = [answers]
         if self.n_groups > 1:
-            parts = [answers.among(group == k) for k in range(self.n_groups)]
+            rows = [group == k for k in range(self.n_groups)]
+            parts = [{name: of[own] for name, of in answers.items()} for own in rows]
         return [np.concatenate([query.statistic(part) for part in parts]) for query in self.queries]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
@@ -264,14 +259,9 @@ class ScorePlan(Overviewed):
                 if units * law.variance < least:
                     n_valid, least = number_of, units * law.variance
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
-                value, interval, more = query.estimate(name, sums, law)
-                more = {**more, "counts": sums, "clipped": query.clipped}
-                more["limits"] = query.limits(name)
-                found[name] = Estimate(value, interval, more)
-        return {
-            name: found[name]._replace(more={**found[name].more, "n_valid": n_valid})
-            for name in self.scorings
-        }
+                about = {"counts": sums, "clipped": query.clipped, "limits": limits(query, name)}
+                found[name] = query.estimate(name, sums, law) | about
+        return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -441,11 +431,7 @@ def _range(of: str, facts: Facts, budget: PrivacyBudget) -> Range | None:
 
 
 def _plan(
-    names: tuple[str, ...],
-    facts: Facts,
-    confidence: float,
-    narrows: tuple[str, ...],
-    budget: PrivacyBudget,
+    names: tuple[str, ...], facts: Facts, confidence: float, narrows: Any, budget: PrivacyBudget
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
     chosen = tuple(filter(None, (_range(of, facts, budget) for of in narrows)))
@@ -629,10 +615,17 @@ class DPScore(Overviewed):
         pandas = import_pandas("DPScore.difference_frame")
         if self.by_group is None or np.ndim(self.value):
             raise ValueError("difference_frame is for scores of groups (by=) that are one number")
-        rows = {
-            (a, b): _difference(self.by_group[a], self.by_group[b])
-            for a, b in itertools.combinations(self.by_group, 2)
-        }
+        rows = {}
+        for a, b in itertools.combinations(self.by_group, 2):
+            first, second = self.by_group[a], self.by_group[b]
+            value, reaches = first.value - second.value, []
+            for x, y in ((first, second), (second, first)):  # how far x may be below, and y above
+                ends = np.array([x.interval[0], y.interval[1]])
+                distances = np.abs(ends - [x.value, y.value])
+                is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)
+                known = np.linalg.norm(distances[~is_vacuous])  # others tell nothing
+                reaches.append(float(known + distances[is_vacuous].sum()))
+            rows[a, b] = value, value - reaches[0], value + reaches[1]
         index = pandas.MultiIndex.from_tuples(rows, names=["group", "less"])
         return pandas.DataFrame([*rows.values()], index, ["value", "low", "high"])
 
@@ -666,7 +659,7 @@ class DPScore(Overviewed):
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
-        claim, about = self.guarantee, f"n = {self.n_samples}, "
+        about = f"n = {self.n_samples}, "
         if self.n_valid is None and self.scoring in _COUNTED:
             about += f"missing targets, if any, count {_COUNTED[self.scoring]}, "
         if self.n_valid is not None:
@@ -675,12 +668,9 @@ class DPScore(Overviewed):
             about += f"of which {valid}{of_groups}, "
             if self.is_of_group:  # how many others it has not is no matter of validity
                 about = f"{valid} of this group, "
-        end = (
-            f"{100 * self.confidence:g} % interval, {about}"
-            + (f"{self.clipped}, " if self.clipped else "")
-            + "epsilon = "
-            f"{claim.epsilon:g}, delta = {claim.delta:g}, {claim.relation} neighbours"
-        ) + ("" if self.noise_is_secret else ", NOT PRIVATE: random_state was given")
+        about += f"{self.clipped}, " if self.clipped else ""
+        end = f"{100 * self.confidence:g} % interval, {about}{self.guarantee.claim}"
+        end += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if not np.ndim(self.value):
             all_of_them = [self, *(self.by_group or {}).values()]
             # Laplace or normal noise is at an end of the range with probability 0 unless clipped
@@ -731,17 +721,6 @@ class _Scores(dict[str, DPScore]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.values()))
-
-
-def _difference(a: DPScore, b: DPScore) -> tuple[float, float, float]:
-    """Of two independent scores, and the ends of its interval."""
-    value, reaches = a.value - b.value, []
-    for x, y in ((a, b), (b, a)):  # how far x may be below its value, and y above
-        ends = np.array([x.interval[0], y.interval[1]])
-        distances = np.abs(ends - [x.value, y.value])
-        is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)  # tells nothing
-        reaches.append(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
-    return value, value - float(reaches[0]), value + float(reaches[1])
 
 
 def _table(lines: tuple[str, ...], columns: tuple[str, ...], rows: Any) -> Overview:
@@ -931,15 +910,16 @@ def dp_score(
     if invalid == "auto" and by is None:  # the rule of the fit
         excludes = groups is not None or _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if excludes else "count"
-    n, labels_by = _n_records(X, y), None if by is None else check_classes(by_values, "by_values")
-    if labels_by is not None:
+    n, labels_by = _n_records(X, y), None
+    if by is not None:
+        labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         if groups is not None:
-            answers = answers.without(_surplus(groups, max_rows_per_user, n))
+            answers = _without_surplus(answers, groups, max_rows_per_user, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
@@ -952,28 +932,30 @@ def dp_score(
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
-def _surplus(groups: Any, most: int, n: int) -> NDArray[np.bool_]:
-    """Flags the rows of users after their first ones."""
-    users = as_users(groups)
+def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answers:
+    """The same where the rows of users after their first ones are invalid."""
+    users = cells.as_users(groups)
     if len(users) != n:
         raise ValueError(f"groups must have shape ({n},), got {users.shape}")
-    return surplus_rows(users, most, {})
+    is_surplus = cells.surplus_rows(users, most, {})
+    return {
+        name: np.where(is_surplus, INVALID[name], of) if name in INVALID else of
+        for name, of in answers.items()
+    }
 
 
 def _scores(
     plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, is_secret: bool
 ) -> dict[str, DPScore]:
     """What the release tells, and nothing else."""
-    guarantee = replace(plan.guarantee, noise_is_secret=is_secret)
-    facts = plan.confidence, plan.n_samples, guarantee, is_secret, labels
+    facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
+    facts |= {"noise_is_secret": is_secret, "classes": labels}
+    facts["guarantee"] = replace(plan.guarantee, noise_is_secret=is_secret)
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        return _Scores(
-            {
-                name: DPScore(name, value, interval, *facts, is_of_group=group is not None, **more)
-                for name, (value, interval, more) in plan.estimates(noisy, group).items()
-            }
-        )
+        found = plan.estimates(noisy, group).items()
+        own = facts | {"is_of_group": group is not None}
+        return _Scores({name: DPScore(scoring=name, **own, **one) for name, one in found})
 
     scores = scores_of()
     if groups is not None:
@@ -1007,7 +989,7 @@ def _n_records(X: Any, y: Any) -> int:
     """Their number, which is public."""
     sizes = []
     for name, values in (("X", X), ("y", y)):
-        check_in_memory("dp_score", values)
+        cells.check_in_memory("dp_score", values)
         shape = getattr(values, "shape", None)
         try:
             sizes.append(int(shape[0]) if shape is not None else len(values))
@@ -1026,9 +1008,9 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
     if classes is None and known is None:
         check_is_fitted(estimator)
         raise ValueError("classes must be given: the estimator has no classes_")
-    declared = check_classes(known if classes is None else classes)
+    declared = cells.check_classes(known if classes is None else classes)
     has_proba = hasattr(estimator, "predict_proba")
-    is_own = known is not None and np.array_equal(check_classes(known), declared)
+    is_own = known is not None and np.array_equal(cells.check_classes(known), declared)
     for name in names:
         if name in _OF_PROBABILITIES and not is_own:
             raise ValueError(f"scoring={name!r} is for the estimator's own classes_")
@@ -1042,22 +1024,16 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
 
 
 def _answers(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    exposure: Any,
-    needs: set[str],
-    labels: NDArray[Any] | None,
-    n: int,
+    estimator: Any, X: Any, y: Any, exposure: Any, needs: set[str], labels: Any, n: int
 ) -> Answers:
     """The truth and the predictions of the records, checked by their shapes and types alone."""
     found: dict[str, Any] = {}
-    if labels is not None and needs - {"y", "prediction"}:
+    if needs - {"y", "prediction"}:
         found["truth"] = _codes("y", y, labels, n)
-    if "predicted" in needs and labels is not None:
+    if "predicted" in needs:
         found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
     if "score" in needs or "own_probability" in needs:
-        table = _probabilities(estimator, X, n, 0 if labels is None else labels.size)
+        table = _probabilities(estimator, X, n, labels.size)
         found["score"] = table[:, -1]
         if "own_probability" in needs:
             own = table[np.arange(n), np.maximum(found["truth"], 0)]
@@ -1065,7 +1041,7 @@ def _answers(
     if "y" in needs:
         found["y"] = _numbers("y", y, n)
         found["prediction"] = predicted_means(estimator, X, exposure, n)
-    return Answers(**found)
+    return found
 
 
 def predicted_means(estimator: Any, X: Any, exposure: Any, n: int) -> Array:
@@ -1075,7 +1051,7 @@ def predicted_means(estimator: Any, X: Any, exposure: Any, n: int) -> Array:
     means = _numbers("predict(X)", estimator.predict(X), n)
     if exposure is None:
         return means
-    check_in_memory("a score with exposure", exposure)
+    cells.check_in_memory("a score with exposure", exposure)
     e = _numbers("exposure", exposure, n)
     return np.where(np.isfinite(e) & (e > 0), e * means, np.nan)
 
@@ -1085,19 +1061,21 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
     others = getattr(values, "shape", (n,))[1:]
     if others not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
-    found = as_labels(np.ravel(values) if others else values)  # a column of an array or a frame
+    found = cells.as_labels(
+        np.ravel(values) if others else values
+    )  # a column of an array or a frame
     if found.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     kinds = {found.dtype.kind, labels.dtype.kind}
     # text against numbers is a mistake in the types, not in some records
     if "O" not in kinds and len(kinds) > 1 and kinds & {"U", "S"}:
         raise ValueError(f"{name} and the classes must both be text or both be numbers")
-    return label_codes(found, labels)
+    return cells.label_codes(found, labels)
 
 
 def _numbers(name: str, values: Any, n: int) -> Array:
     """Floats, NaN where a cell is no number."""
-    found = np.asarray(as_numbers(name, values, strict=False), dtype=np.float64)
+    found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
     if found.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     return found.ravel()

@@ -9,14 +9,15 @@ stand for several versions of it, less and less certain ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
 from numpy.typing import NDArray
 from scipy.special import logsumexp
+from sklearn import get_config
 from sklearn.base import is_classifier
 
 from .._checks import check_choice
@@ -28,7 +29,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part
 from ..solvers.statistics import median_on_grid, median_score, place_counts
-from .private_steps import last_step
+from .private_steps import last_step, private_steps
 
 _GRID = 2.0 ** np.arange(-20.0, 2.01, 0.25)  # of losses in regression, in squared half widths
 _UNIT_SHARE = 0.1  # of the choice's part, for the unit of losses
@@ -110,29 +111,31 @@ def plan_choice(
 # ---------------------------------------------------- what a model loses on each record
 
 
-@dataclass(frozen=True)
-class Targets:
-    """Targets of a table: places of labels among the sorted classes, or numbers in their bounds."""
+class Table(NamedTuple):
+    """What is fitted and compared."""
 
-    values: NDArray[Any]  # -1 for an invalid label; or shape (n,) or (n, n_targets)
-    present: NDArray[np.bool_]  # flags the records whose target is valid
-    low: Any = None  # of the numbers
-    high: Any = None
+    X: Any
+    y: Any
+    extras: dict[str, Any]  # groups, weights and exposure, as they are given
+    classes: Any  # if they were not declared
+    targets: NDArray[Any]  # places among the sorted classes, or numbers within bounds_y
+    low: Any  # bounds of numbers
+    high: Any
+    weights: Array  # 0 for an invalid record
     exposure: Any = 1.0  # what predictions are multiplied by
 
-    @classmethod
-    def of(cls, estimator: Any, y: NDArray[Any], exposure: Any = 1.0) -> Targets:
-        """Those of a fit of the estimator, whose classes or bounds are declared."""
-        last = last_step(estimator)
-        if is_classifier(last):
-            codes = label_codes(y, np.unique(np.asarray(last.classes)))
-            return cls(codes, codes >= 0)
-        low, high = last.bounds_y if last.bounds_y is not None else (-1.0, 1.0)
-        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
-        values = np.clip(np.asarray(y, dtype=np.float64), low, high)
-        present: Any = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        present &= np.isfinite(exposure) & (exposure > 0)
-        return cls(values, present, low, high, exposure)
+    def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
+        """``fit(estimator, X, y, **extras)``, groups for private steps, others for the last."""
+        extras = self.extras
+        if not get_config()["enable_metadata_routing"]:
+            last = last_step(estimator)
+            extras = {
+                f"{prefix}{name}": value
+                for name, value in self.extras.items()
+                for prefix, step in private_steps(estimator).items()
+                if name == "groups" or step is last
+            }
+        return fit(estimator, self.X, self.y, **extras)
 
 
 def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
@@ -149,27 +152,27 @@ def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
     return names[0] if scoring == "auto" else scoring
 
 
-def losses(model: Any, X: Any, targets: Targets, scoring: str) -> Array:
+def losses(model: Any, table: Table, scoring: str) -> Array:
     """Loss of each record under versions of the model, shape (n, n_versions), 0 for an invalid one.
 
     Residuals are in units of half the width of the bounds. The probabilities of a version are
     proportional to a power of the model's; other scores have one version.
     """
-    values, present = targets.values, targets.present
+    X, targets = table.X, table.targets
     with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away
         if scoring == "neg_log_loss":
             found = np.nan_to_num(np.asarray(model.predict_proba(X)))
             logs = np.log(np.clip(found, _LEAST_PROBABILITY, 1.0))
-            own = logs[np.arange(len(logs)), np.maximum(values, 0)]
+            own = logs[np.arange(len(logs)), np.maximum(targets, 0)]
             versions = [logsumexp(t * logs, axis=1) - t * own for t in _POWERS]
             loss = np.column_stack(versions)
         elif scoring == "accuracy":
-            loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != values) * 1.0
+            loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != targets) * 1.0
         else:
-            found = np.nan_to_num(model.predict(X) * targets.exposure)
-            found = np.clip(found, targets.low, targets.high)
-            half = targets.high / 2 - targets.low / 2
-            apart = np.abs(found - values) / half
+            found = np.nan_to_num(model.predict(X) * table.exposure)
+            found = np.clip(found, table.low, table.high)
+            half = table.high / 2 - table.low / 2
+            apart = np.abs(found - targets) / half
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart
             loss = apart.reshape(len(apart), -1).sum(axis=1)
-    return np.where(present[:, None], loss.reshape(len(present), -1), 0.0)
+    return np.where(table.weights[:, None] > 0, loss.reshape(len(targets), -1), 0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from joblib import parallel_config
@@ -30,8 +30,19 @@ from ..privacy.guarantee import Guarantee
 OWN = ("epsilon", "delta", "relation", "max_rows_per_user", "accountant")
 
 
+class RehearsalOver(Exception):
+    """A fit has come to its charge."""
+
+
 class Allotment(Account):
-    """In the place of an accountant, it accepts one plan within a part that was charged already."""
+    """In the place of an accountant, it accepts one plan within a part that was charged already.
+
+    In a rehearsal it stops whoever spends it. Its copies are the same object.
+    """
+
+    is_rehearsal = False
+    plan: Any = None  # that was to be charged in a rehearsal
+    has_groups = False
 
     def __init__(self, budget: PrivacyBudget) -> None:
         self._budget = budget
@@ -47,8 +58,11 @@ class Allotment(Account):
     def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
         raise TypeError("a part of a search's budget is for one fit, and has no branches")
 
-    def spend(self, guarantee: Any, *_: Any, **__: Any) -> None:
+    def spend(self, guarantee: Any, *_: Any, has_groups: bool = False, **__: Any) -> None:
         """Accept a guarantee, or that of a plan, once; `PrivacyBudgetError` if it costs more."""
+        if self.is_rehearsal:
+            self.plan, self.has_groups = guarantee, has_groups
+            raise RehearsalOver
         guarantee = getattr(guarantee, "guarantee", guarantee)
         if self._is_spent:
             raise PrivacyBudgetError(
@@ -164,21 +178,6 @@ def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
 # --------------------------------------------------------------------------- rehearsals
 
 
-class RehearsalOver(Exception):
-    """A fit has come to its charge."""
-
-
-class _Rehearsal(Allotment):
-    """A part of a budget that stops whoever spends it. Its copies are the same object."""
-
-    plan: Any = None  # that was to be charged
-    has_groups = False
-
-    def spend(self, guarantee: Any, *_: Any, has_groups: bool = False, **__: Any) -> NoReturn:
-        self.plan, self.has_groups = guarantee, has_groups
-        raise RehearsalOver
-
-
 class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """In the place of a private transformer: rehearses its fit, and lets columns through."""
 
@@ -215,14 +214,14 @@ def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> dict[str, Any]:
     # from a cache, no fit would come to its charge
     estimator.set_params(**{name: None for name in nested if name.rpartition("__")[2] == "memory"})
     last, steps = last_step(estimator), private_steps(estimator)
-    parts = {prefix: _Rehearsal(step.accountant.budget) for prefix, step in steps.items()}
+    parts = {prefix: step.accountant for prefix, step in steps.items()}
     for prefix, step in steps.items():
         if isinstance(step.get_metadata_routing().fit.requests.get("groups"), str):
             raise ValueError(
                 "a private step of a search requests groups under another name: the search claims "
                 "what it claims of its own groups, so say set_fit_request(groups=True)"
             )
-        step.set_params(accountant=parts[prefix])
+        step.accountant.is_rehearsal = True
         if step is not last:
             estimator.set_params(**{prefix.removesuffix("__"): _StandIn(step)})
     with suppress(RehearsalOver), parallel_config("sequential"):  # as when it is fitted

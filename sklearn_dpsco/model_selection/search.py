@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
@@ -23,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from .._checks import check_count, check_size, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
-from .._types import Array, Auto, Precision, RandomState, Relation, SearchScoring
+from .._types import Auto, Precision, RandomState, Relation, SearchScoring
 from ..data import cells
 from ..data.cells import check_in_memory
 from ..data.compressed import compressed
@@ -31,7 +30,7 @@ from ..exceptions import PrivacyParameterWarning
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
-from .choice import Targets, losses, scoring_of
+from .choice import Table, losses, scoring_of
 from .plan import SearchPlan, UnfitCurrencyError, plan_probes
 from .private_steps import (
     OWN,
@@ -45,30 +44,6 @@ from .private_steps import (
 )
 
 _MOST_SETTINGS = 1e6
-
-
-class _Table(NamedTuple):
-    """What is fitted and scored."""
-
-    X: Any
-    y: Any
-    extras: dict[str, Any]  # groups and weights, as they are given
-    classes: Any  # if they were not declared
-    targets: Targets
-    weights: Array
-
-    def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
-        """``fit(estimator, X, y, **extras)``, groups for private steps, others for the last."""
-        extras = self.extras
-        if not get_config()["enable_metadata_routing"]:
-            last = last_step(estimator)
-            extras = {
-                f"{prefix}{name}": value
-                for name, value in self.extras.items()
-                for prefix, step in private_steps(estimator).items()
-                if name == "groups" or step is last
-            }
-        return fit(estimator, self.X, self.y, **extras)
 
 
 def _of_best(method: str) -> Any:
@@ -266,7 +241,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
     def _charged(
         self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> tuple[_Table, SearchPlan, RandomStream]:
+    ) -> tuple[Table, SearchPlan, RandomStream]:
         """The table, and the plan that was charged; nothing is computed before that."""
         check_steps(self.estimator)
         accounting = self._accounting()
@@ -327,7 +302,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
     def _table(
         self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> _Table:
+    ) -> Table:
         found = {"groups": groups, "sample_weight": sample_weight, "exposure": None}
         for name, value in fit_params.items():
             step, _, short = name.rpartition("__")
@@ -353,8 +328,18 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 raise TypeError("exposure is for models of counts and costs")
             exposure = cells.as_numbers("exposure", exposure, strict=False)
             check_consistent_length(y, exposure)
-        targets = Targets.of(self._made({}, classes), y, exposure)
-        weights = np.where(targets.present, 1.0, 0.0)
+        low = high = None
+        if is_classifier(last):
+            declared = last.classes if classes is None else classes
+            targets = cells.label_codes(y, np.unique(np.asarray(declared)))
+            is_valid = targets >= 0
+        else:
+            ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
+            low, high = (np.asarray(end, dtype=np.float64) for end in ends)
+            targets = np.clip(y, low, high)
+            is_valid = ~np.isnan(targets.reshape(len(y), -1)).any(axis=1)
+            is_valid &= np.isfinite(exposure) & (exposure > 0)
+        weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
             most = check_count("max_rows_per_user", self.max_rows_per_user)
             users = cells.as_users(extras["groups"])
@@ -366,10 +351,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_consistent_length(y, given)
             weights *= given
         X = compressed(X) if sparse.issparse(X) else _indexable(X)
-        return _Table(X, y, extras, classes, targets, weights)
+        return Table(X, y, extras, classes, targets, low, high, weights, exposure)
 
     def _best(
-        self, table: _Table, plan: SearchPlan, stream: RandomStream, bar: Any
+        self, table: Table, plan: SearchPlan, stream: RandomStream, bar: Any
     ) -> tuple[int, Any]:
         """The chosen candidate, and its model."""
 
@@ -395,8 +380,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             kind = "generator" if self.verbose else "list"
             found = Parallel(n_jobs=self.n_jobs, return_as=kind)(list(fits))
             models = list(steps(found, bar))
-            facts = table.X, table.targets, plan.choice.scoring
-            lost = np.stack([losses(model, *facts) for model in models], axis=1)
+            scoring = plan.choice.scoring
+            lost = np.stack([losses(model, table, scoring) for model in models], axis=1)
             chosen = plan.choice.run(lost, table.weights, stream.substream("choice", 0))
         best = table.fitted(made(chosen, plan.refit_budget, n), fitted_alone)
         bar.update(1)

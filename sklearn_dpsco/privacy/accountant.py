@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import ROUND_DOWN
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from .._checks import check_int, check_real, check_string, import_pandas, rounded, shown
@@ -20,11 +19,9 @@ from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import COSTS, Charge, Ledger, Snapshot, check_slack, lock
+from .ledger import COSTS, Charge, Ledger, Snapshot, check_slack
 from .report import Report, of_accountant
 from .turns import Turn
-
-T = TypeVar("T")
 
 INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"
 _ELSEWHERE = (
@@ -124,16 +121,15 @@ class BudgetAccountant(Account):
             raise ValueError("epsilon of an accountant must be finite: inf would bound nothing")
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
         slack = check_slack(slack, budget)
-        new = Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, slack, Ledger())
-        self._set_up(new._replace(order=new.whole.best_order))
+        state = Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, slack, Ledger())
+        self._set_up(state._replace(order=state.whole.best_order))
 
-    def _set_up(self, snapshot: Snapshot, file: Path | None = None) -> None:
-        self._id, self._budget, self._rows, self._order, self._slack, self._ledger = snapshot
-        self._whole = snapshot.whole  # what costs may add up to
+    def _set_up(self, state: Snapshot, file: Path | None = None) -> None:
+        self._id, self._state = state.id, state
         self._process = current_process()
         self._file = file
         self._why_not: str | None = None
-        self._turn: dict[str, Turn] = {}  # who has it
+        self._turn: dict[Any, Turn] = {}  # who has it, by process
         self._labels: list[list[str]] = []
         _accountants[self._id] = self  # last: from here on other threads find it, and charge it
 
@@ -218,7 +214,7 @@ class BudgetAccountant(Account):
             if self._file is not None:
                 raise ValueError(f"this accountant is bound to {str(self._file)!r} already")
             file = Path(path).resolve()
-            lock(file, turn)
+            turn.take_file(file)
             if file.exists():
                 raise FileExistsError(
                     f"{str(file)!r} exists: a ledger is never overwritten. If it is the one you "
@@ -226,7 +222,7 @@ class BudgetAccountant(Account):
                 )
             try:
                 self._file = file  # first: the budget must not be here and in a file
-                self._snapshot(self._ledger).write(file)
+                self._state.write(file)
             except BaseException:
                 with suppress(OSError):
                     file.unlink(missing_ok=True)
@@ -235,12 +231,13 @@ class BudgetAccountant(Account):
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         self._check_process()
-        return self._budget, "zcdp", None if self._budget.is_pure else self._order, self._rows
+        _, budget, rows, order, *_ = self._state
+        return budget, "zcdp", None if budget.is_pure else order, rows
 
     @property
     def ledger(self) -> tuple[Charge, ...]:
         """The charges, in order."""
-        return self._in_turn(lambda: self._ledger.charges)
+        return self._in_turn(lambda: self._state.ledger.charges)
 
     def report(self, *, dataset: str | None = None, purpose: str | None = None) -> Report:
         """One page for someone without mathematics: what is promised of all results together.
@@ -255,12 +252,12 @@ class BudgetAccountant(Account):
         Report
             ``print`` shows it, as does a notebook, and ``to_json()`` has the facts.
         """
-        budget = self._budget
-        claim = float(budget.epsilon), float(budget.delta), budget.relation, self._rows
         # at one moment
-        ledger, left = self._in_turn(lambda: (self._ledger, self._largest_epsilon((), None)))
-        names = branch_names([charge.branch for charge in ledger.charges])
-        facts = self._epsilon_of(ledger), left, ledger.charges, names
+        state, left = self._in_turn(lambda: (self._state, self._largest_epsilon((), None)))
+        budget, charges = state.budget, state.ledger.charges
+        claim = float(budget.epsilon), float(budget.delta), budget.relation, state.max_rows_per_user
+        names = branch_names([charge.branch for charge in charges])
+        facts = self._epsilon_of(state.ledger), left, charges, names
         return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
@@ -303,7 +300,7 @@ class BudgetAccountant(Account):
         fits were fixed in advance; if later ones were chosen after looking at the results of
         earlier ones, the budget itself is the guarantee.
         """
-        return self._in_turn(lambda: self._epsilon_of(self._ledger))
+        return self._in_turn(lambda: self._epsilon_of(self._state.ledger))
 
     def spans(self) -> dict[int, tuple[float, float]]:
         """Epsilon before and after each charge of the ledger, for who bears the charge.
@@ -359,69 +356,70 @@ class BudgetAccountant(Account):
         named |= {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
 
         def accept() -> None:
-            budget = self._budget
+            budget, rows = self._state.budget, self._state.max_rows_per_user
             if guarantee.relation != budget.relation:
                 raise PrivacyBudgetError(
                     f"the accountant's relation is {budget.relation!r}, that of the "
                     f"guarantee {guarantee.relation!r}: set relation={budget.relation!r}"
                 )
-            if guarantee.rows_per_user < self._rows:
+            if guarantee.rows_per_user < rows:
                 raise PrivacyBudgetError(
-                    f"the accountant's budget is for users of up to {self._rows} rows, the "
+                    f"the accountant's budget is for users of up to {rows} rows, the "
                     f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
                 )
             if is_of_users and not all(group.startswith("users-") for group in path[::2]):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
             charge = self._entry(guarantee, branch=path, **named)
-            ledger = self._ledger.plus(charge)
+            state = self._state._replace(ledger=self._state.ledger.plus(charge))
+            whole = state.whole.rho * ROUNDING
             if not all(
-                (epsilon <= budget.epsilon * ROUNDING or rho <= self._whole.rho * ROUNDING)
-                and slack <= self._slack
-                for epsilon, _, rho, slack in ledger.units()
+                (epsilon <= budget.epsilon * ROUNDING or rho <= whole) and slack <= state.slack
+                for epsilon, _, rho, slack in state.ledger.units()
             ):
-                raise PrivacyBudgetError(self._refusal(charge, ledger))
+                raise PrivacyBudgetError(self._refusal(charge, state.ledger))
             if self._file is not None:
                 try:
-                    self._snapshot(ledger).write(self._file)
+                    state.write(self._file)
                 except OSError as error:
                     raise PrivacyBudgetError(
                         f"the charge could not be written to {str(self._file)!r}, so it is not "
                         f"accepted: {error}"
                     ) from error
-            self._ledger = ledger
+            self._state = state
 
         self._in_turn(accept, to_write=True)
 
     def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
         """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
-        found = []
+        found, budget, order = [], self._state.budget, self._state.order
         for epsilon, rho, at_order, slack in ledger.units():
-            delta = self._budget.delta - slack
-            bounds = [self._budget.epsilon if most is None else most, epsilon]
+            delta = budget.delta - slack
+            bounds = [budget.epsilon if most is None else most, epsilon]
             if delta > 0 and at_order > 0:
                 # one part in 1e12: the other end of the bracket
                 bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
-                bounds.append(renyi_epsilon(self._order, self._order * at_order, delta))
+                bounds.append(renyi_epsilon(order, order * at_order, delta))
             found.append(float(min(bounds)))
         return max(found)
 
     def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
         """Of one more fit at this path, at the budget's delta if there is none."""
-        delta = self._budget.delta if delta is None else delta
+        state = self._state
+        delta = state.budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        found = []
-        for epsilon, _, rho, _ in self._ledger.units(path):
-            left = max(0.0, self._whole.rho - rho)
-            pure = self._budget.epsilon - epsilon
-            of_pure = max(0.0, pure, math.sqrt(2 * left), self._order * left)
+        found, whole = [], state.whole.rho
+        for epsilon, _, rho, _ in state.ledger.units(path):
+            left = max(0.0, whole - rho)
+            pure = state.budget.epsilon - epsilon
+            of_pure = max(0.0, pure, math.sqrt(2 * left), state.order * left)
             found.append(zcdp_epsilon(left, delta) if delta > 0 else float(of_pure))
         return min(found)
 
     def _refusal(self, charge: Charge, ledger: Ledger) -> str:
-        budget = self._budget
+        budget, kept = self._state.budget, self._state.slack
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        if (slack := ledger.slack) > self._slack:
+        if (slack := ledger.slack) > kept:
             advice, least = "Say", f"{rounded(slack, 6):g}"
             if float(least) < budget.delta:
                 advice = (
@@ -430,15 +428,15 @@ class BudgetAccountant(Account):
                 )
             return (
                 f"a part of delta that may tell something outright (slack={slack:.3g} with this "
-                f"charge) is more than the accountant keeps for that, {self._slack:.3g}; nothing "
+                f"charge) is more than the accountant keeps for that, {kept:.3g}; nothing "
                 f"was charged. {advice} a smaller delta here"
             )
-        spent, would_be = self._epsilon_of(self._ledger), self._epsilon_of(ledger, math.inf)
+        spent, would_be = map(self._epsilon_of, (self._state.ledger, ledger), (None, math.inf))
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
-        kept = f" (slack={self._slack:g} of delta is kept)" if self._slack else ""
+        of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
         return (
-            f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){kept} would be "
+            f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){of_delta} would be "
             f"exceeded: {rounded(spent, 6):g} of its epsilon is spent, and with this charge "
             f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
             f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
@@ -453,7 +451,7 @@ class BudgetAccountant(Account):
         at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
         if label is None and self._labels:
             label = self._labels[-1][0]
-        costs = epsilon, rho, min(at_order, epsilon / self._order), guarantee.slack
+        costs = epsilon, rho, min(at_order, epsilon / self._state.order), guarantee.slack
         named |= dict(zip(COSTS, map(float, costs), strict=True))
         claim = float(guarantee.epsilon), float(guarantee.delta), guarantee.relation
         kind = guarantee.rows_per_user, guarantee.composition
@@ -461,19 +459,16 @@ class BudgetAccountant(Account):
 
     # ------------------------------------------------------------- file, lock, process
 
-    def _snapshot(self, ledger: Ledger) -> Snapshot:
-        return Snapshot(self._id, self._budget, self._rows, self._order, self._slack, ledger)
-
     def _take_in(self, saved: Snapshot) -> None:
         """Go on from what the file says, which is what is known here and perhaps more."""
-        known, charges = self._ledger.charges, saved.ledger.charges
-        is_same = saved[:-1] == self._snapshot(self._ledger)[:-1]
-        if not is_same or charges[: len(known)] != known:
+        known, charges = self._state.ledger.charges, saved.ledger.charges
+        if saved[:-1] != self._state[:-1] or charges[: len(known)] != known:
             raise ValueError(
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
                 "the newest state; the budget of an older one may be spent"
             )
-        self._ledger = self._ledger.plus(*charges[len(known) :])
+        ledger = self._state.ledger.plus(*charges[len(known) :])
+        self._state = self._state._replace(ledger=ledger)
 
     def _obstacle(self) -> str | None:
         """Why nothing can be charged here, if so."""
@@ -486,7 +481,7 @@ class BudgetAccountant(Account):
         if obstacle is not None:
             raise PrivacyBudgetError(obstacle)
 
-    def _in_turn(self, work: Callable[[], T], *, to_write: bool = False) -> T:
+    def _in_turn(self, work: Callable[[], Any], *, to_write: bool = False) -> Any:
         """What `work` returns on the state of the file, if there is one; alone, if `to_write`."""
         self._check_process()  # first: after a fork, who has the turn may not exist
         turn = Turn(self._turn)
@@ -495,7 +490,7 @@ class BudgetAccountant(Account):
             if self._file is not None:
                 try:
                     if to_write:
-                        lock(self._file, turn)
+                        turn.take_file(self._file)
                     self._take_in(Snapshot.read(self._file))
                 except (OSError, ValueError) as error:
                     raise PrivacyBudgetError(
@@ -557,39 +552,29 @@ class BudgetAccountant(Account):
         if self._obstacle() is not None:
             is_here = self._file is not None
             return "of a file that cannot be used" if is_here else "of another process", {}
-        budget = self._budget
+        budget, rows, slack = self._state.budget, self._state.max_rows_per_user, self._state.slack
         facts = {"epsilon": f"{budget.epsilon:g}", "delta": f"{budget.delta:g}"}
         facts["relation"] = repr(budget.relation)
-        if self._rows > 1:
-            facts["max_rows_per_user"] = str(self._rows)
-        if self._slack:
-            facts["slack"] = f"{self._slack:g}"
+        if rows > 1:
+            facts["max_rows_per_user"] = str(rows)
+        if slack:
+            facts["slack"] = f"{slack:g}"
         turn = Turn(self._turn)
         with suppress(TimeoutError), turn, turn:
             turn.take(patience=1)  # or somebody is charging
             if self._file is not None:
                 with suppress(OSError, ValueError):  # then what was known last
                     self._take_in(Snapshot.read(self._file))
-            facts["spent"] = f"{self._epsilon_of(self._ledger):.4g}"
+            facts["spent"] = f"{self._epsilon_of(self._state.ledger):.4g}"
             facts["left"] = f"{self._largest_epsilon((), None):.4g}"
-            facts["charges"] = str(len(self._ledger.charges))
+            facts["charges"] = str(len(self._state.ledger.charges))
         return "", facts
 
 
-# Everything in force in this process. After a fork, other threads never give back their turns.
+# Everything in force in this process.
 _accountants: WeakValueDictionary[str, BudgetAccountant] = WeakValueDictionary()
 _active: dict[object, BudgetAccountant] = {}  # by each open block, all the same ledger
-_opening: dict[str, Turn] = {}
-
-
-def _after_fork_in_child() -> None:
-    _opening.clear()
-    for accountant in list(_accountants.values()):
-        accountant._turn = {}
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+_opening: dict[Any, Turn] = {}
 
 
 def active_accountant() -> BudgetAccountant | None:

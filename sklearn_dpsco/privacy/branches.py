@@ -24,8 +24,7 @@ class Account:
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         """`budget`, `currency`, `order` and `max_rows_per_user`."""
-        root: Account = self._place()[0]
-        return root._terms()
+        return self._place()[0]._terms()
 
     @property
     def budget(self) -> PrivacyBudget:

@@ -42,14 +42,6 @@ class OneOfDpEvent(dp_event.DpEvent):
     events: tuple[Any, ...]
 
 
-def pure(epsilon: float, count: int) -> Any:
-    """Binary randomized responses, whose trade-off curve is that of pure epsilon-DP."""
-    # 2 / (1 + e^epsilon), written so that a large epsilon does not overflow
-    noise = 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon))
-    # one by one, as the PLD accountant ignores the count of a self-composed binary response
-    return dp_event.ComposedDpEvent([dp_event.RandomizedResponseDpEvent(noise, 2)] * count)
-
-
 def composed(parts: Sequence[Any]) -> Any:
     """All events together."""
     return dp_event.ComposedDpEvent(list(parts)) if parts else dp_event.NoOpDpEvent()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from .budget import zcdp_epsilon
 from .report import up
@@ -60,12 +59,6 @@ class Fits:
         if self.delta > slack and math.isfinite(rho):
             epsilon = min(epsilon, zcdp_epsilon(rho, self.delta - slack))
         return epsilon if math.isfinite(epsilon) else None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """All that is known, for a report's data."""
-        names = "n_fits", "epsilon", "delta", "has_copies", "noise_is_secret"
-        return {name: getattr(self, name) for name in names}
 
     @property
     def lines(self) -> list[str]:

@@ -222,10 +222,9 @@ class Guarantee(Overviewed):
         first = promise(*size, self.noise_is_secret)
         among = self.fits.lines if self.fits else []
         if self.parts:
-            parts = self._costliest(_additive(self.composition))
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
-                for (name, share), part in zip(self.shares(), parts, strict=True)
+                for (name, share), part in zip(self.shares(), self._costliest, strict=True)
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
             layout = "  {:32s} {:>6s} {:>9s}"
@@ -270,7 +269,7 @@ class Guarantee(Overviewed):
         n, found = len(self.parts), list[tuple[str | None, Guarantee]]([(None, self)])
         if self.parts:
             names = [f"part {k} of {n}: {name}" for k, (name, _) in enumerate(self.parts, 1)]
-            found = list(zip(names, self._costliest(_additive(self.composition)), strict=True))
+            found = list(zip(names, self._costliest, strict=True))
         releases = [(*_facts(r), part) for part, one in found for r in one.releases]
         return of_guarantee(self, releases, dataset=dataset, purpose=purpose)
 
@@ -287,9 +286,8 @@ class Guarantee(Overviewed):
             names = [f"{r.name} ({r.group})" if r.group else r.name for r in self.releases]
             return list(zip(names, self._shares_of_releases(), strict=True))
         currency = _additive(self.composition)
-        costliest, total = self._costliest(currency), self.cost(currency)
-        names = [name for name, _ in self.parts]
-        return [(n, p.cost(currency) / total) for n, p in zip(names, costliest, strict=True)]
+        total, parts = self.cost(currency), zip(self.parts, self._costliest, strict=True)
+        return [(name, part.cost(currency) / total) for (name, _), part in parts]
 
     def _shares_of_releases(self) -> list[float]:
         if self.is_void:
@@ -313,11 +311,11 @@ class Guarantee(Overviewed):
             return math.inf
         if composition in _OF_DELTA:
             return self._delta(composition, self.epsilon)
-        if self.parts:  # which count rows by themselves
-            return sum(part.cost(composition) for part in self._costliest(composition))
-        borne = _worst(self.releases, lambda release: release.cost(composition))
-        factor = self.rows_per_user ** (1 if composition == "pure" else 2)
-        return factor * sum(release.cost(composition) for release in borne)
+        borne = self._borne(lambda one: one.cost(composition))
+        # parts count rows by themselves
+        rows = 1 if self.parts else self.rows_per_user
+        factor = rows ** (1 if composition == "pure" else 2)
+        return factor * sum(one.cost(composition) for one in borne)
 
     def _delta(self, composition: Composition, epsilon: float) -> float:
         """Of `_OF_DELTA`, which have no costs that add up, the delta at `epsilon`."""
@@ -331,9 +329,16 @@ class Guarantee(Overviewed):
         order = PrivacyBudget(self.epsilon, self.delta).best_order
         return renyi_delta(self.renyi, epsilon, order)
 
-    def _costliest(self, currency: Composition) -> list[Guarantee]:
+    def _borne(self, cost: Callable[[Any], float]) -> list[Any]:
+        """What the worst record bears: an alternative of each part, or releases."""
+        if self.parts:
+            return [max(options, key=cost) for _, options in self.parts]
+        return _worst(self.releases, cost)
+
+    @property
+    def _costliest(self) -> list[Guarantee]:
         """Of the alternatives of each part."""
-        return [max(options, key=lambda part: part.cost(currency)) for _, options in self.parts]
+        return self._borne(lambda part: part.cost(_additive(self.composition)))
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -474,8 +479,7 @@ class Guarantee(Overviewed):
         if self.composition == "pld":
             forks = [[part._event_among_batches() for part in options] for _, options in self.parts]
             return events.composed([events.one_of(options) for options in forks])
-        parts = self._costliest(_additive(self.composition))
-        return events.composed([part.dp_event for part in parts])
+        return events.composed([part.dp_event for part in self._costliest])
 
     def _event_among_batches(self) -> Any:
         """Next to random batches, what has none adds up with them as Gaussian noise."""
@@ -504,11 +508,8 @@ class Guarantee(Overviewed):
         if self.composition == "pld":
             return events.pld_epsilon(self.dp_event, self.delta, self.epsilon)
         if self.composition == "renyi" and self.parts:
-            costliest = [
-                max(options, key=lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order))
-                for _, options in self.parts
-            ]
-            found = events.composed([part._event_among_batches() for part in costliest])
+            borne = self._borne(lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order))
+            found = events.composed([part._event_among_batches() for part in borne])
             return events.pld_epsilon(found, self.delta, self.epsilon)
         delta = self.delta - self.slack
         return events.second_opinion(self.dp_event, self.composition, self.epsilon, delta)

@@ -19,7 +19,6 @@ from .._checks import check_bool, check_int, check_real, check_string
 from .branches import BranchPath
 from .budget import PrivacyBudget
 from .guarantee import Guarantee
-from .turns import Turn
 
 Cost = NDArray[np.float64]
 
@@ -27,7 +26,6 @@ FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
 COSTS = ("pure_epsilon", "rho", "rho_at_order", "slack")
 _MOST_UNITS = 64  # that are told apart: as a rule few are, since most costs grow together
-PATIENCE = 60.0  # seconds to wait for the lock; a charge holds it for some milliseconds
 
 
 @dataclass(frozen=True)
@@ -280,11 +278,6 @@ class Snapshot(NamedTuple):
                 os.fsync(folder)
             finally:
                 os.close(folder)
-
-
-def lock(path: Path, turn: Turn) -> None:
-    """Keep others from writing to the file in this turn. Raises `OSError` if that cannot be had."""
-    turn.take_file(Path(f"{path}.lock"), PATIENCE)
 
 
 def _stated(cost: Cost) -> dict[str, float | None]:

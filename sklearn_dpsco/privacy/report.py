@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_DOWN
 from html import escape
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any
 
 from scipy.special import expit
@@ -18,8 +19,6 @@ from .._checks import check_string, rounded
 from .._overview import Overview, Overviewed
 
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
-
-FORMAT = "sklearn_dpsco.report/2"
 
 _CHANGE = {
     "replace-one": "had the {whom} held other values",
@@ -80,27 +79,11 @@ _PAGE = (
     "td, th {overflow-wrap: normal} "
     "body > div > div:first-child {font-size: 1.3em; font-weight: bold}"
 )
-_TYPES = "string", "number", "integer", "boolean"
-_STRING, _NUMBER, _INTEGER, _BOOLEAN = ({"type": kind} for kind in _TYPES)
-_TIME = {"type": "string", "format": "date-time"}
-_LIMITS = {"epsilon": _NUMBER, "delta": _NUMBER}
-_SIZE = {**_LIMITS, "relation": {"enum": list(_CHANGE)}, "rows_per_user": _INTEGER}
-_CLAIM = {**_SIZE, "composition": _STRING, "noise_is_secret": _BOOLEAN}
-_RELEASE = {"name": _STRING, "uses": _INTEGER, "mechanism": _STRING, "sensitivity": _NUMBER}
-_RELEASE |= {"scale": _NUMBER, "records": _STRING, "part": _STRING}
-_FITS = {"n_fits": _INTEGER, **_LIMITS, "has_copies": _BOOLEAN, "noise_is_secret": _BOOLEAN}
-_CHARGE = {**_CLAIM, "what": _STRING, "label": _STRING, "n_samples": _INTEGER}
-_CHARGE |= {"n_features": _INTEGER, "time": _TIME, "part": _STRING}
-_BUDGET = {**_SIZE, "spent": _NUMBER, "left": _NUMBER}
-
-
-def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
+_SCHEMA = files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
+_PARTS = json.loads(_SCHEMA)["properties"]
+FORMAT = _PARTS["format"]["const"]
+_CLAIM, _FITS, _BUDGET = (_PARTS[part]["properties"] for part in ("guarantee", "fits", "budget"))
+_RELEASE = _PARTS["releases"]["items"]["properties"]
 
 
 def _told(facts: Any) -> Any:
@@ -281,33 +264,8 @@ class Report(Overviewed):
         ledger keeps what fits cost, and not what they released. "part" of a charge is "all
         records", or names a branch on records of its own; of a release, the part of a search.
         """
-        versions = dict.fromkeys(("sklearn_dpsco", "numpy", "scikit-learn"), _STRING)
-        optional = {
-            "dataset": _STRING,
-            "purpose": _STRING,
-            "guarantee": _object(_CLAIM, "epsilon", "noise_is_secret"),
-            "fits": _object(_FITS, "epsilon"),
-            "releases": {"type": "array", "items": _object(_RELEASE, "records", "part")},
-            "budget": _object(_BUDGET),
-            "charges": {
-                "type": "array",
-                "items": _object(
-                    _CHARGE, "noise_is_secret", "what", "label", "n_samples", "n_features"
-                ),
-            },
-        }
-        properties = {
-            "format": {"const": FORMAT},
-            "time": _TIME,
-            "versions": _object(versions),
-            "promise": _STRING,
-            "outside": {"type": "array", "items": _STRING},
-        }
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": f"urn:{FORMAT.replace('/', ':')}",
-            **_object(properties | optional, *optional),
-        }
+        found: dict[str, Any] = json.loads(_SCHEMA)
+        return found
 
 
 def _report(
@@ -327,12 +285,10 @@ def _report(
     before the first result.
     """
     first, *lines = lines
-    is_row, results = of_person == 1, "one published result"
-    if what == "ledger":
-        results = "the published results"
+    is_row = of_person == 1
+    results = "the published results" if what == "ledger" else "one published result"
     title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
     whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
-    confirmed = [_ONE_ROW if is_row else _ONE_PERSON, *confirmed]
     if None in secrets:
         lines = ["Whether all noise was secret is not recorded.", *lines]
     elif secrets == {True}:
@@ -341,23 +297,22 @@ def _report(
             "kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
-    for name, text in named.items():
-        if text is not None:
-            check_string(name, text)
-    now, names = datetime.now(UTC), ("sklearn_dpsco", "numpy", "scikit-learn")
-    versions = {name: version(name) for name in names}
-    outside = [*([] if secrets == {True} else [_SEED]), *(text.format(what) for text in _OUTSIDE)]
-    outside = outside if is_row else [_PERSONS, *outside]
+    told = [(name, check_string(name, s)) for name, s in named.items() if s is not None]
+    now = datetime.now(UTC)
+    versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
+    outside = [_PERSONS] * (not is_row) + [_SEED] * (secrets != {True})
+    outside += [text.format(what) for text in _OUTSIDE]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
     found |= {"promise": first, "outside": outside, **named, **facts}
     stated = ", ".join(f"{name} {number}" for name, number in versions.items())
     columns, rows = table
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     layout = "".join(f"  {{:{width}s}}" for width in widths)
-    told = [f"{name.capitalize()}: {text}" for name, text in named.items() if text is not None]
     made = f"Made on {now:%Y-%m-%d} by {stated}."
-    confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
-    head = (title, *told, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
+    own = _ONE_ROW if is_row else _ONE_PERSON
+    confirmed = [_SETTINGS, own, *confirmed, _NOTHING_ELSE.format(what)]
+    about = (f"{name.capitalize()}: {text}" for name, text in told)
+    head = (title, *about, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
     head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
     head += ("Decided by the person who is responsible for the data:", *decided, _SIGNED, made)
     return Report(_told(found), Overview(head, columns, layout, rows))
@@ -386,11 +341,12 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
         for one in found
     ]
     table = ("what was computed from the data", "how often", "and left in this form"), rows
-    facts = {"guarantee": _facts(guarantee), "fits": guarantee.fits and guarantee.fits.facts}
+    fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
+    facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
     about = guarantee.rows_per_user, "result", lines, secrets
-    further: tuple[list[str], list[str]] = [], ["- [ ] This result may be published."]
-    return _report(*about, *further, table, named, **facts | {"releases": found})
+    decided = ["- [ ] This result may be published."]
+    return _report(*about, [], decided, table, named, **facts)
 
 
 def _of_budget(

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
+
+from ..randomness.stream import current_process
+
+PATIENCE = 60.0  # seconds to wait for the lock of a file; a charge holds it for some milliseconds
 
 # The package for this that is kept up makes some forks fail in the program that imports it. What is
 # needed is one exclusive lock of the operating system, which ends with its process.
@@ -49,22 +54,25 @@ class Turn:
     before the block, and its end gives back whatever is: each step that takes something tells at
     once who has it (`dict.setdefault`, or a file object, which closes its descriptor). It is two
     blocks, since the end of one may be interrupted: then that of the other one does the same again.
-    `holder` is empty or says who has the turn; all who exclude one another share it.
+    `holder` says who has the turn, by process: after a fork, other threads never give theirs back.
+    All who exclude one another share it.
     """
 
-    def __init__(self, holder: dict[str, Turn]) -> None:
+    def __init__(self, holder: dict[Any, Turn]) -> None:
         self._holder = holder
         self._file: FileIO | None = None
 
     def take(self, patience: float = math.inf) -> None:
         """Exclude other threads. Raises `TimeoutError` after so many seconds."""
+        key = current_process()
         self._wait(
-            lambda: self._holder.setdefault("turn", self) is self, patience, "thread has the turn"
+            lambda: self._holder.setdefault(key, self) is self, patience, "thread has the turn"
         )
 
-    def take_file(self, path: Path, patience: float) -> None:
-        """Exclude whoever locks the same file, in any process. Raises as `take`, or `OSError`."""
-        self._wait(lambda: self._has_file(path), patience, f"process holds the lock {str(path)!r}")
+    def take_file(self, path: Path) -> None:
+        """Exclude whoever takes the same file, in any process. Raises as `take`, or `OSError`."""
+        lock = Path(f"{path}.lock")
+        self._wait(lambda: self._has_file(lock), PATIENCE, f"process holds the lock {str(lock)!r}")
 
     def __enter__(self) -> None: ...
 
@@ -72,8 +80,9 @@ class Turn:
         try:
             self._give_back_file()
         finally:
-            if self._holder.get("turn") is self:
-                del self._holder["turn"]
+            key = current_process()
+            if self._holder.get(key) is self:
+                del self._holder[key]
 
     def _wait(self, has: Callable[[], bool], patience: float, other: str) -> None:
         deadline = time.monotonic() + patience

@@ -30,7 +30,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.audit.neighbours import changed_record
-from sklearn_dpsco.audit.releases import evidence, upper_bound
+from sklearn_dpsco.audit.runs import evidence, upper_bound
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.randomness.stream import stream_from_random_state

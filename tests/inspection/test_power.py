@@ -117,8 +117,8 @@ def test_displays_show_noise_above_sampling():
     ids=["normal", "skewed", "zeros", "labels"],
 )
 def test_stand_ins_have_the_assumed_score(model, score, told):
-    made = stand_in(model.set_params(bounds_X=(0, 1), epsilon=1.0), 4, score, told)
-    X, y, z = made.table(200_000, 0)
+    _, table = stand_in(model.set_params(bounds_X=(0, 1), epsilon=1.0), 4, score, told)
+    X, y, z = table(200_000, 0)
     np.testing.assert_allclose(X.mean(axis=0), 0.5, atol=0.01)
     np.testing.assert_allclose(X.std(axis=0), 0.125, atol=0.005)
     correlation = told.get("correlation", 0.5)
@@ -143,15 +143,15 @@ def test_stand_ins_have_the_assumed_score(model, score, told):
 def test_stand_ins_of_a_schema():
     encoder = PublicEncoder(SCHEMA)
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
-    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5, {}).table(50_000, 0)
+    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5, {})[1](50_000, 0)
     assert X.columns.tolist() == list(SCHEMA)
     shares = X["edu"].value_counts(normalize=True)[["hs", "ba", "ma"]]
     np.testing.assert_allclose(shares, np.array([6, 3, 2]) / 11, atol=0.01)
-    encoded, y_again, _ = stand_in(model, encoder, 0.5, {}).table(50_000, 0)
+    encoded, y_again, _ = stand_in(model, encoder, 0.5, {})[1](50_000, 0)
     np.testing.assert_array_equal(encoded, encoder.transform(X))
     np.testing.assert_array_equal(y, y_again)
     filled = PublicEncoder(SCHEMA, missing={"age": 30})  # which has no gaps here
-    np.testing.assert_array_equal(stand_in(model, filled, 0.5, {}).table(50_000, 0)[0], encoded)
+    np.testing.assert_array_equal(stand_in(model, filled, 0.5, {})[1](50_000, 0)[0], encoded)
     assert LinearRegression().fit(encoded, y).score(encoded, y) == pytest.approx(0.5, abs=0.01)
     with pytest.raises(ValueError, match=r"schema\['note'\] must be a tuple .* list of categories"):
         rows_needed(model, {**SCHEMA, "note": str}, **HALF)
@@ -160,7 +160,7 @@ def test_stand_ins_of_a_schema():
 def test_tables_with_names_of_columns():
     told = {"bounds_X": {"age": [18, 98], "dose": (0, 9)}, "epsilon": 3.0}
     model = clone(LINEAR).set_params(**told)
-    X, y, _ = stand_in(model, 2, 0.5, {}).table(2000, 0)
+    X, y, _ = stand_in(model, 2, 0.5, {})[1](2000, 0)
     assert X.columns.tolist() == ["age", "dose"]
     np.testing.assert_allclose(X.mean(), [58, 4.5], rtol=0.05)
     assert LinearRegression().fit(X, y).score(X, y) == pytest.approx(0.5, abs=0.06)

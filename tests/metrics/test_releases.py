@@ -21,7 +21,7 @@ from support import assert_refuses, recomputed_epsilon, rest_is_slow, stream
 
 from sklearn_dpsco import BudgetAccountant, plan_score
 from sklearn_dpsco.exceptions import PrivacyParameterWarning
-from sklearn_dpsco.metrics.releases import SCORINGS, Answers, Facts, queries_for
+from sklearn_dpsco.metrics.releases import SCORINGS, Facts, queries_for
 
 RELATIONS = ("replace-one", "zero-out")
 FIELDS = ("truth", "predicted", "score", "own_probability", "y", "prediction")
@@ -66,7 +66,7 @@ def records(scoring, rng, size):
 
 
 def answers(rows):
-    return Answers(**{name: np.array([row[name] for row in rows]) for name in FIELDS})
+    return {name: np.array([row[name] for row in rows]) for name in FIELDS}
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -79,7 +79,7 @@ def test_pairs_of_neighbours_are_as_far_apart_as_the_plan_says(relation, delta, 
     score = np.random.default_rng(0).random(40).round(1)
     truth = (np.arange(40) < 40 * shares).astype(int)
     others = [(k, at) for k in (-1, 0, 1) for at in (-1.0, 0.0, 0.5, 2.0, np.nan)]
-    sums = [query.statistic(Answers(truth=np.r_[truth, k], score=np.r_[score, at]))
+    sums = [query.statistic({"truth": np.r_[truth, k], "score": np.r_[score, at]})
             for k, at in others]  # fmt: skip
     empty = sums[0] if relation == "zero-out" else None
     pairs = [(a, empty) for a in sums] if empty is not None else itertools.combinations(sums, 2)
@@ -124,11 +124,11 @@ def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
     facts, rng = chosen.queries[0].facts, np.random.default_rng(0)
     base, others = rng.normal(0, 0.3, 60), [-1.0, 3.0, -9.0, 1e300, np.nan, np.inf, 0.0, 0.1, 1.01]
     tables = [
-        Answers(y=np.append(base, y), prediction=np.append(base * 0.9, guess))
+        {"y": np.append(base, y), "prediction": np.append(base * 0.9, guess)}
         for y in others
         for guess in (-1.0, 0.1, 5.0)
     ]
-    are_invalid = [not np.isfinite(table.y[-1]) for table in tables]
+    are_invalid = [not np.isfinite(table["y"][-1]) for table in tables]
     for one, most in zip(chosen.ranges, (2 if relation == "replace-one" else 1, 1), strict=True):
         scores, largest = [one.scores(facts, table) for table in tables], 0.0
         assert all(np.array_equal(found, np.rint(found)) for found in scores)
@@ -146,7 +146,7 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
     rng, draws, widths, highs, sizes = np.random.default_rng(0), stream(0), [], [], []
     for _ in range(40):
         known, error = rng.standard_normal((2, 2860))
-        given = Answers(y=40 + 4 * known + 3 * error, prediction=40 + 4 * known)
+        given = {"y": 40 + 4 * known + 3 * error, "prediction": 40 + 4 * known}
         own = chosen.narrowed(given, draws)
         facts, change = own.queries[0].facts, chosen.queries[0].sensitivity(2)
         assert facts.low < 35 < 45 < facts.high
@@ -155,8 +155,9 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
         assert 6 < facts.max_error <= facts.high - facts.low
         assert own.queries[0].sensitivity(2) == pytest.approx(change, rel=1e-14)
         assert own.narrowed(given, draws) is own
-        _value, (low, high), more = own.estimates(own.release(own.statistics(given), draws))["r2"]
-        assert f"clipped to [{facts.low:.4g}, {facts.high:.4g}]" in more["clipped"]
+        found = own.estimates(own.release(own.statistics(given), draws))["r2"]
+        low, high = found["interval"]
+        assert f"clipped to [{facts.low:.4g}, {facts.high:.4g}]" in found["clipped"]
         widths.append(high - low)
     assert np.median(highs) < 80
     assert np.median(sizes) < 0.95
@@ -173,7 +174,7 @@ def test_a_range_leaves_out_no_large_targets_that_are_many(n, epsilon):
     chosen, y = plan_score(n, scoring="r2", epsilon=epsilon, bounds_y=(0, 300)), np.zeros(n)
     y[: n // 5] = 250.0
     for seed in range(30):
-        own = chosen.narrowed(Answers(y=y, prediction=y), stream(seed))
+        own = chosen.narrowed({"y": y, "prediction": y}, stream(seed))
         assert own.queries[0].facts.low == 0
         assert own.queries[0].facts.high >= 250
 
@@ -211,9 +212,9 @@ def test_rare_events_do_not_make_r2_large(rate):
     true = 1 - np.mean((y - mean) ** 2) / y.var()
     chosen, hits = plan_score(n, scoring="r2", bounds_y=(0, 10)), 0
     for seed in range(10):
-        given, draws = Answers(y=y, prediction=mean), stream(seed)
+        given, draws = {"y": y, "prediction": mean}, stream(seed)
         own = chosen.narrowed(given, draws)
-        low, high = own.estimates(own.release(own.statistics(given), draws))["r2"].interval
+        low, high = own.estimates(own.release(own.statistics(given), draws))["r2"]["interval"]
         assert high < 0.7
         hits += low <= true <= high  # of targets within the range, which may leave the rarest out
     assert hits >= (7 if rate < 0.01 else 9)
@@ -295,24 +296,24 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     y, score = labelled()
     predicted = (score > 0.5).astype(int)
     own = np.where(y == 1, score, 1 - score)
-    given = Answers(truth=y, predicted=predicted, score=score, own_probability=own)
+    given = {"truth": y, "predicted": predicted, "score": score, "own_probability": own}
     found = without_noise([s for s in SCORINGS if "mean" not in s and s != "r2"], given, y.size)
-    value = {name: estimate.value for name, estimate in found.items()}
+    value = {name: estimate["value"] for name, estimate in found.items()}
     assert value["accuracy"] == pytest.approx(np.mean(y == predicted), abs=1e-12)
     expected = balanced_accuracy_score(y, predicted)
     assert value["balanced_accuracy"] == pytest.approx(expected, abs=1e-12)
     np.testing.assert_allclose(value["confusion_matrix"], confusion_matrix(y, predicted))
     assert value["roc_auc"] == pytest.approx(roc_auc_score(y, score), abs=1e-4)
-    rounded = Answers(truth=y, score=score.round(1))  # many ties
-    alone = without_noise("roc_auc", rounded, y.size)["roc_auc"].value
+    rounded = {"truth": y, "score": score.round(1)}  # many ties
+    alone = without_noise("roc_auc", rounded, y.size)["roc_auc"]["value"]
     assert alone == pytest.approx(roc_auc_score(y, score.round(1)), abs=1e-7)
     assert value["neg_log_loss"] == pytest.approx(-log_loss(y, score), abs=1e-6)
-    more = found["roc_curve"].more
+    more = found["roc_curve"]
     fpr, tpr, _ = roc_curve(y, score >= 0.25, drop_intermediate=False)
     at = np.flatnonzero(more["thresholds"] == 0.25)[0]
     np.testing.assert_allclose([more["fpr"][at], more["tpr"][at]], [fpr[1], tpr[1]])
-    assert found["calibration_in_the_large"].value == pytest.approx(np.mean(score - y), abs=1e-6)
-    curve = found["calibration_curve"].more
+    assert found["calibration_in_the_large"]["value"] == pytest.approx(np.mean(score - y), abs=1e-6)
+    curve = found["calibration_curve"]
     in_bin = (score >= 0.2) & (score < 0.4)
     assert curve["prob_true"][1] == pytest.approx(y[in_bin].mean())
     np.testing.assert_allclose(curve["prob_pred"], [0.1, 0.3, 0.5, 0.7, 0.9])
@@ -322,7 +323,7 @@ def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     y = rng.uniform(-1, 3, 3000)
     prediction = np.clip(y + 0.3 * rng.standard_normal(3000), -1, 3)
-    given = Answers(y=y, prediction=prediction)
+    given = {"y": y, "prediction": prediction}
     scorings = ["r2", "neg_mean_squared_error", "neg_mean_absolute_error", "mean_bias"]
     for delta in (0.0, 1e-6):
         found = without_noise(scorings, given, 3000, bounds_y=(-1, 3), delta=delta)
@@ -330,39 +331,39 @@ def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
             r2_score(y, prediction), -mean_squared_error(y, prediction),
             -mean_absolute_error(y, prediction), np.mean(prediction - y),
         ]  # fmt: skip
-        np.testing.assert_allclose([found[s].value for s in scorings], expected, atol=1e-6)
+        np.testing.assert_allclose([found[s]["value"] for s in scorings], expected, atol=1e-6)
         for name in scorings:
-            low, high = found[name].interval
-            assert low < found[name].value < high
+            low, high = found[name]["interval"]
+            assert low < found[name]["value"] < high
 
 
 def test_an_invalid_record_counts_as_documented():
     n = 1000
-    given = Answers(
-        truth=np.full(n, -1), predicted=np.zeros(n, int), score=np.full(n, 0.5),
-        own_probability=np.full(n, np.nan), y=np.full(n, np.nan), prediction=np.zeros(n),
-    )  # fmt: skip
+    given = {
+        "truth": np.full(n, -1), "predicted": np.zeros(n, int), "score": np.full(n, 0.5),
+        "own_probability": np.full(n, np.nan), "y": np.full(n, np.nan), "prediction": np.zeros(n),
+    }  # fmt: skip
     found = without_noise(list(SCORINGS), given, n, bounds_y=(-1, 1), max_error=1.0)
-    assert found["accuracy"].value == 0
-    assert found["confusion_matrix"].value.sum() == 0
-    assert found["neg_log_loss"].value == -2.5
-    assert found["neg_mean_absolute_error"].value == -0.5
-    assert found["neg_mean_squared_error"].value == -0.5
-    assert found["r2"].value == pytest.approx(0.5)
-    assert found["mean_bias"].value == found["calibration_in_the_large"].value == 0
-    assert found["roc_auc"].interval == (0.0, 1.0)
+    assert found["accuracy"]["value"] == 0
+    assert found["confusion_matrix"]["value"].sum() == 0
+    assert found["neg_log_loss"]["value"] == -2.5
+    assert found["neg_mean_absolute_error"]["value"] == -0.5
+    assert found["neg_mean_squared_error"]["value"] == -0.5
+    assert found["r2"]["value"] == pytest.approx(0.5)
+    assert found["mean_bias"]["value"] == found["calibration_in_the_large"]["value"] == 0
+    assert found["roc_auc"]["interval"] == (0.0, 1.0)
 
 
 def test_precision_recall_and_f1_of_classes_come_from_the_matrix():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 3, 2000)
     predicted = np.where(rng.random(2000) < 0.7, truth, rng.integers(0, 3, 2000))
-    given = Answers(truth=truth, predicted=predicted)
+    given = {"truth": truth, "predicted": predicted}
     found = without_noise(["confusion_matrix"], given, 2000, n_classes=3)["confusion_matrix"]
     *expected, size = precision_recall_fscore_support(truth, predicted)
     expected.append(size / 2000)
     for name, values in zip(("precision", "recall", "f1", "share"), expected, strict=True):
-        value, low, high = found.more["by_class"][name]
+        value, low, high = found["by_class"][name]
         np.testing.assert_allclose(value, values, atol=1e-6)
         assert np.all((low < value) & (value < high))
 
@@ -374,7 +375,10 @@ def test_scores_of_the_valid_records_are_those_of_scikit_learn():
     truth, predicted = np.where(lost, -1, y), (score > 0.5).astype(int)
     own = np.where(lost, np.nan, np.where(y == 1, score, 1 - score))
     number, prediction = rng.normal(size=n), rng.normal(size=n)
-    given = Answers(truth, predicted, score, own, np.where(lost, np.nan, number), prediction)
+    given = {
+        "truth": truth, "predicted": predicted, "score": score, "own_probability": own,
+        "y": np.where(lost, np.nan, number), "prediction": prediction,
+    }  # fmt: skip
     facts = {"bounds_y": (-5, 5), "invalid": "exclude", "max_log_loss": 50}
     kept = y[~lost], predicted[~lost], score[~lost]
     pair = number[~lost], prediction[~lost]
@@ -389,13 +393,13 @@ def test_scores_of_the_valid_records_are_those_of_scikit_learn():
     for scorings in ([*expected], *([name] for name in expected)):
         found = without_noise(scorings, given, n, **facts)
         for name in scorings:
-            assert found[name].value == pytest.approx(expected[name], abs=1e-5), name
-            assert found[name].more["n_valid"] == pytest.approx((~lost).sum(), abs=0.01)
+            assert found[name]["value"] == pytest.approx(expected[name], abs=1e-5), name
+            assert found[name]["n_valid"] == pytest.approx((~lost).sum(), abs=0.01)
 
 
 def test_scores_of_one_call_tell_the_number_of_valid_records_with_the_least_noise():
     y, score = labelled(500)
-    given = Answers(truth=y, predicted=y, score=score, y=y, prediction=score)
+    given = {"truth": y, "predicted": y, "score": score, "y": y, "prediction": score}
     last = ["confusion_matrix", "calibration_in_the_large", "roc_auc"]
     first = ["r2", "neg_mean_squared_error", "confusion_matrix"]
     for scorings, delta, groups in (
@@ -416,7 +420,7 @@ def test_scores_of_one_call_tell_the_number_of_valid_records_with_the_least_nois
             assert np.var(draws) == pytest.approx(units * noise.variance, rel=0.5)
             deviations.append(units * noise.variance)
             numbers.append(number)
-        found = {e.more["n_valid"] for e in chosen.estimates(noisy, which).values()}
+        found = {e["n_valid"] for e in chosen.estimates(noisy, which).values()}
         assert found == {numbers[int(np.argmin(deviations))]}
 
 
@@ -435,7 +439,7 @@ def test_more_bins_where_noise_is_less():
 )  # fmt: skip
 def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
     y, score = labelled(n)
-    given = Answers(truth=y, score=score)
+    given = {"truth": y, "score": score}
 
     def width(bins):
         chosen = plan_score(
@@ -448,7 +452,7 @@ def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
         )
         sums, draws = chosen.statistics(given, np.arange(n) % 2), stream(1)
         found = [chosen.estimates(chosen.release(sums, draws), 0) for _ in range(12)]
-        return np.median([np.diff(f["roc_auc"].interval)[0] for f in found])
+        return np.median([np.diff(f["roc_auc"]["interval"])[0] for f in found])
 
     auto = width("auto")
     widths = [width(bins) for bins in (4, 12, 40, 130, 400)]
@@ -516,7 +520,7 @@ def test_scores_of_groups_and_of_all_of_them():
     y, score = labelled(n)
     group, predicted = rng.integers(-1, 3, n), (score > 0.5).astype(int)
     own = np.where(y == 1, score, 1 - score)
-    given = Answers(truth=y, predicted=predicted, score=score, own_probability=own)
+    given = {"truth": y, "predicted": predicted, "score": score, "own_probability": own}
     scorings = ["balanced_accuracy", "roc_auc", "neg_log_loss", "calibration_in_the_large"]
     chosen = plan_score(n, scoring=scorings, n_groups=3, epsilon=1e9)
     sums = chosen.statistics(given, group)
@@ -529,5 +533,5 @@ def test_scores_of_groups_and_of_all_of_them():
         )  # fmt: skip
         for name, truth in zip(scorings, expected, strict=True):
             error = 2e-3 if name == "roc_auc" else 1e-5
-            assert found[name].value == pytest.approx(truth, abs=error)
-            assert found[name].more["n_valid"] == pytest.approx(is_in.sum(), abs=0.01)
+            assert found[name]["value"] == pytest.approx(truth, abs=error)
+            assert found[name]["n_valid"] == pytest.approx(is_in.sum(), abs=0.01)

@@ -34,6 +34,7 @@ from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy.budget import zcdp_epsilon
 from sklearn_dpsco.privacy.ledger import Charge, Ledger, Snapshot
+from sklearn_dpsco.randomness.stream import current_process
 from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
@@ -130,7 +131,10 @@ def test_a_large_pure_guarantee_counts_at_the_order_of_the_budget():
     accountant.spend(zcdp(left))
     assert accountant.total_spent() <= 3
     # the events at every order: a binary response is the worst pure mechanism
-    alpha, rho = accountant._order, PrivacyBudget(1.0, DELTA).rho + PrivacyBudget(left, DELTA).rho
+    alpha, rho = (
+        accountant._state.order,
+        PrivacyBudget(1.0, DELTA).rho + PrivacyBudget(left, DELTA).rho,
+    )
     p, q = math.e / (1 + math.e), 1 / (1 + math.e)
     response = math.log(p**alpha * q ** (1 - alpha) + q**alpha * p ** (1 - alpha)) / (alpha - 1)
     renyi = response + alpha * rho
@@ -146,9 +150,9 @@ def test_the_order_is_the_best_one_for_the_total():
         gap = alpha - 1
         return gap * (alpha * rho - 1) - math.log(gap) + alpha * math.log1p(-1 / alpha)
 
-    best = log_delta(accountant._order)
+    best = log_delta(accountant._state.order)
     assert best == pytest.approx(math.log(DELTA), abs=1e-6)
-    assert best <= min(log_delta(accountant._order * factor) for factor in (0.9, 1.1))
+    assert best <= min(log_delta(accountant._state.order * factor) for factor in (0.9, 1.1))
 
 
 def test_without_delta_only_pure_guarantees():
@@ -529,7 +533,7 @@ def test_fits_in_other_processes_fail():
 def test_a_forked_child_refuses():
     accountant = BudgetAccountant(1.0, DELTA)
     pickled = pickle.dumps(accountant)
-    accountant._turn["turn"] = object()  # as if another thread had it
+    accountant._turn[current_process()] = object()  # as if another thread had it
     child = os.fork()
     if child == 0:
         refused = 0

@@ -15,6 +15,7 @@ import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -30,10 +31,10 @@ from sklearn_dpsco import (
     PrivacyBudgetError,
 )
 from sklearn_dpsco.geometry import L1Ball
-from sklearn_dpsco.privacy import ledger as ledger_module
+from sklearn_dpsco.privacy import turns
 from sklearn_dpsco.privacy.accountant import active_accountant
 from sklearn_dpsco.privacy.ledger import Ledger, Snapshot
-from sklearn_dpsco.privacy.turns import Turn
+from sklearn_dpsco.randomness.stream import current_process
 from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfePlan
 
@@ -102,7 +103,7 @@ def test_a_loaded_ledger_goes_on_where_the_saved_one_was(tmp_path):
     loaded = reloaded(accountant)
     assert loaded.ledger == before
     assert (loaded.total_spent(), loaded.remaining(1e-9)) == numbers
-    assert (loaded.budget, loaded._order) == (twin.budget, twin._order)
+    assert (loaded.budget, loaded._state.order) == (twin.budget, twin._state.order)
     assert [charge.label for charge in loaded.ledger] == ["before", None, "half", "half"]
     assert all(charge.guarantee is None for charge in loaded.ledger)
     epsilon = loaded.remaining() * (1 + 1e-6)
@@ -214,7 +215,7 @@ def test_the_representation_tells_what_is_left(tmp_path):
     assert text.endswith("spent=0.25, left=0.75, charges=1)")
     (tmp_path / "other.json").unlink()
     assert repr(accountant) == text
-    accountant._turn["turn"] = object()
+    accountant._turn[current_process()] = object()
     assert repr(accountant) == text.partition(", spent")[0] + ")"
 
 
@@ -492,11 +493,11 @@ def test_a_slow_reader_on_windows_is_waited_for(tmp_path, monkeypatch):
 @needs_fork
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, monkeypatch):
     accountant = kept(tmp_path / "budget.json")
-    monkeypatch.setattr(ledger_module, "PATIENCE", 5.0)
+    monkeypatch.setattr(turns, "PATIENCE", 5.0)
     end, started = os.pipe(), os.pipe()
 
     def parent():
-        ledger_module.lock(accountant._file, turn := Turn({}))
+        (turn := turns.Turn({})).take_file(accountant._file)
         if os.fork() == 0:
             os.write(started[1], b".")
             os.read(end[0], 1)
@@ -513,9 +514,10 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, mo
 
 @contextmanager
 def file_lock(path, patience=0.0):
-    turn = Turn({})
+    turn = turns.Turn({})
     with turn, turn:
-        turn.take_file(path, patience)
+        with mock.patch.object(turns, "PATIENCE", patience):
+            turn.take_file(path)
         yield
 
 
@@ -531,15 +533,15 @@ def test_a_child_does_not_give_back_the_lock_of_its_parent(tmp_path):
         assert forked(child) == 0
         with pytest.raises(TimeoutError), file_lock(path):
             pass
-    path.unlink()
+    Path(f"{path}.lock").unlink()
     with file_lock(path), pytest.raises(TimeoutError), file_lock(path):
         pass
 
 
 def test_who_waits_too_long_for_the_lock_is_refused(tmp_path, monkeypatch):
     accountant = kept(tmp_path / "budget.json")
-    monkeypatch.setattr(ledger_module, "PATIENCE", 0.05)
-    with file_lock(tmp_path / "budget.json.lock"):
+    monkeypatch.setattr(turns, "PATIENCE", 0.05)
+    with file_lock(tmp_path / "budget.json"):
         with pytest.raises(PrivacyBudgetError, match=r"another process holds .*json\.lock"):
             accountant.spend(zcdp(0.1))
         assert accountant.ledger == ()  # to read it needs no lock
@@ -589,14 +591,16 @@ def check_nothing_is_held(accountant, path):
 def test_ctrl_c_at_any_moment_leaves_nothing_held_and_no_charge_half_done(
     tmp_path, monkeypatch, action, kind
 ):
-    monkeypatch.setattr(ledger_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(turns, "PATIENCE", 0.0)
     monkeypatch.setattr(os, "fsync", lambda _: None)
     for moment in itertools.count():
         accountant, path = BudgetAccountant(1.0, 0.0), tmp_path / f"{moment}.json"
         accountant.spend(pure(0.125))
         if action == "spend":
             accountant.save(path)
-            accountant._ledger = Ledger()  # the file knows more, by another process
+            accountant._state = accountant._state._replace(
+                ledger=Ledger()
+            )  # the file knows more, by another process
         try:
             with ctrl_c(moment, kind):
                 accountant.save(path) if action == "save" else accountant.spend(pure(0.25))
@@ -750,8 +754,8 @@ def test_a_loader_that_makes_an_object_first_keeps_the_accountant(tmp_path):
     copied.write_bytes(path.read_bytes())
     with pytest.raises(ValueError, match="is a copy of"):
         BudgetAccountant.load(copied)
-    twin._turn["turn"] = object()  # as if another thread had it
-    assert forked(lambda: len(twin._turn)) == 0
+    twin._turn[current_process()] = object()  # as if another thread had it
+    assert forked(lambda: current_process() in twin._turn) == 0
     twin._turn.clear()
     BudgetAccountant.load(path).spend(pure(0.5))
     assert len(twin.ledger) == 1
