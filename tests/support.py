@@ -181,6 +181,20 @@ def rest_is_slow(names, cases, always, ids=str):
     return pytest.mark.parametrize(names, list(marked.values()), ids=list(marked))
 
 
+# for grids within a test whose cells run the same code: all of them are slow
+half_is_enough = rest_is_slow("cells", ("half", "all"), ("half",))
+
+
+def cells_of(cells, *factors):
+    """All cells of a grid, or a half as on a chessboard, which has all values of each factor."""
+    grid = itertools.product(*(enumerate(factor) for factor in factors))
+    return [
+        tuple(value for _, value in cell)
+        for cell in grid
+        if cells == "all" or sum(place for place, _ in cell) % 2 == 0
+    ]
+
+
 def joined(shown):
     """What is printed, as one line."""
     return " ".join(str(shown).split())
