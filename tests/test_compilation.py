@@ -3,8 +3,6 @@
 import logging
 import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -100,13 +98,6 @@ def test_files_of_the_cache_that_are_cut_off_are_made_anew(tmp_path, monkeypatch
     shutil.rmtree(folder)
     folder.touch()
     assert hits(doubled) == 0
-
-
-def test_the_package_is_imported_without_what_compiles_or_shows():
-    """Both take long to import, and not every process needs them."""
-    others = {"numba", "tqdm", "matplotlib"}
-    code = f"import sys, sklearn_dpsco; sys.exit(bool({others} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_remarks_are_shown_behind_open_bars(capsys):

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support import rest_is_slow
 
 import sklearn_dpsco
 from sklearn_dpsco.randomness import stream
@@ -34,7 +35,11 @@ def examples():
 EXAMPLES = examples()
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+# of a simulation of seconds, which test_power.py runs as well
+SLOW = {"sklearn_dpsco.inspection.power.rows_needed"}
+
+
+@rest_is_slow("name", sorted(EXAMPLES), EXAMPLES.keys() - SLOW)
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # examples draw secret noise, as users should; here it is the same each time

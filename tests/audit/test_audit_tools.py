@@ -184,13 +184,13 @@ def lasso(**parameters):
 def test_estimators_are_audited():
     solver = Gradient(max_iter=1, gradient_clip=0.3, data_norm=1.0)
     model = lasso(solver=solver, fit_intercept=False, epsilon=20.0)
-    result = audit(model, *tables(), 200, random_state=0)
+    result = audit(model, *tables(), 120, random_state=0)
     assert (result.epsilon, result.delta) == (20.0, 1e-6)
     assert not result.flagged
     assert 5 < result.gaussian_epsilon_lower_bound <= 20.0
     assert not hasattr(model, "coef_")
     # what it would be worth as a claim of 0.2
-    low = audit(model, *tables(), 200, claim=(0.2, 1e-6), random_state=0)
+    low = audit(model, *tables(), 120, claim=(0.2, 1e-6), random_state=0)
     assert low.flagged
     assert low.epsilon == 0.2
     assert result.decided_by == low.decided_by == "gaussian"
@@ -202,7 +202,7 @@ def test_estimators_are_audited():
 def test_seed_decides():
     model = lasso(random_state=3)
     first, same, other, fresh = (
-        audit(model, *tables(), 30, random_state=seed) for seed in (0, 0, 1, None)
+        audit(model, *tables(), 20, random_state=seed) for seed in (0, 0, 1, None)
     )
     np.testing.assert_array_equal(first.scores, same.scores)
     # all fits have noise of their own, the seed of the estimator notwithstanding
@@ -741,7 +741,7 @@ def test_users_of_several_rows_are_audited():
 
     def audited(rows, statistic):
         plan = solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows))
-        return audit_plan(plan, *pair, 2000, statistic=statistic, random_state=0)
+        return audit_plan(plan, *pair, 1000, statistic=statistic, random_state=0)
 
     for statistic in (None, "releases"):
         assert audited(1, statistic).flagged

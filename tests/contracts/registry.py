@@ -462,20 +462,50 @@ each_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
 each_regressor = pytest.mark.parametrize("name", REGRESSORS)
 
 
-def _one_of_each_entry():
-    """A regressor and a classifier in turns: the two of an entry have one solver.
+# those of `LINEAR` have the solver of `MIRROR`, as test_solvers states to the bit
+SOLVED = [name for name in ESTIMATORS if REGISTRY.get(name) is not LINEAR]
 
-    Those of `LINEAR` have that of `MIRROR`, as test_solvers states to the bit.
-    """
+
+def _one_of_each_entry():
+    """A regressor and a classifier in turns: the two of an entry have one solver."""
     of_entry = {}
-    solved = [name for name in ESTIMATORS if REGISTRY.get(name) is not LINEAR]
-    for name in sorted(solved, key=is_classifier):
+    for name in sorted(SOLVED, key=is_classifier):
         of_entry.setdefault(id(REGISTRY.get(name)), []).append(name)
     return [names[k % len(names)] for k, names in enumerate(of_entry.values())]
 
 
+ONE_OF_EACH_SOLVER = _one_of_each_entry()
 # for what takes long and is decided by the solver; with `-m slow` all of them are run
-each_solver = rest_is_slow("name", ESTIMATORS, _one_of_each_entry())
+each_solver = rest_is_slow("name", ESTIMATORS, ONE_OF_EACH_SOLVER)
+
+
+def _turn(test):
+    return crc32(test.__name__.encode())
+
+
+# each half of `each_solver`, every second one of the first of these, has regressors and classifiers
+READING_ORDER = [
+    *sorted(ONE_OF_EACH_SOLVER, key=is_classifier),
+    *(name for name in ESTIMATORS if name not in ONE_OF_EACH_SOLVER),
+]
+
+
+def readers(turn):
+    """A half of `each_solver`."""
+    return READING_ORDER[: len(ONE_OF_EACH_SOLVER)][turn % 2 :: 2]
+
+
+def each_reader(test):
+    """For what is decided before the solver, by code that all of them share.
+
+    A half of `each_solver` in each test, by turns; the rest is slow.
+    """
+    return rest_is_slow("name", ESTIMATORS, readers(_turn(test)))(test)
+
+
+def each_reader_of_labels(test):
+    """The same for what all classifiers share: every second one of them, by turns."""
+    return rest_is_slow("name", CLASSIFIERS, CLASSIFIERS[_turn(test) % 2 :: 2])(test)
 
 
 def solver_of(name, form=None):
@@ -529,15 +559,17 @@ def each_form_of(names, forms_of=forms, always=None, by_turns=True):
     """Parametrize a test with `name` and `form`.
 
     A form of each estimator in `always`, by default of all, is run always: another one in each
-    test, or the main one. With `-m slow` all of them are run.
+    test, or the main one. With `-m slow` all of them are run. (`always` may be a function of the
+    turn.)
     """
 
     def parametrized(test):
-        turn = crc32(test.__name__.encode()) if by_turns else 0
+        turn = _turn(test)
+        chosen = always(turn) if callable(always) else names if always is None else always
         cases = [(name, form) for name in names for form in forms_of(name)]
         first = {
-            f"{name}-{forms_of(name)[(turn + by_turns * k) % len(forms_of(name))]}"
-            for k, name in enumerate(names if always is None else always)
+            f"{name}-{forms_of(name)[by_turns * (turn + k) % len(forms_of(name))]}"
+            for k, name in enumerate(chosen)
             if forms_of(name)
         }
         return rest_is_slow(("name", "form"), cases, first)(test)
@@ -559,13 +591,15 @@ def forms_and_default(name):
     return [None, *forms(name)]
 
 
-each_form = each_form_of(ESTIMATORS, always=_one_of_each_entry())
-each_form_or_main = each_form_of(ESTIMATORS, always=_one_of_each_entry(), by_turns=False)
-each_form_or_default = each_form_of(ESTIMATORS, forms_and_default, _one_of_each_entry())
-each_descending_form = each_form_of(ESTIMATORS, descending_forms, _one_of_each_entry())
-each_form_of_sums = each_form_of(ESTIMATORS, forms_of_sums, _one_of_each_entry())
-each_form_of_classifiers = each_form_of(CLASSIFIERS)
-each_form_of_regressors = each_form_of(REGRESSORS)
+each_form = each_form_of(ESTIMATORS, always=ONE_OF_EACH_SOLVER)
+each_form_or_main = each_form_of(ESTIMATORS, always=ONE_OF_EACH_SOLVER, by_turns=False)
+each_form_or_default = each_form_of(ESTIMATORS, forms_and_default, ONE_OF_EACH_SOLVER)
+each_descending_form = each_form_of(ESTIMATORS, descending_forms, ONE_OF_EACH_SOLVER)
+each_form_of_sums = each_form_of(ESTIMATORS, forms_of_sums, ONE_OF_EACH_SOLVER)
+each_form_of_readers = each_form_of(ESTIMATORS, always=readers)
+each_main_form_of_readers = each_form_of(ESTIMATORS, always=readers, by_turns=False)
+each_form_of_classifiers = each_form_of(CLASSIFIERS, always=[n for n in CLASSIFIERS if n in SOLVED])
+each_form_of_regressors = each_form_of(REGRESSORS, always=[n for n in REGRESSORS if n in SOLVED])
 each_form_of_all = each_form_of(ESTIMATORS)
 
 

@@ -11,10 +11,11 @@ from registry import (
     STORAGES,
     build,
     descending_forms,
-    each,
     each_classifier,
     each_form,
+    each_form_of_readers,
     each_form_or_default,
+    each_reader,
     each_solver,
     every_release,
     is_classifier,
@@ -56,7 +57,7 @@ def state(model):
 # ----------------------------------------------------------------------------- the charge
 
 
-@each
+@each_solver
 def test_a_charge_with_a_seed_is_told(name):
     X, y = table(name)
     accountant = BudgetAccountant(3.0)
@@ -70,7 +71,7 @@ def test_a_charge_with_a_seed_is_told(name):
     assert accountant.to_frame()["noise_is_secret"].tolist() == [False, True]
 
 
-@each
+@each_solver
 def test_the_relation_is_that_of_the_accountant(name):
     X, y = table(name)
     with BudgetAccountant(3.0, relation="zero-out"):
@@ -226,7 +227,7 @@ def test_all_classes_are_charged(name):
             clone(model).fit(X, y)
 
 
-@each_solver
+@each_reader
 def test_a_search_leaves_all_its_fits_on_the_ledger(name):
     X, y = table(name)
     accountant = BudgetAccountant(10.0)
@@ -245,7 +246,7 @@ def test_a_search_leaves_all_its_fits_on_the_ledger(name):
     assert tight.total_spent() <= 0.15
 
 
-@each_form
+@each_form_of_readers
 def test_a_model_stored_by_skops_charges_its_accountant(name, form):
     skops = pytest.importorskip("skops.io")
     X, y = table(name)

@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 from registry import (
     ESTIMATORS,
+    READING_ORDER,
     build,
     columns_as,
-    each_classifier,
-    each_form_or_main,
-    each_solver,
+    each_main_form_of_readers,
+    each_reader,
+    each_reader_of_labels,
     is_classifier,
     known,
     main_form,
@@ -78,7 +79,7 @@ TARGETS = (np.array, list, lambda values: pd.Series(values, dtype=object))
 
 def by_turns(name, cells, ways=TABLES):
     """Pairs of a cell and a way to hand it in: of each estimator another one."""
-    turn = ESTIMATORS.index(name)
+    turn = READING_ORDER.index(name) // 2
     return [(cell, ways[(k + turn) % len(ways)]) for k, cell in enumerate(cells)]
 
 
@@ -107,7 +108,7 @@ def assert_same(model, other, case):
     np.testing.assert_array_equal(outcome(model), outcome(other), err_msg=repr(case)[:80])
 
 
-@each_form_or_main
+@each_main_form_of_readers
 def test_a_cell_that_is_no_number_is_like_nan(name, form):
     X, y = table(name)
     whole = np.rint(3 * X)
@@ -124,7 +125,7 @@ def test_a_cell_that_is_no_number_is_like_nan(name, form):
         np.testing.assert_array_equal(predicted, expected.predict(nan))
 
 
-@each_solver
+@each_reader
 def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
     X, y = table(name)
     X[BAD_ROW, 1] = 0.5
@@ -135,7 +136,7 @@ def test_numbers_of_all_kinds_are_taken_for_what_they_are(name):
             assert_same(quietly(model.fit, pack(with_cell(X, cell)), y), expected, cell)
 
 
-@each_solver
+@each_reader
 def test_columns_of_one_type_do_not_depend_on_a_cell_of_another_column(name):
     X, y = table(name)
     bounds = known(name, {"bounds_X": (-3, 3)})
@@ -156,7 +157,7 @@ def test_columns_of_one_type_do_not_depend_on_a_cell_of_another_column(name):
         assert list(fits[0].feature_names_in_) == ["a", "b", "c"]
 
 
-@each_solver
+@each_reader
 def test_masked_cells_are_missing(name):
     X, y = table(name)
     for values in (X, X.astype(np.float32).astype(np.float64), np.rint(3 * X).astype(int)):
@@ -173,7 +174,7 @@ def test_masked_cells_are_missing(name):
             build(name, main_form(name)).fit(masked, y)
 
 
-@each_form_or_main
+@each_main_form_of_readers
 def test_a_target_that_is_none_is_like_nan(name, form):
     X, y = table(name)
     missing = y.astype(object)
@@ -189,7 +190,7 @@ def test_a_target_that_is_none_is_like_nan(name, form):
         assert_same(model, expected, number)
 
 
-@each_classifier
+@each_reader_of_labels
 def test_numeric_labels_and_one_that_is_none(name):
     X, y = table(name)
     codes, turn = np.where(y == "yes", 1, 0), ESTIMATORS.index(name) // 2
@@ -205,7 +206,7 @@ def test_numeric_labels_and_one_that_is_none(name):
             assert_same(fit, fits[0], classes)
 
 
-@each_solver
+@each_reader
 def test_the_other_mode_refuses_each_with_a_message_that_quotes_nothing(name):
     X, y = table(name)
     for cell, pack in by_turns(name, NO_NUMBERS):

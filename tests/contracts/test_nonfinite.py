@@ -15,10 +15,11 @@ from registry import (
     build,
     changes,
     columns_as,
-    each_classifier,
     each_descending_form,
     each_form,
     each_form_of_sums,
+    each_reader,
+    each_reader_of_labels,
     each_solver,
     entry,
     is_classifier,
@@ -220,7 +221,7 @@ def test_a_table_of_invalid_records_only(name, form):
     assert len(np.unique(models[0].predict(no_features))) == 1
 
 
-@each_solver
+@each_reader
 def test_repeated_entries_of_sparse_data_are_added_up_first(name):
     X, y = table(name)
     parts = sparse.coo_array(X)
@@ -278,7 +279,7 @@ def test_nothing_shows_of_an_invalid_record(name):
                 assert fit.n_iter_ == valid.n_iter_
 
 
-@each_solver
+@each_reader
 def test_the_other_mode_refuses_in_fit_and_predict(name):
     X, y = table(name)
     broken = X.copy()
@@ -321,7 +322,7 @@ def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
 # ------------------------------------------------------------- the forms of missing values
 
 
-@each_solver
+@each_reader
 def test_missing_values_in_data_frames(name):
     X, y = table(name)
     whole = np.rint(2 * X)
@@ -346,7 +347,7 @@ def test_missing_values_in_data_frames(name):
         same(model_of(name).fit(broken, target), expected, type(target))
 
 
-@each_classifier
+@each_reader_of_labels
 def test_missing_and_undeclared_labels_in_all_their_forms(name):
     X, _ = table(name)
     for form in (None, main_form(name)):
@@ -374,7 +375,7 @@ def test_missing_and_undeclared_labels_in_all_their_forms(name):
     assert np.any(outcome(fits[0]) != outcome(model_of(name, classes=[0, 1]).fit(X, numbers)))
 
 
-@each_classifier
+@each_reader_of_labels
 def test_classes_that_are_taken_from_the_data_leave_out_missing_labels(name):
     X, y = table(name)
     labels = y.astype(object)

@@ -11,6 +11,7 @@ import pytest
 from registry import (
     ESTIMATORS,
     FURTHER_CHECKS,
+    ONE_OF_EACH_SOLVER,
     STORAGES,
     build,
     columns_as,
@@ -19,6 +20,8 @@ from registry import (
     each_classifier,
     each_descending_form,
     each_form_of_all,
+    each_reader,
+    each_reader_of_labels,
     each_solver,
     entry,
     is_classifier,
@@ -63,20 +66,38 @@ def test_every_public_estimator_is_registered():
 # -------------------------------------------------------------------- scikit-learn's checks
 
 
-def failing_are_slow(checks):
-    """Those that no estimator can pass run with `-m slow`."""
+# what an estimator decides by the names and defaults of its parameters and its base classes
+OF_THE_CLASS = {
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_estimators_unfitted",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+}
+
+
+def rest_of_checks_is_slow(checks):
+    """Those that no estimator can pass, and of estimators of one solver the fits of all but one."""
     names, cases = checks.args
-    marked = [
-        pytest.param(*case.values, marks=[*case.marks, pytest.mark.slow])
-        if getattr(case, "marks", ())
-        else case
-        for case in cases
-    ]
+    marked = []
+    for case in cases:
+        values, marks = getattr(case, "values", case), [*getattr(case, "marks", ())]
+        estimator, check = values
+        of_the_class = getattr(check, "func", check).__name__ in OF_THE_CLASS
+        if marks or not (of_the_class or type(estimator).__name__ in ONE_OF_EACH_SOLVER):
+            marks.append(pytest.mark.slow)
+        marked.append(pytest.param(*values, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.kwargs)
 
 
 @undeclared
-@failing_are_slow(
+@rest_of_checks_is_slow(
     parametrize_with_checks(
         [kind_of(name)() for name in ESTIMATORS],
         expected_failed_checks=expected_failed_checks,
@@ -187,7 +208,7 @@ def test_a_seed_decides_the_noise(name, form):
 # -------------------------------------------------------------------- scikit-learn's tools
 
 
-@each
+@each_solver
 def test_data_frames_and_declarations_by_name(name):
     X, y = table(name)
     frame = columns_as(X)
@@ -215,7 +236,7 @@ def test_data_frames_and_declarations_by_name(name):
         np.testing.assert_array_equal(outcome(by_name), outcome(in_order), err_msg=key)
 
 
-@each_solver
+@each_reader
 def test_pipelines_cross_validation_and_searches(name):
     X, y = table(name, n=200)
     step = name.lower()
@@ -298,7 +319,7 @@ def test_a_large_budget_learns_in_the_units_of_the_user(name):
 # ------------------------------------------------------------------------------ warnings
 
 
-@each
+@each_solver
 def test_warnings_tell_what_is_not_declared(name):
     X, y = table(name, n=300)
     with warnings.catch_warnings():
@@ -322,7 +343,7 @@ def test_warnings_tell_what_is_not_declared(name):
 # ------------------------------------------------------------------------------- classes
 
 
-@each_classifier
+@each_reader_of_labels
 def test_labels_of_all_kinds(name):
     for labels in (["no", "yes"], [3, 1], [True, False], [0.5, -1.0], ["c", "a", "b"], [2, 0, 1]):
         X, y = table(name, n=300, classes=labels)
@@ -345,7 +366,7 @@ def test_labels_of_all_kinds(name):
         np.testing.assert_array_equal(model.predict_log_proba(X), np.log(p))
 
 
-@each_classifier
+@each_reader_of_labels
 def test_declared_classes_may_be_absent_and_in_any_order(name):
     X, y = table(name, classes=("a", "b"))
     form = main_form(name)

@@ -12,6 +12,7 @@ from registry import (
     each,
     each_classifier,
     each_regressor,
+    each_solver,
     every_release,
     is_classifier,
     kind_of,
@@ -48,7 +49,7 @@ def raw(model, X):
 # ---------------------------------------------------------------------------------- HTML
 
 
-@each
+@each_solver
 def test_html_shows_what_is_claimed_and_declared(name):
     model = build(name, epsilon=0.25)
     before = html(model)
@@ -74,7 +75,7 @@ def test_html_shows_what_is_claimed_and_declared(name):
     assert "for users of up to 2 rows" in secret
 
 
-@each
+@each_solver
 def test_html_depends_on_the_data_by_the_releases_alone(name):
     def answer(mechanism, value, _release):
         if isinstance(mechanism, mechanisms.SelectVertex):

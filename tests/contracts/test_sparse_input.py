@@ -8,6 +8,7 @@ import pytest
 from registry import (
     build,
     each_descending_form,
+    each_reader,
     each_solver,
     entry,
     is_classifier,
@@ -115,7 +116,7 @@ SAME = FORMATS | {
 }
 
 
-@each_solver
+@each_reader
 def test_all_forms_of_storage(name):
     X, y = numbers(name)
     expected = fitted(name, X, y)
@@ -249,7 +250,7 @@ def broken(case, kind):
     return X
 
 
-@each_solver
+@each_reader
 def test_matrices_that_are_none_are_refused(name):
     """Instead of read and written beyond their ends."""
     X, y = numbers(name)

@@ -10,6 +10,7 @@ from registry import (
     columns_as,
     each_form,
     each_form_or_main,
+    each_reader,
     each_solver,
     entry,
     is_classifier,
@@ -107,7 +108,7 @@ def test_all_storages_give_the_same_model(name, form, tmp_path):
                 np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
 
 
-@each_solver
+@each_reader
 def test_whole_numbers_and_kinds_of_targets(name):
     X, y = single(name)
     X = np.rint(X)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from scipy import sparse
-from support import problem, storage
+from support import cells_of, half_is_enough, problem, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import NO_MOVE, Compressed, Move, Slope
@@ -68,11 +68,12 @@ def reference_gradient(X, y, scale, coef, offset, loss, clip, center=0.0, weight
     return total / n
 
 
+@half_is_enough
 @pytest.mark.parametrize("kind", STORAGES)
-def test_gradient_sum_against_a_loop(kind):
+def test_gradient_sum_against_a_loop(kind, cells):
     # sparse data reach this layer in float64 only (see bounds.py), dense data in both
     dtypes = (np.float32, np.float64) if kind in ("dense", "fortran") else (np.float64,)
-    grid = itertools.product(LOSSES, SIZES, (True, False), (True, False), dtypes)
+    grid = cells_of(cells, LOSSES, SIZES, (True, False), (True, False), dtypes)
     for loss, (n, d), has_intercept, has_scale, dtype in grid:
         X, y, scale, coef = make_case(
             n, d, has_intercept=has_intercept, has_scale=has_scale, dtype=dtype

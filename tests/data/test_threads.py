@@ -153,7 +153,12 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
 
 
 def test_there_are_as_many_threads_as_numba_has_and_none_of_its_own_is_started():
+    """In a process of its own, which also shows what the import of the package brings."""
     code = (
+        "import sys\n"
+        "import sklearn_dpsco\n"
+        # both take long to import, and not every process needs them
+        "assert not {'numba', 'tqdm', 'matplotlib'} & set(sys.modules)\n"
         "import numba, numpy as np\n"
         "from sklearn_dpsco import DPMirrorRegressor\n"
         "from sklearn_dpsco._kernels.jit import number_of_threads\n"

@@ -78,8 +78,12 @@ def test_streams_of_other_forms_meet_the_checks_of_scikit_learn(model):
 # ------------------------------------------------------------------------------ chunking
 
 
-@both
-@rest_is_slow("horizon", (300, 1000, None), ("300", "None"))
+@rest_is_slow(
+    ("kind", "horizon"),
+    [(kind, n) for kind in (DPFTRLRegressor, DPFTRLClassifier) for n in (300, 1000, None)],
+    ("DPFTRLRegressor, 300", "DPFTRLClassifier, None"),
+    lambda case: f"{case[0].__name__}, {case[1]}",
+)
 def test_any_chunking_gives_the_same_model(kind, horizon):
     X, y = table(kind)
     for batch_size in ("auto", 1, 7):

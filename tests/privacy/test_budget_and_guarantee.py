@@ -240,6 +240,17 @@ def test_second_opinion():
             plan.guarantee.second_opinion()
 
 
+def test_the_accountant_composes_gaussian_releases_as_one():
+    # which `recomputed_epsilon` makes use of
+    for epsilon, n_outputs in ((0.1, 1), (8.0, 3)):
+        plan = Gradient().plan(problem(300, 4, n_outputs=n_outputs), PrivacyBudget(epsilon))
+        guarantee = plan.guarantee
+        assert len(guarantee.dp_event.events) > 2
+        accountant = PLDAccountant(value_discretization_interval=epsilon * 1e-4)
+        apart = accountant.compose(guarantee.dp_event).get_epsilon(guarantee.delta)
+        assert recomputed_epsilon(guarantee) == pytest.approx(apart, rel=1e-5)
+
+
 def test_second_accountant_sees_an_event_that_is_too_cheap():
     # what the tests above rest on: events that claim 1 % more than the budget stand out
     rho, delta = PrivacyBudget(1.0, 1e-6).rho, 1e-6

@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 from scipy import stats
-from support import p_value, rest_is_slow, stream
+from support import half_is_enough, p_value, rest_is_slow, stream
 
 from sklearn_dpsco._kernels import sampling as kernels
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
@@ -63,9 +63,11 @@ def test_exp_minus_is_within_its_stated_error():
         assert math.isnan(kernels.exp_minus(t)), t
 
 
+@half_is_enough
 @pytest.mark.parametrize("is_normal", [True, False])
-def test_kernel_and_rational_arithmetic_take_the_same_decisions(is_normal):
-    words, table = stream(5).words(3 * 200).reshape(-1, 3), exact._table(is_normal)
+def test_kernel_and_rational_arithmetic_take_the_same_decisions(is_normal, cells):
+    n = 200 if cells == "all" else 100
+    words, table = stream(5).words(3 * n).reshape(-1, 3), exact._table(is_normal)
     for steps, attempt in itertools.product((1, 1000, 2**54), words):
         out = np.empty(1, dtype=np.int64)
         filled, used, certain = kernels.floor_draws(
@@ -103,7 +105,7 @@ def test_kernels_stop_where_their_bits_do_not_decide(is_normal):
         # both outcomes occur, with other bits to follow
         ends = {
             exact._exact_attempt(list(words), is_normal, 2**20, stream(seed)) is None
-            for seed in range(60)
+            for seed in range(24)
         }
         assert ends == ({True, False} if words[0] == 0 else ends)
     # the carry: x is 1/3 as far as it is known, and 3 x may or may not reach 1
@@ -218,7 +220,7 @@ def test_softmax_in_groups_has_its_law(monkeypatch, from_the_start):
     monkeypatch.setattr(exact, "UNIFORM_ATTEMPTS", 0 if from_the_start else 3)
     # the weights below e^-7 only show where there are many of them
     scores = np.concatenate((UNEVEN, np.full(4000, -7.6)))
-    n, one = 20_000 if JIT else 300, stream(4)
+    n, one = 12_000 if JIT else 300, stream(4)
 
     def found():
         chosen = [sample_softmax(scores, 1.0, one) for _ in range(n)]

@@ -127,9 +127,16 @@ CASES = {
 }
 
 
+# several outputs and labels in the releases of others
+ALIKE = (
+    "units, targets", "wide, dense", "steps, targets", "means, labels", "box units, targets",
+    "magnitudes, targets", "stream, classes",
+)  # fmt: skip
+
+
 @rest_is_slow(
     ("case", "relation"), itertools.product(CASES, RELATIONS),
-    [f"{case}-zero-out" for case in CASES],
+    [f"{case}-zero-out" for case in CASES if case not in ALIKE],
 )  # fmt: skip
 def test_an_empty_record_at_the_worst_place_moves_releases_as_far_as_stated(case, relation):
     solver, public, epsilon, delta, storages = CASES[case]

@@ -195,7 +195,7 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form, relation):
         assert plan.problem.loss == smoothed_for(loss, 1.0, 12)
         assert isinstance(plan.problem.loss, Envelope)
         assert plan.gradient_clip == 1.0  # a smaller one would move the minimizer
-        found = check_sensitivity(plan, neighbours(facts, relation, 8))
+        found = check_sensitivity(plan, neighbours(facts, relation, 5))
         assert not found.violations, found
         assert found.ratios["step"] > 0.5, found
         X, y = scaled_table(60, 3, task="classification")

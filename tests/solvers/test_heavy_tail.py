@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 from support import (
+    half_is_enough,
     problem,
     recomputed_epsilon,
     rest_is_slow,
@@ -273,11 +274,12 @@ class Overflowing(Squared):
             return np.exp(np.abs(y)) - np.exp(np.abs(z))
 
 
+@half_is_enough
 @rest_is_slow("oracle", ORACLES, ("clipped", "median-of-means"))
-def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle):
+def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle, cells):
     rng = np.random.default_rng(0)
-    base = facts(6, 2)
-    for tau in (1.0, 1e-50, 1e50):
+    base, taus = facts(6, 2), (1e-50, 1.0, 1e50)
+    for tau in taus if cells == "all" else taus[oracle == "clipped" :: 2]:
         solver = SCOF(**of_two_buckets(oracle), tau=tau, max_iter=2)
         plan = solver.plan(dataclasses.replace(base, loss=Overflowing()), PrivacyBudget(1.0))
         assert not check_sensitivity(plan, extreme_pairs(base, "replace-one", rng, 6)).violations

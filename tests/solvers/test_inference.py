@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 from sklearn.base import clone
-from support import problem, recomputed_epsilon, rest_is_slow
+from support import half_is_enough, problem, recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -39,6 +39,7 @@ from sklearn_dpsco.solvers.records import SolverData
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "inference": True}
 PARTS = ("size", "hessian", "first", "moments", "last")
+KINDS = ("regression", 1), ("regression", 2), ("classification", 1), ("classification", 3)
 
 
 def planned(
@@ -75,13 +76,9 @@ def fitted(X, y, n_classes=0, epsilon=3.0, seed=0, groups=None, sample_weight=No
 # ------------------------------------------------------------------------------- the plan
 
 
-def test_the_plan_names_every_release_and_spends_the_budget():
-    for task, k in (
-        ("regression", 1),
-        ("regression", 2),
-        ("classification", 1),
-        ("classification", 3),
-    ):
+@half_is_enough
+def test_the_plan_names_every_release_and_spends_the_budget(cells):
+    for task, k in KINDS if cells == "all" else KINDS[::3]:
         plan = planned(50_000, 5, task, k)
         assert plan.correction is None
         named = {release.name: release for release in plan.guarantee.releases}
@@ -163,9 +160,6 @@ def test_without_inference_methods_say_how_to_ask():
 # ------------------------------------------------------------------------- sensitivities
 
 
-KINDS = ("regression", 1), ("regression", 2), ("classification", 1), ("classification", 3)
-
-
 @rest_is_slow(
     ("task", "n_outputs", "relation"),
     [(*kind, relation) for kind in KINDS for relation in RELATIONS],
@@ -182,8 +176,11 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(task, n_outputs, relat
         assert found.ratios[f"inference.{name}"] > 0.3, found
 
 
-@pytest.mark.parametrize("inferred", [False, True])
-@pytest.mark.parametrize(("power", "epsilon", "n_first"), [(1, 400.0, 0), (1.5, 2e4, 1)])
+@rest_is_slow(
+    ("power", "epsilon", "n_first", "inferred"),
+    [(*of, inferred) for of in ((1, 400.0, 0), (1.5, 2e4, 1)) for inferred in (False, True)],
+    ("1-400.0-0-False", "1.5-20000.0-1-True"),
+)
 def test_rates_are_released_as_often_as_planned(power, epsilon, n_first, inferred):
     facts = Problem(80, 2, Tweedie(power), Geometry, inference=inferred, may_be_empty=True)
     plan = Descent(max_iter=2).plan(facts, PrivacyBudget(epsilon, 1e-6, "zero-out"))

@@ -12,6 +12,8 @@ from scipy.optimize import minimize
 from support import (
     LOSSES,
     batch_game,
+    cells_of,
+    half_is_enough,
     problem,
     recomputed_epsilon,
     rest_is_slow,
@@ -313,10 +315,11 @@ SETS = [
 ]  # fmt: skip
 
 
+@half_is_enough
 @pytest.mark.parametrize(("geometry", "mirror_map"), SETS, ids=str)
-def test_without_noise_the_constrained_optimum_is_found(geometry, mirror_map):
+def test_without_noise_the_constrained_optimum_is_found(geometry, mirror_map, cells):
     n, d = 60, 4
-    for task, fit_intercept in itertools.product(TASKS, (True, False)):
+    for task, fit_intercept in cells_of(cells, TASKS, (True, False)):
         case = f"{task}, fit_intercept={fit_intercept}"
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
@@ -575,9 +578,10 @@ def test_a_loss_that_is_not_smooth_works():
 # ---------------------------------------------------------------- what must not matter
 
 
+@half_is_enough
 @every_form
-def test_dense_and_sparse_agree(form):
-    for relation, task in itertools.product(RELATIONS, TASKS):
+def test_dense_and_sparse_agree(form, cells):
+    for relation, task in cells_of(cells, RELATIONS, TASKS):
         X, y = scaled_table(150, 6, task=task, density=0.3)
         solver = solver_of(form, max_iter=25)
         plan = solver.plan(l2_problem(150, 6, task=task), PrivacyBudget(2.0, 1e-6, relation))
@@ -591,11 +595,12 @@ def test_dense_and_sparse_agree(form):
         assert np.any(fits["dense"] != 0)
 
 
+@half_is_enough
 @every_form
-def test_tiny_sizes(form):
+def test_tiny_sizes(form, cells):
     sizes, kinds = [(2, 1), (3, 2), (5, 1), (4, 5)], ("dense", "csc")
-    for (n, d), fit_intercept, kind, steps in itertools.product(
-        sizes, (True, False), kinds, (1, None)
+    for (n, d), fit_intercept, kind, steps in cells_of(
+        cells, sizes, (True, False), kinds, (1, None)
     ):
         case = f"{n} x {d}, {kind}, fit_intercept={fit_intercept}, max_iter={steps}"
         X, y = scaled_table(n, d)

@@ -288,7 +288,7 @@ def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, rel
         solver = solver_of(form, max_iter=8, **settings)
         facts = problem(60, 3, task=task, **others)
         plan = solver.plan(facts, budget)
-        found = check_sensitivity(plan, neighbours(facts, relation, 12))
+        found = check_sensitivity(plan, neighbours(facts, relation, 7))
         assert not found.violations, found
         for name, ratio in found.ratios.items():
             if name.endswith("noise"):
