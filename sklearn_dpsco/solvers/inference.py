@@ -187,11 +187,8 @@ class NewtonSteps(Part):
         found = basis @ (basis.T @ at.coef.ravel() - last)
         variance = clip**2 * self.last.variance
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
-        noise = bread.inverse @ of_last @ bread.inverse
         pulls = bread.root.T @ basis.T @ scores
-        if problem.loss.task == "classification":
-            # second derivatives change on the way of a step, the more, the longer it is
-            noise += (INFERENCE.bend * float(pulls @ pulls)) ** 2 * bread.inverse
+        noise = bread.inverse @ of_last @ bread.inverse + _left(problem, bread, pulls)
         of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
         best = _best(problem, coef, found, *of_bread)
         if self.moments is None:
@@ -306,6 +303,13 @@ def _move(
     move[-1] -= math.log(factor) / unit
     inverse, root = bread.inverse / factor, bread.root / math.sqrt(factor)
     return move, bread._replace(inverse=inverse, root=root)
+
+
+def _left(problem: Problem, bread: Bread, pulls: Array) -> Any:
+    """Covariance of what a step leaves of labels: second derivatives change on its way."""
+    if problem.loss.task != "classification":
+        return 0.0
+    return (INFERENCE.bend * float(pulls @ pulls)) ** 2 * bread.inverse
 
 
 def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
