@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
 from .._checks import check_count, check_real, check_size, rounded, unwarned
+from ..losses import Tweedie
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
@@ -49,6 +50,13 @@ def _infers(
     model, facts = clone(estimator).set_params(inference=True), {"safe": True, **assumptions}
     if (std is None) == (effect is None):
         raise ValueError("give either std, or effect and power")
+    # (defaults would be silent, and for most counts too few rows)
+    if isinstance(model.loss, Tweedie) and not {"mean", "dispersion"} <= assumptions.keys():
+        raise ValueError(
+            "counts and costs need a guess of the mean of the targets and of their dispersion, "
+            "the variance over the mean to the loss's power: give both, such as mean=0.5, "
+            "dispersion=2.0 (1 is Poisson's law; most counts have more)"
+        )
     if std is not None:
         check_size("std", std)
         facts.pop("level", None)
@@ -142,7 +150,7 @@ def rows_needed(
         has that one. Of a regression R2, of two classes the area under the ROC curve.
     **assumptions
         `r2`, `correlation`, `prevalence`, and of the interval `level`, as in the plan's methods.
-        For a score:
+        Of counts and costs `mean` and `dispersion` must be given, too. For a score:
 
         `target` : {"normal", "skewed", "zeros"}, default="normal"
             Of a regression. "skewed": few are large, such as costs or counts. "zeros": most are
@@ -161,7 +169,8 @@ def rows_needed(
     ------
     ValueError
         If 10^12 rows are not enough. For a score, if those that can be simulated are not, about
-        5e7 / n_features, or if no linear model reaches `score_without_privacy`.
+        5e7 / n_features, or if no linear model reaches `score_without_privacy`. Of counts and
+        costs, without `mean` and `dispersion`.
 
     Notes
     -----

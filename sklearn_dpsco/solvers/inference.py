@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri
-from scipy.stats import chi2, gamma, poisson
+from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
 from .._types import Array, Flags, Indices
@@ -553,18 +553,21 @@ def expected_std(
     residual: float,
     correlation: float,
     prevalence: float,
+    mean: float,
     effect: float,
+    safe: bool,
 ) -> tuple[float, float]:
     """Standard errors by sampling and by noise of a coefficient, if features are normal.
 
     For features of standard deviation 1 that have one correlation with each other; in a regression
-    for residuals of this variance; for targets over their mean of this variance, with effects that
-    are small; in a classification in log-odds, for this effect alone.
+    for residuals of this variance; of rates for targets of this mean, which over it have this
+    variance, with effects that are small; in a classification in log-odds, for this effect alone.
     """
     n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
     is_binary, is_rate = (problem.loss.task == task for task in ("classification", "rates"))
     information, curved = _information(problem, steps, prevalence, effect)
     residual = information if is_binary else residual
+    law = _law(problem.loss, mean, residual) if is_rate else None
     # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
     lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
 
@@ -577,19 +580,23 @@ def expected_std(
                 above = prevalence * (ratios < 1 - prevalence) + (1 - prevalence) * (
                     ratios < prevalence
                 )
-            elif is_rate:
-                law = poisson if problem.loss == Tweedie(1) else gamma
-                far = (1 - ratios) / residual, (1 + ratios) / residual
-                above = law.cdf(far[0], 1 / residual) + law.sf(far[1], 1 / residual)
+            elif law is not None:
+                above = law.cdf((1 - ratios) * law.mean()) + law.sf((1 + ratios) * law.mean())
             else:
                 above = chi2.sf(ratios**2 / residual, k)
             return float(above.mean()) - share
 
-        return float(brentq(excess, 0.0, 1e3 * lengths[-1], xtol=1e-6))
+        return float(brentq(excess, 0.0, 1e3 * max(1.0, residual) * lengths[-1], xtol=1e-6))
 
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
+    factor, doubt = (1.2 if safe else 1.0), 0.0  # found by simulation
+    if safe and is_rate:
+        # with long tails more: the candidate after that, and a deviation of the mean residual
+        factor = steps.clip(usual, large * 2**0.25, n, problem.loss.task) / clip
+        assert steps.moments is not None
+        doubt = clip**2 * math.sqrt(steps.moments.variance / problem.dimension) / residual
     of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
     of_scores = np.array([clip**2 * steps.last.variance, of_first])
     of_scores /= information**2
@@ -602,7 +609,16 @@ def expected_std(
         noise += (INFERENCE.bend * energy) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     inflation = inflation if d > 1 else 1.0
-    return math.sqrt(sampling * inflation), math.sqrt(noise * inflation)
+    return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
+
+
+def _law(loss: Loss, mean: float, variance: float) -> Any:
+    """Of rates of this mean, or of multiples of them, which over their mean have this variance."""
+    dispersion = variance * mean
+    if loss == Tweedie(1) and dispersion > 1 + 1e-6:
+        # multiples of Poisson's with that variance have lighter tails than counts have
+        return nbinom(mean / (dispersion - 1), 1 / dispersion)
+    return (poisson if loss == Tweedie(1) else gamma)(1 / variance)
 
 
 def chance_of_ends(problem: Problem, steps: NewtonSteps, prevalence: float, effect: float) -> float:

@@ -223,7 +223,8 @@ class UnitDescentPlan(Plan):
             log-odds.
         mean, dispersion : float > 0, default=1
             Of counts and costs: the mean of the targets, and their variance over the power p of it.
-            The result is on the logarithmic scale, for effects that are small.
+            Counts of more than 1 are taken for negative binomial, costs for Gamma. The result is on
+            the logarithmic scale, for effects that are small also together.
         effect : float, default=0
             In a classification, the coefficient itself, with others that are small: the stronger
             it is, the less the rows tell of it.
@@ -250,7 +251,7 @@ class UnitDescentPlan(Plan):
         >>> round(model.plan(50_000, 10).expected_std(), 4)
         0.0067
         """
-        if self.inference is None:
+        if self.inference is None or self.inference.moments is None:
             raise ValueError("the plan has no standard errors: make it with inference=True")
         if self.problem.has_frequencies:
             raise ValueError("expected_std is for regressions and for two classes")
@@ -266,9 +267,8 @@ class UnitDescentPlan(Plan):
         residual, loss = 1 - r2, self.problem.loss
         if isinstance(loss, Tweedie):  # of targets over their mean
             residual = dispersion * mean ** (loss.power - 2)
-        facts = residual, correlation, prevalence, check_real("effect", effect)
+        facts = residual, correlation, prevalence, mean, check_real("effect", effect), safe
         sampling, noise = expected_std(self.problem, self.inference, *facts)
-        noise *= 1.2 if safe else 1.0  # found by simulation
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:

@@ -16,6 +16,7 @@ from sklearn_dpsco import (
     BudgetAccountant,
     DPLinearRegression,
     DPLogisticRegression,
+    DPPoissonRegressor,
     DPScaler,
     PowerDisplay,
     PrivacyParameterWarning,
@@ -93,6 +94,17 @@ def test_what_has_no_standard_errors_says_so():
         rows_needed(model, 5, std=0.1)
     with pytest.raises(ValueError, match=r"10\^12 rows are not enough"):
         rows_needed(LOGISTIC, 5, std=1e-9)
+
+
+def test_counts_need_a_guess_of_their_spread():
+    counts = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 50), epsilon=1.0)
+    for told in ({}, {"mean": 0.5}, {"dispersion": 2.0}):
+        with pytest.raises(ValueError, match="give both, such as mean="):
+            rows_needed(counts, 3, effect=0.1, **told)
+        with pytest.raises(ValueError, match="give both"):
+            epsilon_needed(counts, 50_000, 3, std=0.1, **told)
+    found = [rows_needed(counts, 3, effect=0.1, mean=0.5, dispersion=of) for of in (1.0, 2.0)]
+    assert found[1] > 2 * found[0]
 
 
 def test_displays_show_noise_above_sampling():

@@ -9,7 +9,7 @@ import pytest
 from audit_cases import RELATIONS, run_in_pieces
 from support import cells_of, half_is_enough, recomputed_epsilon, rest_is_slow, solver_data
 
-from sklearn_dpsco import DPLogisticRegression
+from sklearn_dpsco import DPLogisticRegression, DPPoissonRegressor
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.audit.replay import mechanisms
 from sklearn_dpsco.data.rows import Terms
@@ -224,6 +224,38 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
     expected = (np.clip(each, -0.02, 0.02) * data.rows.present()) @ z
     found = unit_descent.limited_gradient_sum(limited, coef, terms)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# ----------------------------------------------------------------------- before the data
+
+
+@pytest.mark.parametrize("dispersion", [1.0, 8.0])
+def test_expected_standard_errors_are_those_reported(dispersion):
+    n, mean, found = 20_000, 2.0, []
+    for seed in range(7):
+        rng = np.random.default_rng(seed)
+        X, rates = rng.normal(size=(n, 3)).clip(-5, 5), mean
+        if dispersion > 1:  # of Poisson's law given a Gamma one
+            rates = rng.gamma(mean / (dispersion - 1), dispersion - 1, n)
+        y = rng.poisson(rates * np.exp(0.1 * X[:, 0]))
+        model = DPPoissonRegressor(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-5, 5), bounds_y=(0, 500),
+            inference=True, random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        found.append(np.median(model.coef_std_))
+    facts = {"mean": mean, "dispersion": dispersion}
+    assert 0.85 < np.median(found) / model.plan_.expected_std(**facts) < 1.1
+    assert np.quantile(found, 0.9) < model.plan_.expected_std(safe=True, **facts)
+
+
+def test_expected_standard_errors_grow_with_the_dispersion():
+    plan = planned(1.0, 20_000, epsilon=1.0, inference=True)
+    stds = [plan.expected_std(mean=0.5, dispersion=of) for of in (0.5, 1.0, 1 + 1e-5, 1.1, 4.0)]
+    assert np.all(np.diff(stds) > 0)
+    assert stds[2] == pytest.approx(stds[1], rel=1e-3)
+    assert stds[-1] < plan.expected_std(mean=1e-4, dispersion=4.0) < math.inf  # rare events
+    with pytest.raises(ValueError, match="make it with inference=True"):
+        planned(1.0, 20_000, epsilon=1.0).expected_std()
 
 
 # --------------------------------------------------------------------------------- users
