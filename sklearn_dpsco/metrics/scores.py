@@ -516,7 +516,9 @@ class DPScore(Overviewed):
     fpr, tpr, thresholds, fpr_interval : ndarray or None
         Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
     prob_true, prob_pred : ndarray or None
-        Of "calibration_curve": share of the second class in each bin, and the bin's middle.
+        Of "calibration_curve": frequency of the second class in each bin, and its mean probability
+        there, a noisy number within the bin. Intervals count the noise of both: of a model that is
+        calibrated, that of a bin holds `prob_pred` about as often as `confidence` says.
     by_class : dict or None
         Of "confusion_matrix": "precision", "recall", "f1", and "share", the part of the records
         in the matrix that are of the class: where none is invalid, or these are left out, the
@@ -839,7 +841,8 @@ def dp_score(
         for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3), within [4, 1000], n the records
         per group and s the standard deviation of the noise.
     n_bins : int in [1, 1e4], default=5
-        Of the calibration curve, of equal width on [0, 1].
+        Of the calibration curve, of equal width on [0, 1]. In each, the frequency and the mean
+        prediction are released.
     score_bounds : pair (low, high) of floats, default=(0, 1)
         Range of scores that the bins of the ROC curve divide; scores outside count in the outer
         bins. A score is the second class's predicted probability, or where the estimator has none

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import kstest, laplace, norm
+from sklearn.calibration import calibration_curve
 from sklearn.metrics import (
     balanced_accuracy_score,
     confusion_matrix,
@@ -48,6 +49,7 @@ def records(scoring, rng, size):
     n_classes = 2 if two_classes(scoring) else 3
     numbers = [-1.0, 3.0, 1.0, 0.0, 2.0, 1e300, -1e300, np.nan, np.inf, -np.inf]
     chances = [0.0, 1.0, 0.5, 1e-300, np.exp(-2.5), 0.2, np.nan, np.inf, -1.0, 2.0]
+    chances.append(np.nextafter(0.2, 0))  # the other end of the first of five bins
 
     def pick(extremes, low, high):
         return rng.choice(extremes) if rng.random() < 0.5 else rng.uniform(low, high)
@@ -111,6 +113,24 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
     for i, j in pairs:
         largest = max(largest, noise.distance(sums[i] - sums[j]))
     assert 0.99 * noise.sensitivity <= largest <= noise.sensitivity
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n_bins", [1, 2, 1000])
+def test_ends_of_bins_are_as_far_apart_as_the_plan_says(relation, delta, n_bins):
+    chosen = plan(7, "calibration_curve", relation=relation, delta=delta, n_bins=n_bins)
+    (noise,), draws = chosen.noises, np.random.default_rng(0)
+    base_truth, base_score = draws.integers(0, 2, 6), draws.random(6)
+    ends = [0.0, np.nextafter(1 / n_bins, 0), 1 / n_bins, 0.5 / n_bins, 1.0, np.nan, 7.0]
+    sums = [
+        chosen.statistics(Answers(truth=np.r_[base_truth, k], score=np.r_[base_score, at]))[0]
+        for at in ends for k in (-1, 0, 1)
+    ]  # fmt: skip
+    empty = sums[0] if relation == "zero-out" else None
+    pairs = [(a, empty) for a in sums] if empty is not None else itertools.combinations(sums, 2)
+    largest = max(noise.distance(a - b) for a, b in pairs)
+    assert 0.99999 * noise.sensitivity <= largest <= noise.sensitivity
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -313,9 +333,8 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     np.testing.assert_allclose([more["fpr"][at], more["tpr"][at]], [fpr[1], tpr[1]])
     assert found["calibration_in_the_large"].value == pytest.approx(np.mean(score - y), abs=1e-6)
     curve = found["calibration_curve"].more
-    in_bin = (score >= 0.2) & (score < 0.4)
-    assert curve["prob_true"][1] == pytest.approx(y[in_bin].mean())
-    np.testing.assert_allclose(curve["prob_pred"], [0.1, 0.3, 0.5, 0.7, 0.9])
+    expected = calibration_curve(y, score)
+    np.testing.assert_allclose([curve["prob_true"], curve["prob_pred"]], expected, atol=1e-6)
 
 
 def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
