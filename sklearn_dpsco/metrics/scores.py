@@ -706,9 +706,14 @@ class DPScore(Overviewed):
             return _table(tuple(lines), ("group", "value", "low", "high", "valid"), rows)
         head = f"{self.scoring} ({end})"
         if self.by_class is None:
-            parts = self._columns()
-            rows = [tuple(f"{x:.4g}" for x in row) for row in zip(*parts.values(), strict=True)]
-            return _table((head,), tuple(parts), rows)
+            parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
+            hidden = np.array([])
+            if self.scoring == "calibration_curve":
+                low, high = self.interval
+                hidden = np.isin(self.value, self.limits) | ((low <= 0) & (high >= 1))
+                parts["prob_true"] = np.where(hidden, "hidden*", parts["prob_true"]).tolist()
+            top = (head, _HIDDEN) if hidden.any() else (head,)
+            return _table(top, tuple(parts), [*zip(*parts.values(), strict=True)])
         labels = [str(label) for label in (() if self.classes is None else self.classes)]
         rows = [
             (label, *(f"{count:.0f}" for count in counts))

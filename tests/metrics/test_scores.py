@@ -425,6 +425,23 @@ def test_a_value_at_the_end_of_its_range_is_marked():
     assert "*" not in str(dp_score(Fixed(), X, np.ones(200), **LOUD))
 
 
+def test_bins_that_noise_hides_are_marked():
+    X = np.full((2000, 1), 0.1)  # no record in four bins of five
+    y, n_hidden = np.arange(2000) % 10 == 0, 0
+    for seed in range(5):
+        facts = {"scoring": "calibration_curve", "epsilon": 0.5, "random_state": seed}
+        score = dp_score(Fixed(), X, y, **facts)
+        low, high = score.interval
+        hidden = np.isin(score.value, (0, 1)) | ((low == 0) & (high == 1))
+        assert not hidden[0]
+        n_hidden += hidden.sum()
+        for shown in (str(score), score._repr_html_()):
+            assert shown.count("hidden*") == hidden.sum()
+            assert ("* noise hides the value" in shown) == hidden.any()
+        assert np.isfinite(score.to_frame()).all(axis=None)
+    assert n_hidden >= 10
+
+
 @pytest.mark.parametrize("scoring", SCORINGS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
