@@ -85,6 +85,11 @@ _LIKELY_ERROR = 1.4  # the largest one that is kept, in half widths of the range
 _FEW = 4  # releases for which Laplace noise is less than Gaussian noise
 _SQUARED_ERROR = "neg_mean_squared_error"
 _FILLED = 1 / 20_000  # noise per record that is too little to hide targets in narrow ranges
+# What a plan that counts them says of missing targets.
+_MISSING = (
+    "spoil it, unless they are left out, which widens it: if the model has nonfinite='zero', "
+    "plan with invalid='exclude', as dp_score does, for the number of the others"
+)
 _NARROWER = {"targets": 2.0, "errors": 2.5}  # by which ranges can be at least, or none is selected
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
@@ -132,11 +137,14 @@ class ScorePlan(Overviewed):
         what = f"{', '.join(self.scorings)} on {self.n_samples} records"
         what += f" in {self.n_groups} groups" if self.n_groups > 1 else ""
         if "r2" in self.scorings:
+            excludes = self.queries[0].facts.excludes
             about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
             intervals = ("[{:.2g}, {:.2g}] if it is {:g}".format(*found) for found in about)
             what += (
-                "; the interval to expect of an r2 of 0.5 with normal targets, by their standard "
-                f"deviation over the width of bounds_y: {', '.join(intervals)}"
+                f"; with invalid={'exclude' if excludes else 'count'!r}, "
+                "the interval to expect of an r2 of 0.5 with normal targets, by their standard "
+                f"deviation over the width of bounds_y: {', '.join(intervals)}; missing targets "
+                + ("widen it: plan for the number of the others" if excludes else _MISSING)
             )
         return self.guarantee.overview().of(what)
 
@@ -145,7 +153,8 @@ class ScorePlan(Overviewed):
 
         It is about the middle one of those that noise may give. Targets and errors are assumed to
         be normal, and with groups to be of one among so many of the same size. Intervals are longer
-        where targets are skewed.
+        where targets are skewed, or missing: with ``invalid="exclude"`` about those of a plan for
+        the number of the others.
 
         Parameters
         ----------
@@ -327,8 +336,9 @@ def plan_score(
         Two for "roc_auc", "roc_curve" and "calibration_curve".
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
-        As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude". Here `bounds_y`
-        must be given for scores of regressions.
+        As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
+        for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records. Here
+        `bounds_y` must be given for scores of regressions.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
 

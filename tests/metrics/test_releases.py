@@ -18,7 +18,7 @@ from sklearn.metrics import (
     roc_auc_score,
     roc_curve,
 )
-from support import assert_refuses, recomputed_epsilon, rest_is_slow, stream
+from support import assert_refuses, joined, recomputed_epsilon, rest_is_slow, stream
 
 from sklearn_dpsco import BudgetAccountant, plan_score
 from sklearn_dpsco.exceptions import PrivacyParameterWarning
@@ -185,6 +185,30 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
     assert f"[{low:.2g}" != "[-inf"
     assert "is 0.02" in str(chosen)
     assert "r2 of 0.5" in str(chosen)
+
+
+def test_a_plan_says_for_which_rule_of_invalid_records_it_foretells():
+    """With a fifth of the targets missing, the interval is that of so many fewer records."""
+    facts = {"scoring": "r2", "bounds_y": (0, 60), "max_error": 60, "precision": "float"}
+    counts = joined(plan_score(3000, **facts))
+    assert "3000 records; with invalid='count', the interval" in counts
+    assert "missing targets spoil it" in counts
+    assert "if the model has nonfinite='zero', plan with invalid='exclude'" in counts
+    chosen = plan_score(3000, invalid="exclude", **facts)
+    assert "3000 records; with invalid='exclude', the interval" in joined(chosen)
+    assert "missing targets widen it" in joined(chosen)
+    rng, noise, lengths = np.random.default_rng(0), stream(0), []
+    for _ in range(20):
+        known, error = 6 * rng.standard_normal((2, 3000))
+        y = np.where(rng.random(3000) < 0.2, np.nan, 30 + known + error)
+        sums = chosen.statistics(Answers(y=y, prediction=30 + known))
+        lengths.append(np.ptp(chosen.estimates(chosen.release(sums, noise))["r2"].interval))
+    of_others = plan_score(2400, invalid="exclude", **facts)
+    foretold, full = (
+        np.ptp(one.expected_r2(spread=np.sqrt(72) / 60)) for one in (of_others, chosen)
+    )
+    assert np.median(lengths) == pytest.approx(foretold, rel=0.1)
+    assert np.median(lengths) > 1.15 * full
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(500, 2.0), (2860, 0.5)])
