@@ -392,7 +392,11 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     )
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
-        raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
+        raise ValueError(
+            f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}: for one class "
+            "against the rest, score y == label, with an estimator that has classes_ [False, True] "
+            "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
+        )
     confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
