@@ -24,7 +24,6 @@ from .._checks import (
     check_size,
     import_pandas,
     shown,
-    unwarned,
 )
 from .._fitting import Accounting, C, PrivateEstimator, in_order
 from .._progress import check_verbose, moving, progress_bar
@@ -574,6 +573,10 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     def _read(self, y: Any) -> Targets:
         return Targets(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
 
+    def _check_targets(self, n_targets: int) -> None:
+        """Raise unless the model takes so many, of which no array is made."""
+        bounds.check_target_bounds(self.bounds_y, n_targets)
+
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         """The public map of the targets to [-1, 1]."""
         return bounds.target_scaling(self.bounds_y, n_targets)
@@ -598,8 +601,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         ('descent', 1.0)
         """
         settings, n_targets = self._settings(), check_count("n_targets", n_targets)
-        with unwarned():  # what `fit` will say
-            self._target_scaling(n_targets)
+        self._check_targets(n_targets)
         return self._plan(settings, (n_samples, n_features), n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

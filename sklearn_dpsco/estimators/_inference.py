@@ -332,8 +332,9 @@ def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
     if middles := filled_middles(encoder):
         notes.append(
-            f"missing numbers count as the middle of their bounds ({first_of(middles, 3)}), which "
-            "biases coefficients if many are missing and it is far from the usual value: "
+            "missing numbers, if there are any, count as the middle of their bounds "
+            f"({first_of(middles, 3)}), which biases coefficients only if many are missing and it "
+            "is far from the usual value: "
             "PublicEncoder(missing='keep') and nonfinite='zero' leave such records out"
         )
     return tuple(notes)

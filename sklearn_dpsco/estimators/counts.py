@@ -72,9 +72,11 @@ class RateModel(Inference, DPRegressor):
     feasible_set = units = "auto"
     solver = "descent"
 
-    def _target_scaling(self, n_targets: int) -> TargetScaling:
+    def _check_targets(self, n_targets: int) -> None:
         if n_targets > 1:
             raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
+
+    def _target_scaling(self, n_targets: int) -> TargetScaling:
         return rate_scaling(self.bounds_y, self.bounds_exposure, with_zero=self._lowest == 0)
 
     def _settings(self) -> Settings:

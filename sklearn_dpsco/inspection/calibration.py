@@ -26,6 +26,7 @@ class CalibrationDisplay:
     mean target, :math:`b`, is released with an interval (`dp_score`). Its point is at
     :math:`(m, m - b)`, m the middle of the bin, so that its distance from the diagonal is b: below
     the diagonal the model predicts too much. The mean prediction itself is somewhere in the bin.
+    Of classifiers m - b is moved into [0, 1].
 
     Make one by `from_estimator`.
 
@@ -145,6 +146,11 @@ class CalibrationDisplay:
         widths = np.diff(self.edges)
         return bool(self.edges[0] >= 0 and widths[-1] > 3 * widths[0])
 
+    @property
+    def _is_share(self) -> bool:
+        """Whether frequencies of a class are observed."""
+        return self.score.scoring == "calibration_in_the_large"
+
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each bin.
 
@@ -152,8 +158,8 @@ class CalibrationDisplay:
         -------
         pandas.DataFrame
             Columns "from" and "to", the edges; "predicted", the middle; "observed", the middle less
-            the bias, with the ends "low" and "high" of its interval; "valid", a noisy number of
-            records.
+            the bias, with the ends "low" and "high" of its interval, of classifiers within [0, 1]
+            as frequencies are (`score` has each bias itself); "valid", a noisy number of records.
         """
         pandas = import_pandas(f"{type(self).__name__}.to_frame")
         low, high = np.asarray(self.edges[:-1]), np.asarray(self.edges[1:])
@@ -162,9 +168,12 @@ class CalibrationDisplay:
             middle = np.where(low > 0, np.sqrt(low * high), middle)
         scores = (self.score.by_group or {}).values()
         bias, least, most = np.array([[s.value, *s.interval] for s in scores]).T
-        columns = {"from": low, "to": high, "predicted": middle, "observed": middle - bias}
-        ends = {"low": middle - most, "high": middle - least}
-        return pandas.DataFrame(columns | ends | {"valid": [s.n_valid for s in scores]})
+        seen = np.array([middle - bias, middle - most, middle - least])
+        if self._is_share:
+            seen = np.clip(seen, 0, 1)
+        columns = {"from": low, "to": high, "predicted": middle}
+        columns |= dict(zip(("observed", "low", "high"), seen, strict=True))
+        return pandas.DataFrame(columns | {"valid": [s.n_valid for s in scores]})
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw a point with its interval for each bin, and the diagonal.
@@ -194,7 +203,6 @@ class CalibrationDisplay:
         ax.set(xlim=ends)
         seen = frame["observed"][frame["observed"] > 0] if self._is_doubling else frame["observed"]
         ax.set(ylim=(min([ends[0], *seen]), max([ends[1], *seen])))
-        is_share = self.score.scoring == "calibration_in_the_large"
-        what = "probability" if is_share else "mean"
-        ax.set(xlabel=f"Predicted {what}", ylabel="Observed share" if is_share else "Observed mean")
+        what, seen_as = ("probability", "share") if self._is_share else ("mean", "mean")
+        ax.set(xlabel=f"Predicted {what}", ylabel=f"Observed {seen_as}")
         return self

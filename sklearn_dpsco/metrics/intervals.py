@@ -106,13 +106,19 @@ def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
     )
 
 
-def ratio_interval(hits: Array, misses: Array, terms: Any, law: Law) -> Ends:
-    """Of the probability r of a hit, from sums of `terms` noisy counts each (Fieller's method)."""
+def ratio_interval(
+    hits: Array, misses: Array, terms: Any, law: Law, of_compared: float = 0.0
+) -> Ends:
+    """Of the probability r of a hit, from sums of `terms` noisy counts each (Fieller's method).
+
+    Longer by the noise in a sum of predictions that r is compared with, of which `of_compared` is
+    the variance in units of that of a number.
+    """
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total, (of_hits, of_misses) = hits + misses, terms
 
     def reach(r: Array) -> Any:
-        noises = (of_hits, (1 - r) ** 2), (of_misses, r**2)
+        noises = (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
         return law.reach(total * r * (1 - r), *noises) + law.slack
 
     return _ends(lambda r: (1 - r) * hits - r * misses, reach)

@@ -161,7 +161,7 @@ class Counts:
         row = answers["truth"] if n_rows > 1 else 0
         is_counted = (answers["truth"] >= 0) & (column >= 0) & (column < n_columns)
         cells = (row * n_columns + column)[is_counted]
-        return np.bincount(cells, minlength=self.dimension).astype(np.float64)
+        return np.bincount(cells, minlength=n_rows * n_columns).astype(np.float64)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
         """How many records are in a cell, and the variance in units of that of a number's noise."""
@@ -177,11 +177,6 @@ class Counts:
             return _within(area, auc_interval(positive, negative, law))
         if scoring == "roc_curve":
             return _curve(table[0], table[1], self.facts, law)
-        if scoring == "calibration_curve":
-            misses, hits = table
-            found = _shares(hits, misses, (1, 1), law)
-            middles = (np.arange(misses.size) + 0.5) / misses.size
-            return found | {"prob_true": found["value"], "prob_pred": middles}
         if scoring == "confusion_matrix":
             low, high = share_interval(noisy, n, 1, law)
             ends = n * low.reshape(self.shape), n * high.reshape(self.shape)
@@ -203,6 +198,62 @@ class Counts:
         return _within(share, (low, high))
 
 
+@dataclass(frozen=True)
+class Bins(Counts):
+    """Counts of both classes in bins of the probability, and sums of where in its bin it is.
+
+    That is d in [-1, 1], from one end to the other, of which a record adds w d.
+    """
+
+    @property
+    def weight(self) -> float:
+        """The w of about the least noise in frequency less prediction.
+
+        With c half the width of a bin, w^2 is c, in l1 w^3 is c^2.
+        """
+        half: float = 0.5 / self.facts.n_bins
+        return half ** (1 / 2 if self.order == 2 else 2 / 3)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers are released."""
+        return 3 * self.facts.n_bins
+
+    def sensitivity(self, factor: float) -> float:
+        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
+        # at most factor counts by 1, and factor w in the sums, in l2 all of it in one of them
+        moved = [1.0] * int(factor) + [factor * self.weight]
+        return float(np.linalg.norm(moved, self.order)) * _SLACK
+
+    def statistic(self, answers: Answers) -> Array:
+        """The sums. Not private."""
+        n_bins, is_counted = (
+            self.facts.n_bins,
+            (answers["truth"] >= 0) & np.isfinite(answers["score"]),
+        )
+        score = np.clip(answers["score"][is_counted], 0, 1)
+        bins = _bins(score, n_bins)
+        places = np.clip(2 * (n_bins * score - bins) - 1, -1, 1) * self.weight
+        sums = np.zeros(n_bins, dtype=np.int64)
+        np.add.at(sums, bins, np.rint(places / _UNIT).astype(np.int64))
+        return np.append(super().statistic(answers), sums * _UNIT)
+
+    def n_valid(self, noisy: Array) -> tuple[float, float]:
+        """How many records are in a bin, and the variance in units of that of a number's noise."""
+        return super().n_valid(noisy[: -self.facts.n_bins])[0], 2 * self.facts.n_bins
+
+    def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
+        """The frequency in each bin, and the mean prediction, which is within its bin."""
+        misses, hits, places = noisy.reshape(3, -1)
+        half = 0.5 / hits.size
+        of_place = half / self.weight  # the noise of a sum of predictions
+        found = _shares(hits, misses, (1, 1), law, of_place**2)
+        total = np.maximum(np.maximum(hits, 0) + np.maximum(misses, 0), 1e-9)
+        place = np.clip(places / self.weight / total, -1, 1)
+        predicted = (2 * np.arange(hits.size) + 1 + place) * half
+        return found | {"prob_true": found["value"], "prob_pred": predicted}
+
+
 def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     """The value clipped to [0, most], with an interval that holds it."""
     value = np.clip(value, 0.0, most)
@@ -213,9 +264,9 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     return {"value": value, "interval": (low, high)}
 
 
-def _shares(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
+def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: float = 0.0) -> Estimate:
     """Shares of hits, and 1/2 where nothing is known, from sums of `terms` noisy counts each."""
-    ends = ratio_interval(hits, misses, terms, law)
+    ends = ratio_interval(hits, misses, terms, law, of_compared)
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total = hits + misses
     return _within(np.where(total > 0, hits / np.where(total > 0, total, 1), 0.5), ends)
@@ -571,6 +622,7 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
     while left:
         best = max(formulas, key=lambda name: len(set(left) & set(formulas[name].tells)))
         kind = Ranks if best in _RANKS else Counts if best in _COUNTS else Moments
+        kind = Bins if best == "calibration" else kind
         chosen.append(kind(best, facts, order))
         left = [name for name in left if name not in FORMULAS[best].tells]
     return chosen

@@ -79,6 +79,11 @@ _LIKELY_ERROR = 1.4  # the largest one that is kept, in half widths of the range
 _FEW = 4  # releases for which Laplace noise is less than Gaussian noise
 _SQUARED_ERROR = "neg_mean_squared_error"
 _FILLED = 1 / 20_000  # noise per record that is too little to hide targets in narrow ranges
+# What a plan that counts them says of missing targets.
+_MISSING = (
+    "spoil it, unless they are left out, which widens it: if the model has nonfinite='zero', "
+    "plan with invalid='exclude', as dp_score does, for the number of the others"
+)
 _NARROWER = {"targets": 2.0, "errors": 2.5}  # by which ranges can be at least, or none is selected
 # Standard deviations of targets in units of their bounds' width, of which R^2 is foretold, and of
 # how many records. A spread of the first is that of bounds which cut off a good deal.
@@ -126,11 +131,14 @@ class ScorePlan(Overviewed):
         what = f"{', '.join(self.scorings)} on {self.n_samples} records"
         what += f" in {self.n_groups} groups" if self.n_groups > 1 else ""
         if "r2" in self.scorings:
+            excludes = self.queries[0].facts.excludes
             about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
             intervals = ("[{:.2g}, {:.2g}] if it is {:g}".format(*found) for found in about)
             what += (
-                "; the interval to expect of an r2 of 0.5 with normal targets, by their standard "
-                f"deviation over the width of bounds_y: {', '.join(intervals)}"
+                f"; with invalid={'exclude' if excludes else 'count'!r}, "
+                "the interval to expect of an r2 of 0.5 with normal targets, by their standard "
+                f"deviation over the width of bounds_y: {', '.join(intervals)}; missing targets "
+                + ("widen it: plan for the number of the others" if excludes else _MISSING)
             )
         return self.guarantee.overview().of(what)
 
@@ -139,7 +147,8 @@ class ScorePlan(Overviewed):
 
         It is about the middle one of those that noise may give. Targets and errors are assumed to
         be normal, and with groups to be of one among so many of the same size. Intervals are longer
-        where targets are skewed.
+        where targets are skewed, or missing: with ``invalid="exclude"`` about those of a plan for
+        the number of the others.
 
         Parameters
         ----------
@@ -317,8 +326,9 @@ def plan_score(
         Two for "roc_auc", "roc_curve" and "calibration_curve".
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
-        As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude". Here `bounds_y`
-        must be given for scores of regressions.
+        As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
+        for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records. Here
+        `bounds_y` must be given for scores of regressions.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
 
@@ -372,7 +382,11 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     )
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
-        raise ValueError(f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}")
+        raise ValueError(
+            f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}: for one class "
+            "against the rest, score y == label, with an estimator that has classes_ [False, True] "
+            "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
+        )
     confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
@@ -502,7 +516,9 @@ class DPScore(Overviewed):
     fpr, tpr, thresholds, fpr_interval : ndarray or None
         Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
     prob_true, prob_pred : ndarray or None
-        Of "calibration_curve": share of the second class in each bin, and the bin's middle.
+        Of "calibration_curve": frequency of the second class in each bin, and its mean probability
+        there, a noisy number within the bin. Intervals count the noise of both: of a model that is
+        calibrated, that of a bin holds `prob_pred` about as often as `confidence` says.
     by_class : dict or None
         Of "confusion_matrix": "precision", "recall", "f1", and "share", the part of the records
         in the matrix that are of the class: where none is invalid, or these are left out, the
@@ -694,9 +710,14 @@ class DPScore(Overviewed):
             return _table(tuple(lines), ("group", "value", "low", "high", "valid"), rows)
         head = f"{self.scoring} ({end})"
         if self.by_class is None:
-            parts = self._columns()
-            rows = [tuple(f"{x:.4g}" for x in row) for row in zip(*parts.values(), strict=True)]
-            return _table((head,), tuple(parts), rows)
+            parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
+            hidden = np.array([])
+            if self.scoring == "calibration_curve":
+                low, high = self.interval
+                hidden = np.isin(self.value, self.limits) | ((low <= 0) & (high >= 1))
+                parts["prob_true"] = np.where(hidden, "hidden*", parts["prob_true"]).tolist()
+            top = (head, _HIDDEN) if hidden.any() else (head,)
+            return _table(top, tuple(parts), [*zip(*parts.values(), strict=True)])
         labels = [str(label) for label in (() if self.classes is None else self.classes)]
         rows = [
             (label, *(f"{count:.0f}" for count in counts))
@@ -818,7 +839,8 @@ def dp_score(
         for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3), within [4, 1000], n the records
         per group and s the standard deviation of the noise.
     n_bins : int in [1, 1e4], default=5
-        Of the calibration curve, of equal width on [0, 1].
+        Of the calibration curve, of equal width on [0, 1]. In each, the frequency and the mean
+        prediction are released.
     score_bounds : pair (low, high) of floats, default=(0, 1)
         Range of scores that the bins of the ROC curve divide; scores outside count in the outer
         bins. A score is the second class's predicted probability, or where the estimator has none

@@ -101,6 +101,19 @@ def test_probabilities_are_compared_with_shares():
     assert display.ax_.get_ylabel() == "Observed share"
 
 
+def test_frequencies_are_within_0_and_1_and_biases_are_not():
+    labels = rng.random(400) < 0.5
+    model = LogisticRegression().fit(X[:400], labels)  # no record in most bins
+    display = CalibrationDisplay.from_estimator(model, X[:400], labels, epsilon=0.5, random_state=0)
+    seen = display.to_frame()[["observed", "low", "high"]].T
+    assert seen.min(axis=None) == 0
+    assert seen.max(axis=None) == 1
+    assert (seen.loc["low"] <= seen.loc["observed"]).all()
+    assert (seen.loc["observed"] <= seen.loc["high"]).all()
+    assert min(of.value for of in display.score.by_group.values()) < 0
+    assert max(abs(of.value) for of in display.score.by_group.values()) > 0.9
+
+
 def test_bins_without_records_have_no_point_and_axes_follow_the_bins():
     display = CalibrationDisplay.from_estimator(Rates(), X, y, edges=[0.1, 0.4, 1, 10, 20], **SURE)
     assert len(display.points_[0].get_xdata()) == 2

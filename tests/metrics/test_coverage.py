@@ -241,6 +241,27 @@ def test_intervals_of_r2_allow_for_what_errors_and_targets_have_in_common():
     check({"r2": np.mean((low <= truth) & (truth <= high))}, runs)
 
 
+@rest_is_slow(
+    ("n", "epsilon", "delta", "n_bins"),
+    [(30_000, 1.0, 0.0, 5), (3000, 0.3, 0.0, 20), (3000, 0.3, 1e-6, 5), (3000, 3.0, 0.0, 5)],
+    ("30000-1.0-0.0-5", "3000-0.3-1e-06-5"), lambda case: "-".join(map(str, case)),
+)  # fmt: skip
+def test_intervals_of_a_calibrated_model_hold_its_mean_predictions(n, epsilon, delta, n_bins):
+    """Also where most predictions are far from the middle of their bin."""
+    facts = {"epsilon": epsilon, "delta": delta, "n_bins": n_bins, "precision": "float"}
+    plan, noise = plan_score(n, scoring="calibration_curve", **facts), stream(0)
+    rng, hits, runs = np.random.default_rng(0), [], 60
+    for _ in range(runs):
+        p = rng.beta(1.2, 6, n)
+        given = {"truth": (rng.random(n) < p).astype(int), "score": p}
+        found = plan.estimates(plan.release(plan.statistics(given), noise))["calibration_curve"]
+        low, high = found["interval"]
+        predicted = found["prob_pred"]
+        assert np.all(abs(n_bins * predicted - np.arange(n_bins) - 0.5) < 0.5 + 1e-9)
+        hits.append((low <= predicted) & (predicted <= high))
+    check(dict(enumerate(np.mean(hits, axis=0))), runs)
+
+
 def test_noise_of_the_number_of_valid_records_is_in_the_interval():
     own = np.where(np.arange(3000) < 2100, np.exp(-0.25), np.nan)  # no sampling
     facts = {"epsilon": 0.1, "delta": 1e-6, "invalid": "exclude", "precision": "float"}

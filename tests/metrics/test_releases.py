@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import kstest, laplace, norm
+from sklearn.calibration import calibration_curve
 from sklearn.metrics import (
     balanced_accuracy_score,
     confusion_matrix,
@@ -17,7 +18,14 @@ from sklearn.metrics import (
     roc_auc_score,
     roc_curve,
 )
-from support import assert_refuses, half_is_enough, recomputed_epsilon, rest_is_slow, stream
+from support import (
+    assert_refuses,
+    half_is_enough,
+    joined,
+    recomputed_epsilon,
+    rest_is_slow,
+    stream,
+)
 
 from sklearn_dpsco import BudgetAccountant, plan_score
 from sklearn_dpsco.exceptions import PrivacyParameterWarning
@@ -48,6 +56,7 @@ def records(scoring, rng, size):
     n_classes = 2 if two_classes(scoring) else 3
     numbers = [-1.0, 3.0, 1.0, 0.0, 2.0, 1e300, -1e300, np.nan, np.inf, -np.inf]
     chances = [0.0, 1.0, 0.5, 1e-300, np.exp(-2.5), 0.2, np.nan, np.inf, -1.0, 2.0]
+    chances.append(np.nextafter(0.2, 0))  # the other end of the first of five bins
 
     def pick(extremes, low, high):
         return rng.choice(extremes) if rng.random() < 0.5 else rng.uniform(low, high)
@@ -125,6 +134,24 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n_bins", [1, 2, 1000])
+def test_ends_of_bins_are_as_far_apart_as_the_plan_says(relation, delta, n_bins):
+    chosen = plan(7, "calibration_curve", relation=relation, delta=delta, n_bins=n_bins)
+    (noise,), draws = chosen.noises, np.random.default_rng(0)
+    base_truth, base_score = draws.integers(0, 2, 6), draws.random(6)
+    ends = [0.0, np.nextafter(1 / n_bins, 0), 1 / n_bins, 0.5 / n_bins, 1.0, np.nan, 7.0]
+    sums = [
+        chosen.statistics({"truth": np.r_[base_truth, k], "score": np.r_[base_score, at]})[0]
+        for at in ends for k in (-1, 0, 1)
+    ]  # fmt: skip
+    empty = sums[0] if relation == "zero-out" else None
+    pairs = [(a, empty) for a in sums] if empty is not None else itertools.combinations(sums, 2)
+    largest = max(noise.distance(a - b) for a, b in pairs)
+    assert 0.99999 * noise.sensitivity <= largest <= noise.sensitivity
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
 def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
     """Any two records in turn; a range of one target loses what a range of the other gains.
 
@@ -177,6 +204,30 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
     assert f"[{low:.2g}" != "[-inf"
     assert "is 0.02" in str(chosen)
     assert "r2 of 0.5" in str(chosen)
+
+
+def test_a_plan_says_for_which_rule_of_invalid_records_it_foretells():
+    """With a fifth of the targets missing, the interval is that of so many fewer records."""
+    facts = {"scoring": "r2", "bounds_y": (0, 60), "max_error": 60, "precision": "float"}
+    counts = joined(plan_score(3000, **facts))
+    assert "3000 records; with invalid='count', the interval" in counts
+    assert "missing targets spoil it" in counts
+    assert "if the model has nonfinite='zero', plan with invalid='exclude'" in counts
+    chosen = plan_score(3000, invalid="exclude", **facts)
+    assert "3000 records; with invalid='exclude', the interval" in joined(chosen)
+    assert "missing targets widen it" in joined(chosen)
+    rng, noise, lengths = np.random.default_rng(0), stream(0), []
+    for _ in range(20):
+        known, error = 6 * rng.standard_normal((2, 3000))
+        y = np.where(rng.random(3000) < 0.2, np.nan, 30 + known + error)
+        sums = chosen.statistics({"y": y, "prediction": 30 + known})
+        lengths.append(np.ptp(chosen.estimates(chosen.release(sums, noise))["r2"]["interval"]))
+    of_others = plan_score(2400, invalid="exclude", **facts)
+    foretold, full = (
+        np.ptp(one.expected_r2(spread=np.sqrt(72) / 60)) for one in (of_others, chosen)
+    )
+    assert np.median(lengths) == pytest.approx(foretold, rel=0.1)
+    assert np.median(lengths) > 1.15 * full
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(500, 2.0), (2860, 0.5)])
@@ -327,9 +378,8 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     np.testing.assert_allclose([more["fpr"][at], more["tpr"][at]], [fpr[1], tpr[1]])
     assert found["calibration_in_the_large"]["value"] == pytest.approx(np.mean(score - y), abs=1e-6)
     curve = found["calibration_curve"]
-    in_bin = (score >= 0.2) & (score < 0.4)
-    assert curve["prob_true"][1] == pytest.approx(y[in_bin].mean())
-    np.testing.assert_allclose(curve["prob_pred"], [0.1, 0.3, 0.5, 0.7, 0.9])
+    expected = calibration_curve(y, score)
+    np.testing.assert_allclose([curve["prob_true"], curve["prob_pred"]], expected, atol=1e-6)
 
 
 def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():

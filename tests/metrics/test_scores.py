@@ -355,7 +355,9 @@ def test_the_release_is_that_of_the_plan(data, model):
 def test_three_classes_have_no_roc_curve(data):
     y = data[2] + (data[0][:, 0] > 1)
     three = LogisticRegression().fit(data[0], y)
-    assert_refuses(dp_score, "two classes", three, data[1], data[3], scoring="roc_auc")
+    for scoring in ("roc_auc", "calibration_curve"):
+        way_out = "two classes.*one class against the rest, score y == label"
+        assert_refuses(dp_score, way_out, three, data[1], data[3], scoring=scoring)
     loss = dp_score(three, data[1], data[3], scoring="neg_log_loss", **LOUD)
     chances = three.predict_proba(data[1])[np.arange(len(data[3])), data[3]]
     expected = np.minimum(-np.log(chances), 5).mean()
@@ -423,6 +425,23 @@ def test_a_value_at_the_end_of_its_range_is_marked():
             assert score._repr_html_().count("*") == n_ends + (n_ends > 0)
     assert 20 < marked < 90
     assert "*" not in str(dp_score(Fixed(), X, np.ones(200), **LOUD))
+
+
+def test_bins_that_noise_hides_are_marked():
+    X = np.full((2000, 1), 0.1)  # no record in four bins of five
+    y, n_hidden = np.arange(2000) % 10 == 0, 0
+    for seed in range(5):
+        facts = {"scoring": "calibration_curve", "epsilon": 0.5, "random_state": seed}
+        score = dp_score(Fixed(), X, y, **facts)
+        low, high = score.interval
+        hidden = np.isin(score.value, (0, 1)) | ((low == 0) & (high == 1))
+        assert not hidden[0]
+        n_hidden += hidden.sum()
+        for shown in (str(score), score._repr_html_()):
+            assert shown.count("hidden*") == hidden.sum()
+            assert ("* noise hides the value" in shown) == hidden.any()
+        assert np.isfinite(score.to_frame()).all(axis=None)
+    assert n_hidden >= 10
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)

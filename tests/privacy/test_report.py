@@ -20,6 +20,7 @@ from sklearn_dpsco import (
     PrivacyParameterWarning,
 )
 from sklearn_dpsco._checks import rounded
+from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
 from sklearn_dpsco.privacy.report import Report, _percent, promise, up
@@ -188,6 +189,15 @@ def test_an_accountant_names_its_charges_and_no_hash():
         assert key not in text
         assert key not in report.to_json()
     assert "what was computed" not in str(BudgetAccountant(1.0).report())
+
+
+def test_what_differs_from_the_budget_by_roundings_alone_is_the_budget():
+    for delta in (0.0, 1e-6):
+        accountant = BudgetAccountant(1.0, 1e-6)
+        accountant.spend(plan_mean(5000, 2, epsilon=1.0, delta=delta, accountant=accountant))
+        assert 0 < 1 - accountant.total_spent() < 1e-9
+        budget = facts_of(accountant.report())["budget"]
+        assert (budget["spent"], budget["left"]) == (1.0, 0.0)
 
 
 def test_what_a_page_says_is_left_can_be_spent():
