@@ -44,7 +44,7 @@ TINY = 1e-300  # in the place of 0 in a denominator
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
-_CLEAR_SQUARE, _CLEAR_PRODUCT = 3.0, 2.5  # second moments, over the noise of a square
+_CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
 
@@ -328,14 +328,17 @@ def whitening(vector: Array, n_columns: int, scale: float) -> tuple[Array, Array
     """(G + ridge I)^(-1/2), the eigenvalues of G, negative ones as 0, and the ridge.
 
     G has this `isometric_vector`, each number with noise of this scale; the ridge is about the
-    spectral norm of the noise in G. Products with a column whose square is not clear of its noise
-    are left out unless they are: they would couple the coefficient of a column in which nothing
-    occurs, which no record says anything of, to those of others.
+    spectral norm of the noise in G. Products with a column are left out if neither they, together,
+    nor its square are clear of noise: they would couple the coefficient of a column in which
+    nothing occurs, which no record says anything of, to those of others.
     """
     matrix = symmetric_matrix(vector, n_columns)
-    small = np.diag(matrix) < _CLEAR_SQUARE * scale
-    is_noise = (small[:, None] | small) & (np.abs(matrix) < _CLEAR_PRODUCT * scale)
-    matrix[is_noise & ~np.eye(n_columns, dtype=bool)] = 0.0
+    squares, d = np.diag(matrix).copy(), n_columns - 1
+    products = (matrix**2).sum(axis=1) - squares**2
+    usual = scale**2 / 2 * (d + _CLEAR_MOMENT * math.sqrt(2 * d))
+    is_noise = (squares < _CLEAR_MOMENT * scale) & (products < usual)
+    matrix[is_noise] = matrix[:, is_noise] = 0.0
+    np.fill_diagonal(matrix, squares)
     values, vectors = np.linalg.eigh(matrix)
     values = np.maximum(values, 0.0)
     # where there is no noise, above the float errors of the eigenvalues
