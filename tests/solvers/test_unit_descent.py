@@ -548,6 +548,18 @@ def test_directions_are_in_doubt_where_noise_alone_does_not_explain_them():
     assert np.delete(found, 7).min() > 0.9
 
 
+def test_products_of_a_column_that_is_noise_are_left_out_and_no_others():
+    noise = np.array([[0, 1, -1, 1], [1, 0, 1, -1], [-1, 1, 0, 1], [1, -1, 1, 0]]) / 2
+    empty = np.diag([50.0, 50.0, 50.0, 0.5]) + noise
+    root = statistics.whitening(statistics.isometric_vector(empty), 4, 1.0)[0]
+    np.testing.assert_allclose(root[3, :3], 0.0, atol=1e-12)
+    assert abs(root[0, 1]) > 1e-4
+    # small ones that go with each other
+    alike = np.full((4, 4), 2.0) + 0.5 * np.eye(4)
+    root = statistics.whitening(statistics.isometric_vector(alike), 4, 1.0)[0]
+    assert np.all(root[~np.eye(4, dtype=bool)] < -0.01)
+
+
 def test_centres_of_targets_stay_within_their_bounds():
     """Where the noise is as large as the targets, and these lie at an end of their bounds."""
     plan = planned(150, 3, epsilon=0.6, relation="zero-out")
