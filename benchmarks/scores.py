@@ -47,25 +47,25 @@ def draw(rng: np.random.Generator, n: int, missing: float, hidden: bool) -> Answ
     x = rng.standard_normal(n)
     y = x + 0.6 * rng.standard_normal(n)
     lost = rng.random((2, n)) < missing * (2 * np.array([label, y > 0]) if hidden else 1)
-    return Answers(
-        truth=np.where(lost[0], -1, label),
-        predicted=(score > 0.5).astype(int),
-        score=score,
-        own_probability=np.where(lost[0], np.nan, np.where(label == 1, score, 1 - score)),
-        y=np.where(lost[1], np.nan, y),
-        prediction=0.9 * x,
-    )
+    return {
+        "truth": np.where(lost[0], -1, label),
+        "predicted": (score > 0.5).astype(int),
+        "score": score,
+        "own_probability": np.where(lost[0], np.nan, np.where(label == 1, score, 1 - score)),
+        "y": np.where(lost[1], np.nan, y),
+        "prediction": 0.9 * x,
+    }
 
 
 def scores(plan: Any, sums: Any) -> dict[str, tuple[float, float, float]]:
     """Value and ends of the interval of each score that is a number."""
     found = {}
-    for name, (value, interval, more) in plan.estimates(sums).items():
+    for name, of in plan.estimates(sums).items():
         if name == "confusion_matrix":
             for measure in BY_CLASS:
-                found[measure] = tuple(float(ends[1]) for ends in more["by_class"][measure])
+                found[measure] = tuple(float(ends[1]) for ends in of["by_class"][measure])
         elif name != "roc_curve":
-            found[name] = (value, *interval)
+            found[name] = (of["value"], *of["interval"])
     return found
 
 
