@@ -84,6 +84,11 @@ def slices(n: int, size: int) -> list[slice]:
     return list(map(slice, edges, edges[1:]))
 
 
+def row_slices(x: Any) -> list[slice]:
+    """The rows of a matrix, some at a time; see `chunk_rows`."""
+    return slices(x.shape[0], chunk_rows(*x.shape))
+
+
 def on_threads(function: Callable[[T], Any], tasks: Sequence[T], *, uses_blas: bool = True) -> None:
     """Call the function with each task, on as many threads as numba may use.
 

@@ -41,7 +41,12 @@ def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
 
 
 def _infers(
-    estimator: Any, n_features: Any, std: Any, effect: Any, power: float, **assumptions: Any
+    estimator: Any,
+    n_features: Any,
+    std: float | None,
+    effect: float | None,
+    power: float,
+    **assumptions: Any,
 ) -> Callable[..., bool]:
     """Whether the plan for so many rows, with these settings, has that standard error or power."""
     if isinstance(n_features, PublicEncoder):
@@ -76,7 +81,13 @@ def _infers(
 
 
 def _scores(
-    estimator: Any, features: Any, std: Any, effect: Any, score: Any, best: Any, **assumptions: Any
+    estimator: Any,
+    features: Any,
+    std: float | None,
+    effect: float | None,
+    score: Any,
+    best: Any,
+    **assumptions: Any,
 ) -> Callable[..., bool]:
     """Whether all of some fits to stand-ins of so many rows, with these settings, score as wanted.
 

@@ -390,8 +390,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
-    claim = epsilon, delta, relation, max_rows_per_user, precision
-    accounting = Accounting.of(*claim, accountant)
+    accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
 
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
@@ -1083,9 +1082,8 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
     others = getattr(values, "shape", (n,))[1:]
     if others not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
-    found = cells.as_labels(
-        np.ravel(values) if others else values
-    )  # a column of an array or a frame
+    # a column of an array or a frame
+    found = cells.as_labels(np.ravel(values) if others else values)
     if found.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     kinds = {found.dtype.kind, labels.dtype.kind}

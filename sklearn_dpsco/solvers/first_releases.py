@@ -22,7 +22,7 @@ from scipy import sparse
 from .._types import Array
 from ..data.compressed import with_values
 from ..data.rows import make_rows
-from ..data.summation import chunk_rows, slices, sum_on_threads, sum_over_records
+from ..data.summation import row_slices, sum_on_threads, sum_over_records
 from ..geometry import Geometry
 from ..losses import Absolute, Quantile, Squared, base_loss
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -388,7 +388,7 @@ def _spread_sum(measured: WithNumbers, center: Array, length: float) -> Array:
         z = np.abs((rows.dense(part) - center) * factors[part, None])
         return np.concatenate((sum_over_records(z), sum_over_records(z * z))) / math.sqrt(2)
 
-    return np.asarray(sum_on_threads(added, slices(len(factors), chunk_rows(*rows.X.shape))))
+    return np.asarray(sum_on_threads(added, row_slices(rows.X)))
 
 
 def _in_box(

@@ -37,10 +37,9 @@ from .._types import Array, Flags, Indices
 from ..data.rows import make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
-    chunk_rows,
     norm_error,
     on_threads,
-    slices,
+    row_slices,
     sum_on_threads,
     summation_error,
 )
@@ -188,7 +187,7 @@ class NewtonSteps(Part):
         variance = clip**2 * self.last.variance
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
         pulls = bread.root.T @ basis.T @ scores
-        noise = bread.inverse @ of_last @ bread.inverse + _left(problem, bread, pulls)
+        noise = bread.inverse @ of_last @ bread.inverse + _left_over(problem, bread, pulls)
         of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
         best = _best(problem, coef, found, *of_bread)
         if self.moments is None:
@@ -305,7 +304,7 @@ def _move(
     return move, bread._replace(inverse=inverse, root=root)
 
 
-def _left(problem: Problem, bread: Bread, pulls: Array) -> Any:
+def _left_over(problem: Problem, bread: Bread, pulls: Array) -> Any:
     """Covariance of what a step leaves of labels: second derivatives change on its way."""
     if problem.loss.task != "classification":
         return 0.0
@@ -770,7 +769,7 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     def fill(part: slice) -> None:
         add_by_user(numbers.x, of_each, order, starts[part], ends[part], s[part])
 
-    on_threads(fill, slices(len(s), chunk_rows(*s.shape)), uses_blas=False)
+    on_threads(fill, row_slices(s), uses_blas=False)
     s *= unit
     sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
     counted = numbers.counted[order[starts]]
@@ -845,7 +844,7 @@ def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
         return np.vstack((s.sum(axis=0), s.T @ s))
 
     units = np.repeat(unit, math.prod(shortened.shape[1:]))
-    total = sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
+    total = sum_on_threads(added, row_slices(x))
     return np.asarray(total * np.vstack((units, np.outer(units, units))))
 
 
@@ -868,5 +867,5 @@ def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
         return total.reshape(dimension * k, dimension * k)
 
     units = np.repeat(at.unit, p.shape[1] if isinstance(at.loss, Multinomial) else 1)
-    total = sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
+    total = sum_on_threads(added, row_slices(x))
     return np.asarray(total * np.outer(units, units))

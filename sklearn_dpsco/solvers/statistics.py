@@ -23,7 +23,7 @@ from ..data.rows import make_rows
 from ..data.summation import (
     BLOCK_ROWS,
     UNIT_ROUNDOFF,
-    chunk_rows,
+    row_slices,
     slices,
     sum_on_threads,
     sum_over_records,
@@ -295,7 +295,7 @@ def moment_sum(copy: WithNumbers) -> Any:
         z = x[part] * weights[part, None]
         return z.T @ z
 
-    return sum_on_threads(added, slices(len(x), chunk_rows(*x.shape)))
+    return sum_on_threads(added, row_slices(x))
 
 
 def top_eigenvalue(problem: Problem) -> float:
