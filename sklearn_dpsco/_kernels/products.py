@@ -133,18 +133,46 @@ def add_by_user(X: Any, factors: Any, order: Any, starts: Any, ends: Any, total:
 
     Those of user u are ``order[starts[u]:ends[u]]``. `total` may have no column for the 1.
     """
-    n_outputs, d = factors.shape[1], X.shape[1]
     for u in range(starts.size):
-        sums = total[u]
-        for k in range(starts[u], ends[u]):
-            i = order[k]
-            x = X[i]
-            for c in range(n_outputs):
-                r = factors[i, c]
-                for j in range(d):
-                    sums[j * n_outputs + c] += r * x[j]
-                if sums.size > d * n_outputs:
-                    sums[d * n_outputs + c] += r
+        _add_rows_of(X, factors, order[starts[u] : ends[u]], total[u])
+
+
+@njit(cache=True, inline="always")
+def _add_rows_of(X: Any, factors: Any, rows: Any, sums: Any) -> None:
+    """Add these rows [x_i, 1], or x_i, times their factors to sums."""
+    n_outputs, d = factors.shape[1], X.shape[1]
+    for i in rows:
+        x = X[i]
+        for c in range(n_outputs):
+            r = factors[i, c]
+            for j in range(d):
+                sums[j * n_outputs + c] += r * x[j]
+            if sums.size > d * n_outputs:
+                sums[d * n_outputs + c] += r
+
+
+@njit(cache=True, nogil=True)
+def shortened_user_sum(
+    X: Any, factors: Any, order: Any, starts: Any, ends: Any, unit: Any, clip: float, norms: Any
+) -> Any:
+    """The sum over users of what `add_by_user` makes of each, scaled down to a norm of `clip`.
+
+    The norm is that of the user's vector times `unit`, times what is in `norms`, where it is
+    written. One that is beyond all measure counts as 0.
+    """
+    total, sums = np.zeros(unit.size), np.empty(unit.size)
+    for u in range(starts.size):
+        sums[:] = 0.0
+        _add_rows_of(X, factors, order[starts[u] : ends[u]], sums)
+        square = 0.0
+        for j in range(sums.size):
+            square += (unit[j] * sums[j]) ** 2
+        norms[u] *= math.sqrt(square)
+        if norms[u] < math.inf:
+            total += sums * (clip / max(clip, norms[u]))
+        else:
+            norms[u] = math.inf
+    return total
 
 
 @njit(cache=True, nogil=True)

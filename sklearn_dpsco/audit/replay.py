@@ -286,7 +286,7 @@ def check_sensitivity(
     """
     check_int("random_state", random_state, low=0)
     if pairs is None:
-        rows = plan.budget.rows_per_user if plan.problem.inference else 1
+        rows = plan.budget.rows_per_user if plan.problem.by_user else 1
         facts = plan.problem, plan.budget.relation
         pairs = neighbours(*facts, random_state=random_state, rows_per_user=rows)
     pairs = list(pairs)

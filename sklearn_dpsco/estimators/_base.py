@@ -66,6 +66,7 @@ class Settings(NamedTuple):
     fit_intercept: bool
     units: str
     inference: bool
+    has_users: bool
     may_be_empty: bool
 
     def plan(
@@ -82,6 +83,7 @@ class Settings(NamedTuple):
             declared.nonnegative,
             self.units,
             self.inference,
+            self.has_users,
             self.may_be_empty,
         )
         budget = self.accounting.budget_of(shape[0])
@@ -120,7 +122,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
-        The noise is this many times larger, and random batches are not amplified.
+        Without `groups` the noise is this many times larger. With them the default solver clips
+        what all rows of a person say together, and adds noise to hide that
+        (:ref:`section-4.5e`): of tables in one place with at most 1000 columns. Random batches are
+        not amplified.
     bounds_X : pair (low, high), dict, transformer or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars; lists or arrays
         of shape (n_features,), in a tuple (lows, highs), but no list of pairs; or for a data frame
@@ -242,7 +247,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
         check_size("max_weight", self.max_weight)
         check_verbose(self.verbose)
-        facts = fit_intercept, units, inference, not self._is_strict
+        has_users = accounting.budget.rows_per_user > 1
+        facts = fit_intercept, units, inference, has_users, not self._is_strict
         return Settings(solver, accounting, loss, feasible_set, *facts)
 
     def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
@@ -289,7 +295,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             targets = self._read(y)
             is_surplus = self._surplus(X, groups, rows_per_user, {})
             weight = reader.weights(X, sample_weight, targets)
-            users = cells.user_numbers(cells.as_users(groups)) if by_user else None
+            is_known = rows_per_user > 1 and groups is not None
+            users = cells.user_numbers(cells.as_users(groups)) if is_known else None
             return LocalTable(reader, X, targets, is_surplus, weight, users)
         there = (
             groups if cells.is_elsewhere(groups) else None
@@ -375,7 +382,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             count, and the others are empty records, which contribute nothing. A row without a
             label (missing, or one that cannot be compared) is an error, or with
             ``nonfinite="zero"`` an empty record. Which rows belong to one user is not protected.
-            None: you promise that nobody has more rows.
+            None: you promise that nobody has more rows, and with `max_rows_per_user` above 1 the
+            noise is larger.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of at least 0, private like the rest of a record; that they are given is public.
             Divided by `max_weight` and clipped to [0, 1], a weight multiplies what its record adds
@@ -415,6 +423,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 # those of weight 0 are, and those beyond the rows of their user
                 if groups is not None or sample_weight is not None:
                     settings = settings._replace(may_be_empty=True)
+                if groups is None or cells.is_elsewhere(X):
+                    settings = settings._replace(has_users=False)
                 settings.accounting.warn_if_weak(*table.shape)
                 self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.X[:0], targets, groups is not None
@@ -587,6 +597,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         Parameters
         ----------
         n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+            With `max_rows_per_user` above 1 the plan is that of a fit with `groups`.
         n_targets : int in [1, 1e15], default=1
 
         Returns

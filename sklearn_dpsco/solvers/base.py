@@ -55,6 +55,8 @@ class Problem:
         Of features and targets, in which the solver works.
     inference : bool
         Whether the result has an estimate with its covariance.
+    has_users : bool
+        Whether users have several rows, and whose each is is known, of a table in one place.
     may_be_empty : bool
         Whether records may be invalid and count as empty ones: then their number is worth a
         release. Some may be empty whatever this says, and no sensitivity depends on it.
@@ -71,6 +73,8 @@ class Problem:
     is_wide, is_large : bool
         Whether there are too many features for second moments, and whether a copy of all rows in
         other units is too large.
+    by_user : bool
+        Whether a descent in learned units clips the sums over a user's rows.
     """
 
     n_samples: int
@@ -83,6 +87,7 @@ class Problem:
     nonnegative: bool = False
     units: str = "auto"
     inference: bool = False
+    has_users: bool = False
     may_be_empty: bool = field(default=False, compare=False)  # plans say what they make of it
     # what follows from these
     n_outputs: int = field(init=False, repr=False, compare=False)
@@ -93,10 +98,13 @@ class Problem:
     has_frequencies: bool = field(init=False, repr=False, compare=False)
     is_wide: bool = field(init=False, repr=False, compare=False)
     is_large: bool = field(init=False, repr=False, compare=False)
+    by_user: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
         n_outputs, dimension = self.loss.n_outputs, self.n_features + self.fit_intercept
+        is_wide = self.n_features > MOST_COPIED_FEATURES
+        is_large = self.n_samples * dimension > LARGEST_COPY
         self.__dict__.update(
             n_outputs=n_outputs,
             dimension=dimension,
@@ -104,8 +112,9 @@ class Problem:
             shape=(dimension,) if n_outputs == 1 else (dimension, n_outputs),
             joint_unit=math.sqrt(2 if isinstance(self.loss, Multinomial) else n_outputs),
             has_frequencies=n_outputs > 1 and self.loss.task == "classification",
-            is_wide=self.n_features > MOST_COPIED_FEATURES,
-            is_large=self.n_samples * dimension > LARGEST_COPY,
+            is_wide=is_wide,
+            is_large=is_large,
+            by_user=self.has_users and not is_wide and (self.inference or not is_large),
         )
 
 

@@ -375,6 +375,10 @@ class UnitDescentDefaults:
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
+    # Of users, those whose gradients are scaled down, at most half: this over m, times the root of
+    # the number of coefficients. And the share of the budget for the norm that they exceed.
+    hidden: float = 10.0
+    user_share: float = 0.03
     many_columns: float = 30.0  # of which one that is noise says less about the others
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
@@ -406,6 +410,7 @@ class CorrectionDefaults:
     longest: float = 80.0
     momentum: float = 0.5
     tail_share: float = 0.02  # of the whole budget, for the clip
+    rarer: float = 0.4  # of users with a label of the rarer class, whose gradients are clipped
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160
     aim: float = 160.0
     prior: float = 1.0  # standard deviation of the changes of slope and intercept

@@ -33,7 +33,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
-from .._types import Array, Flags, Indices
+from .._types import Array, Flags
 from ..data.rows import make_rows, times_rows
 from ..data.summation import (
     UNIT_ROUNDOFF,
@@ -41,7 +41,6 @@ from ..data.summation import (
     on_threads,
     row_slices,
     sum_on_threads,
-    summation_error,
 )
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
@@ -53,7 +52,7 @@ from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE
 from .learned_units import LARGEST_PREDICTION, Units, accuracy
-from .records import WithNumbers
+from .records import Users, WithNumbers
 from .statistics import TINY, clipped_to
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
@@ -426,8 +425,10 @@ def plan_steps(
         )
     if problem.is_wide:
         raise ValueError("inference=True takes at most 1000 features")
-    if budget.rows_per_user > 1 and not problem.inference:
-        return None, left  # users may be a promise alone
+    if budget.rows_per_user > 1 and not problem.by_user:
+        if problem.inference:
+            raise ValueError("inference=True needs to know whose rows are, for users of several")
+        return None, left  # users are a promise alone
     k = _n_joint(problem)
     rows, before, present = budget.rows_per_user, left, None
     left -= (4 if problem.inference else 1) * rules.size_share
@@ -460,9 +461,7 @@ def _newton_steps(
     rules, n, size, rows = INFERENCE, problem.n_samples, problem.size, budget.rows_per_user
     k = _n_joint(problem)
     m, loss = accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
-    # A user of so many rows moves a release as far as a row of its own would. Stated is the part
-    # that `Guarantee` multiplies back. The number of users is a guess, on which no claim rests.
-    n_records, error = n // rows, 2 * summation_error(n, size) * (rows > 1)  # of users' scores
+    n_records = n // rows  # of users a guess, on which no claim rests
     score = statistics.median_score(n, budget.record_factor) / rows
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
     if isinstance(loss, Tweedie) and m > 1e3 * n:  # hardly any noise: until they converge
@@ -475,7 +474,7 @@ def _newton_steps(
     share = min(rules.hessian_most, max(rules.hessian_least, wanted))
 
     def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
-        change = (change + error) / rows
+        change = statistics.of_users(change, problem, budget)
         return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
 
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
@@ -666,15 +665,6 @@ def contrasts(problem: Problem) -> Array:
     return np.kron(np.eye(problem.dimension), apart)
 
 
-class Users(NamedTuple):
-    """Which rows are one user's."""
-
-    of_rows: Indices  # the number of each row's user
-    order: Indices  # rows, those of one user after those of the other
-    starts: Indices  # where in this order those of each user begin
-    ends: Indices
-
-
 class Sized(NamedTuple):
     """Numbers of records: rows of the copy, weights, 0 of empty ones, and norms of z, rounded up.
 
@@ -713,14 +703,9 @@ def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
     users, counted = None, rows.present()
     weights = rows.sample_weights() * counted
     if by_user:
-        if rows.users is None:
-            raise ValueError("a plan for users of several rows needs to know whose each row is")
-        of_rows = np.unique(rows.users, return_inverse=True)[1]
-        order = np.argsort(of_rows, kind="stable")
-        ends = np.cumsum(np.bincount(of_rows))
-        users = Users(of_rows, order, np.append(0, ends[:-1]), ends)
-        firsts, counted = order[users.starts], np.zeros(len(x), dtype=bool)
-        counted[firsts] = np.logical_or.reduceat(rows.present()[order], users.starts)
+        users = Users.of(rows)
+        firsts, counted = users.order[users.starts], np.zeros(len(x), dtype=bool)
+        counted[firsts] = np.logical_or.reduceat(rows.present()[users.order], users.starts)
     numbers = Sized(x, unit, counted, users, weights, norms, norms, norms, norms)
     return WithNumbers(copy.data, numbers)
 

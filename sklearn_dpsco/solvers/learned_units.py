@@ -32,7 +32,7 @@ from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, RATES, unit_rules
-from .records import Frame, SolverData, WithNumbers
+from .records import Frame, SolverData, Users, WithNumbers
 from .statistics import TINY, clipped_to, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
 
@@ -88,6 +88,7 @@ class Units(NamedTuple):
     # Of rates: what few weighted derivatives exceed at the start, and the largest prediction.
     clip: float = math.inf
     largest: float = LARGEST_PREDICTION
+    users: Users | None = None  # if the sums of gradients over their rows are clipped
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -13,7 +14,7 @@ from .._kernels.arguments import Change
 from .._types import Array, Indices, Which
 from ..data.compressed import value_parts, with_values
 from ..data.rows import Rows, Terms, joined_rows, make_rows, times_rows
-from ..data.summation import chunk_rows, on_threads, slices
+from ..data.summation import chunk_rows, norm_error, on_threads, slices, sum_on_threads
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
 
@@ -166,6 +167,24 @@ class WithNumbers(Piece):
         return self.data.n_samples
 
 
+class Users(NamedTuple):
+    """Which rows are one user's."""
+
+    of_rows: Indices  # the number of each row's user
+    order: Indices  # rows, those of one user after those of the other
+    starts: Indices  # where in this order those of each user begin
+    ends: Indices
+
+    @classmethod
+    def of(cls, rows: Rows) -> Users:
+        """From the numbers of the rows' users."""
+        if rows.users is None:
+            raise ValueError("a plan for users of several rows needs to know whose each row is")
+        of_rows = np.unique(rows.users, return_inverse=True)[1]
+        ends = np.cumsum(np.bincount(of_rows))
+        return cls(of_rows, np.argsort(of_rows, kind="stable"), np.append(0, ends[:-1]), ends)
+
+
 @dataclass(frozen=True)
 class Records:
     """Some of the records and the objective on them."""
@@ -237,12 +256,43 @@ def in_box(
 
             on_threads(fill, slices(rows.n_samples, rows.chunk))
     made = make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
-    return SolverData(made, data.y)
+    return SolverData(replace(made, users=rows.users), data.y)
 
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     """See `Rows.gradient_sum`."""
     return data.rows.gradient_sum(coef, data.y, terms)
+
+
+def user_gradients(
+    data: SolverData, users: Users, unit: Array, point: Array, terms: Terms
+) -> tuple[Array, Array]:
+    """Sum of the users' gradients, those longer than ``terms.clip`` scaled down, and their norms.
+
+    That of a user is the sum over the rows, whose derivatives are not clipped; norms are those of
+    `unit` times it, rounded up. Tied classes, whose point is a vector, have a slope together, and
+    an intercept each.
+    """
+    from .._kernels.products import shortened_user_sum
+
+    rows, k = data.rows, point.size - 1
+    is_tied = data.y.ndim > 1 and point.ndim == 1
+    at = np.vstack((point[0] * np.eye(k), point[1:])) if is_tied else point
+    z = times_rows(rows.product(at), rows.scale) + terms.offset
+    r = times_rows(clipped_derivative(terms.loss, z, data.y, math.inf), rows.factor)
+    x, r = rows.X, r.reshape(len(r), -1)
+    if is_tied:
+        x, r = np.column_stack(((r * x).sum(axis=1), r)), np.ones((len(r), 1))
+    units = np.repeat(unit, point.size // len(unit))
+    norms = np.full(users.starts.size, 1 + norm_error(units.size))  # by what they are rounded up
+
+    def added(part: slice) -> Array:
+        of_part = users.order, users.starts[part], users.ends[part], units, terms.clip, norms[part]
+        return np.asarray(shortened_user_sum(x, r, *of_part))
+
+    tasks = slices(norms.size, chunk_rows(norms.size, units.size))
+    total = sum_on_threads(added, tasks, np.zeros(units.size), uses_blas=False)
+    return np.asarray(total).reshape(point.shape), norms
 
 
 def _change_sum(

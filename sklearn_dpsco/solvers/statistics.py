@@ -59,6 +59,18 @@ def mean_of_numbers(n_samples: int, n_features: int, record_factor: float) -> fl
     return record_factor / n_samples + 2 * summation_error(n_samples, n_features)
 
 
+def of_users(change: float, problem: Problem, budget: PrivacyBudget) -> float:
+    """That change of a mean, or of sums over users if the plan clips those (section 4.6b).
+
+    A user of m rows moves it as far as a row would, and the float error of the user's own sum. The
+    m-th part is stated, which `Guarantee` multiplies back.
+    """
+    if not problem.by_user:
+        return change
+    error = 2 * summation_error(problem.n_samples, problem.size)
+    return (change + error) / budget.rows_per_user
+
+
 def unit_mean(problem: Problem, budget: PrivacyBudget) -> float:
     """`mean_of_numbers` over the records of a problem."""
     return mean_of_numbers(problem.n_samples, problem.n_features, budget.record_factor)

@@ -42,10 +42,11 @@ from .defaults import (
 )
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
 from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, plan_units
-from .records import SolverData, WithNumbers, gradient_sum
+from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
+_USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
 
 
@@ -130,6 +131,8 @@ class Correction(Part):
         clip = self._clip(line, of_line, start, stream)
         # further where the noise is small, for classes of which one is rare
         scale = self.step.scale / math.sqrt(self.n_steps)
+        if problem.loss.task == "classification":
+            scale *= clip / problem.joint_unit
         reach = CORRECTION.reach / max(scale, TINY)
         reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
         pace = Pace(self.n_steps, reach / units.curvature, CORRECTION.momentum)
@@ -152,6 +155,10 @@ class Correction(Part):
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
         if self.tail is None:
             return problem.joint_unit
+        if units.users is not None:
+            few = self.n_above / units.users.starts.size
+            few = min(few, max(CORRECTION.rarer * _rarer(problem, units), few / 4))
+            return _user_clip(problem, units, coef, self.tail, few, stream)
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
         sizes = units.data.map(_residuals, unit * coef.reshape(problem.shape), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
@@ -170,6 +177,8 @@ class UnitDescentPlan(Plan):
     ----------
     units : LearnedUnits
         What is released before the descent.
+    user_size : SelectVertex or None
+        For the norm that gradients of users of several rows are scaled down to.
     step : Gaussian
         What releases the mean gradients, in units of the clip.
     correction : Correction or None
@@ -179,6 +188,7 @@ class UnitDescentPlan(Plan):
     """
 
     units: LearnedUnits
+    user_size: SelectVertex | None
     step: Gaussian
     correction: Correction | None
     inference: NewtonSteps | None
@@ -191,8 +201,8 @@ class UnitDescentPlan(Plan):
     @property
     def reads_pieces(self) -> bool:
         """See `Plan.reads_pieces`."""
-        by_user = self.inference is not None and self.inference.rows_per_user > 1
-        return self.problem.is_large and not self.problem.is_wide and not by_user
+        problem = self.problem
+        return problem.is_large and not (problem.is_wide or problem.by_user)
 
     def expected_std(
         self,
@@ -316,8 +326,16 @@ class UnitDescentPlan(Plan):
         """See `Plan.run`."""
         problem, d = self.problem, self.problem.n_features
         units = self.units.run(data, stream)
-        clip, pace = _clip_and_pace(self, units)
-        start = np.zeros(problem.size)
+        start, clip = np.zeros(problem.size), None
+        if self.user_size is not None:
+            rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
+            # as many as the noise hides, and no more than have a label of the rarer class
+            hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.units.accuracy
+            many = min(0.5, 2 * _rarer(problem, units), hidden) * units.n_present / data.n_samples
+            units = units._replace(data=rows, users=Users.of(data.rows))
+            clip = _user_clip(problem, units, start, self.user_size, many, stream)
+            units = units._replace(clip=clip)
+        clip, pace = _clip_and_pace(self, units, clip)
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
         noise = (clip * self.step.scale) ** 2
         slopes = coef.reshape(problem.dimension, -1)[:d]
@@ -374,7 +392,10 @@ def _descend(
     for t in steps(range(n_steps)):
         terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
         point = unit * (coef if is_tied else coef.reshape(problem.shape))
-        total_gradient = units.data.sum(sum_of, point, terms)
+        if units.users is None:
+            total_gradient = units.data.sum(sum_of, point, terms)
+        else:
+            total_gradient, _ = user_gradients(units.data, units.users, units.unit, point, terms)
         gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
         noisy = step.release(gradient, stream)
         if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
@@ -387,6 +408,38 @@ def _descend(
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
     return total / n_added
+
+
+def _user_clip(
+    problem: Problem,
+    units: Units,
+    coef: Array,
+    mechanism: SelectVertex,
+    share: float,
+    stream: RandomStream,
+) -> float:
+    """The norm that this share of the users' gradients exceed, at coefficients as in `_descend`."""
+    assert units.users is not None
+    is_matrix = problem.n_outputs > 1 and coef.size == problem.size
+    point = (units.unit * coef.reshape(problem.shape).T).T if is_matrix else units.unit * coef
+    terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, 1), 1.0)
+    norms = user_gradients(units.data, units.users, units.unit, point, terms)[1]
+    most, grid = int((units.users.ends - units.users.starts).max()), _USER_CLIPS
+    if problem.loss.task == "classification":  # whose derivatives are bounded
+        grid = grid[: 1 + np.searchsorted(grid, most * problem.joint_unit)]
+    # far too wide ones, which cost most, are as likely by chance as others
+    octaves = np.log2(grid)
+    prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 2, 0.0)
+    counts = statistics.place_counts(norms, np.ones(norms.size, dtype=bool), grid)
+    n_above = math.floor(share * norms.size)
+    return median_on_grid(counts, norms.size, grid, prior, mechanism, stream, n_above)
+
+
+def _rarer(problem: Problem, units: Units) -> float:
+    """The frequency of the rarer of two classes, where they have weights about that; else 1/2."""
+    if problem.loss.task != "classification":
+        return 0.5
+    return (1 - math.sqrt(1 - min(1.0, units.balance))) / 2
 
 
 def _clear_part(slopes: Array, variance: float) -> float:
@@ -525,12 +578,20 @@ class Descent(Solver):
             inference, left = plan_steps(problem, budget, allowance, change, left)
         else:
             correction, left = _plan_correction(problem, budget, allowance, change, left)
+        user_size = None
+        if problem.by_user:
+            left -= UNIT_DESCENT.user_share
+            score = statistics.median_score(problem.n_samples, budget.record_factor)
+            of_size = score / budget.rows_per_user, allowance.share(UNIT_DESCENT.user_share)
+            user_size = SelectVertex.calibrate(*of_size)
+        change = statistics.of_users(change, problem, budget)
         step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
         last = correction or inference
         after = () if last is None else last.releases
+        descent = named_releases(("user size", user_size, 1), ("mean gradient", step, n_steps))
         fields: dict[str, Any] = {"max_iter": n_steps, "units": units, "step": step}
-        fields |= {"correction": correction, "inference": inference}
-        return fields, (*units.releases, Release("mean gradient", step, n_steps), *after)
+        fields |= {"user_size": user_size, "correction": correction, "inference": inference}
+        return fields, (*units.releases, *descent, *after)
 
 
 def _plan_correction(
@@ -559,12 +620,16 @@ def _plan_correction(
         size = SelectVertex.calibrate(score, allowance.share(of_size))
         left -= of_size
         change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
-    if problem.loss.task == "regression":
+    if problem.loss.task == "regression" or problem.by_user:
+        n_slots = problem.n_samples
+        if problem.by_user:
+            n_slots, score = n_slots // budget.rows_per_user, score / budget.rows_per_user
         tail = SelectVertex.calibrate(score, allowance.share(rules.tail_share))
         left -= rules.tail_share
         # as many as the noise of a mean hides, and no fewer than can be counted
         of_mean = 2 * math.sqrt(dimension)
-        n_above = math.ceil(problem.n_samples / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
+        n_above = math.ceil(n_slots / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
+    change = statistics.of_users(change, problem, budget)
     step = Gaussian.calibrate(change, allowance.share(share * left), n_steps, dimension)
     return Correction(tail, n_above, step, n_steps, size), (1 - share) * left
 
@@ -588,8 +653,10 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
     return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
 
 
-def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
-    """The clip and the steps, from public facts and released numbers."""
+def _clip_and_pace(
+    plan: UnitDescentPlan, units: Units, of_users: float | None
+) -> tuple[float, Pace]:
+    """The clip, if it is not one of users, and the steps; by public facts and released numbers."""
     problem = plan.problem
     rules = unit_rules(problem)
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
@@ -602,6 +669,8 @@ def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
         frequency = float(expit(units.frame.offset))
         clip = max(clip, frequency, 1 - frequency)
     clip, size = (units.clip, 1.0) if problem.loss.task == "rates" else (clip, clip)
+    if of_users is not None:
+        clip = size = of_users
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
     wanted = min(

@@ -46,7 +46,7 @@ def planned(
     n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", rows=1, **settings
 ):
     loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    facts = Problem(n, d, loss, Geometry, inference=True)
+    facts = Problem(n, d, loss, Geometry, inference=True, has_users=rows > 1)
     budget = PrivacyBudget(epsilon, 1e-6, relation, rows_per_user=rows)
     return Descent(**settings).plan(facts, budget)
 
