@@ -221,8 +221,39 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             If a parameter, a setting of the grid or the data are wrong; or `PrivacyBudgetError` if
             the accountant refuses the charge of the whole search. Nothing is spent then.
         """
+        is_rehearsed: list[bool] = []
+
+        def plans(estimator: Any) -> dict[str, Any]:
+            with unwarned() if is_rehearsed else nullcontext():
+                is_rehearsed.append(True)  # the first one warns
+                return table.fitted(estimator, rehearsed)
+
         with self._until_spent():
-            table, plan, stream = self._charged(X, y, groups, sample_weight, fit_params)
+            check_steps(self.estimator)
+            accounting = self._accounting()
+            self._check_own_settings()
+            check_random_state(self.random_state)
+            check_verbose(self.verbose)
+            check_in_memory("a private search", X)
+            if y is None:
+                raise ValueError(
+                    "a private search requires y to be passed, but the target y is None"
+                )
+            check_consistent_length(X, y)
+            table = self._table(X, y, groups, sample_weight, fit_params)
+            last = last_step(self._made({}, table.classes))
+            n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
+            n_outputs = len(last.classes) if is_classifier(last) else n_columns
+            plan = self._plan(plans, len(table.y), n_outputs, table.classes)
+            if plan.choice is None and len(plan.candidates) > 1:
+                warn_user(
+                    f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
+                    f"{plan.budget.epsilon:g}: the default settings are fitted with the whole "
+                    "budget, and the grid is not used",
+                    PrivacyParameterWarning,
+                )
+            stream = stream_from_random_state(self.random_state)
+            self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
         n_fits = len(plan.probes) + 1
         with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as bar:
             index, best = self._best(table, plan, stream, bar)
@@ -238,42 +269,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         return self
-
-    def _charged(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> tuple[Table, SearchPlan, RandomStream]:
-        """The table, and the plan that was charged; nothing is computed before that."""
-        check_steps(self.estimator)
-        accounting = self._accounting()
-        self._check_own_settings()
-        check_random_state(self.random_state)
-        check_verbose(self.verbose)
-        check_in_memory("a private search", X)
-        if y is None:
-            raise ValueError("a private search requires y to be passed, but the target y is None")
-        check_consistent_length(X, y)
-        table = self._table(X, y, groups, sample_weight, fit_params)
-        last = last_step(self._made({}, table.classes))
-        n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
-        n_outputs = len(last.classes) if is_classifier(last) else n_columns
-        is_rehearsed: list[bool] = []
-
-        def plans(estimator: Any) -> dict[str, Any]:
-            with unwarned() if is_rehearsed else nullcontext():
-                is_rehearsed.append(True)  # the first one warns
-                return table.fitted(estimator, rehearsed)
-
-        plan = self._plan(plans, len(table.y), n_outputs, table.classes)
-        if plan.choice is None and len(plan.candidates) > 1:
-            warn_user(
-                f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
-                f"{plan.budget.epsilon:g}: the default settings are fitted with the whole budget, "
-                "and the grid is not used",
-                PrivacyParameterWarning,
-            )
-        stream = stream_from_random_state(self.random_state)
-        self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
-        return table, plan, stream
 
     def _check_own_settings(self) -> None:
         """Raise unless the search alone is charged; warn of what steps claim to no effect."""
