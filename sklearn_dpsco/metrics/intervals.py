@@ -37,10 +37,8 @@ def _quantiles(confidence: float) -> Array:
         x = (low + high) / 2
         noise = np.exp(e - x / b + log_ndtr(x / s - s / b))
         tail = 2 * ndtr(-x / s) + noise - np.exp(e + x / b + log_ndtr(-x / s - s / b))
-        low, high = (
-            np.where(tail > 1 - confidence, x, low),
-            np.where(tail > 1 - confidence, high, x),
-        )
+        is_below = tail > 1 - confidence
+        low, high = np.where(is_below, x, low), np.where(is_below, high, x)
     return high
 
 

@@ -234,10 +234,8 @@ class Bins(Counts):
 
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
-        n_bins, is_counted = (
-            self.facts.n_bins,
-            (answers["truth"] >= 0) & np.isfinite(answers["score"]),
-        )
+        n_bins = self.facts.n_bins
+        is_counted = (answers["truth"] >= 0) & np.isfinite(answers["score"])
         score = np.clip(answers["score"][is_counted], 0, 1)
         bins = _bins(score, n_bins)
         places = np.clip(2 * (n_bins * score - bins) - 1, -1, 1) * self.weight

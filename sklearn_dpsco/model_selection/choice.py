@@ -27,7 +27,7 @@ from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from ..solvers.base import Part
+from ..solvers.base import Part, named_releases
 from ..solvers.statistics import median_on_grid, median_score, place_counts
 from .private_steps import last_step, private_steps
 
@@ -68,8 +68,7 @@ class Choice(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        found = [] if self.unit is None else [Release("median loss", self.unit)]
-        return (*found, Release("choice", self.select))
+        return named_releases(("median loss", self.unit, 1), ("choice", self.select, 1))
 
     def run(self, losses: Array, weights: Array, stream: RandomStream) -> int:
         """Index of the chosen model; weights are in [0, 1], and 0 for an empty record."""

@@ -126,9 +126,30 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     def _plan(
         self, plans: Callable[[Any], dict[str, Any]], n_samples: int, n_outputs: int, classes: Any
     ) -> SearchPlan:
-        """The plan, where `plans` gives those of the private steps of an estimator."""
-        candidates = self._candidates()
-        scoring = self._check_candidates(candidates, classes)
+        """The plan, where `plans` gives those of the private steps of an estimator.
+
+        Raises `ValueError` unless all candidates predict the same.
+        """
+        candidates, made = self._candidates(), []
+        for settings in candidates:
+            try:
+                made.append(self._made(settings, classes))
+                check_steps(made[-1])
+            except (AttributeError, TypeError, ValueError) as error:
+                raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
+        first = last_step(made[0])
+        for settings, last in zip(candidates, map(last_step, made), strict=True):
+            # classes count as far as they are declared
+            labels, others = (getattr(step, "classes", None) for step in (first, last))
+            is_same = is_classifier(last) == is_classifier(first)
+            if is_same and labels is not None and others is not None:
+                is_same = np.array_equal(np.unique(labels), np.unique(others))
+            if not is_same:
+                raise ValueError(
+                    f"the settings {shown(settings)} predict something else than the default: "
+                    "all candidates need the same task and the same classes"
+                )
+        scoring = scoring_of(made, self.scoring)
 
         def plans_of(
             settings: dict[str, Any], budget: PrivacyBudget, currency: Composition
@@ -174,29 +195,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if classes is not None and getattr(last, "classes", classes) is None:
             last.set_params(classes=classes)
         return made
-
-    def _check_candidates(self, candidates: list[dict[str, Any]], classes: Any) -> str:
-        """Raise `ValueError` unless all predict the same; returns the score that they share."""
-        made = []
-        for settings in candidates:
-            try:
-                made.append(self._made(settings, classes))
-                check_steps(made[-1])
-            except (AttributeError, TypeError, ValueError) as error:
-                raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
-        first = last_step(made[0])
-        for settings, last in zip(candidates, map(last_step, made), strict=True):
-            # classes count as far as they are declared
-            labels, others = (getattr(step, "classes", None) for step in (first, last))
-            is_same = is_classifier(last) == is_classifier(first)
-            if is_same and labels is not None and others is not None:
-                is_same = np.array_equal(np.unique(labels), np.unique(others))
-            if not is_same:
-                raise ValueError(
-                    f"the settings {shown(settings)} predict something else than the default: "
-                    "all candidates need the same task and the same classes"
-                )
-        return scoring_of(made, self.scoring)
 
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, **fit_params: Any
