@@ -224,14 +224,11 @@ class ScorePlan(Overviewed):
         if self.n_groups > 1:
             answers = {name: of[group >= 0] for name, of in answers.items()}
         is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
-        facts = self.queries[is_squared.index(True)].facts
+        queries, at = list(self.queries), is_squared.index(True)  # one alone tells it
         for one in self.ranges:
+            facts = queries[at].facts
             selected = one.select.release(one.scores(facts, answers), stream)
-            facts = one.narrowed(facts, selected)
-        queries = (
-            replace(query, facts=facts) if squared else query
-            for query, squared in zip(self.queries, is_squared, strict=True)
-        )
+            queries[at] = replace(queries[at], facts=one.narrowed(facts, selected))
         return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
