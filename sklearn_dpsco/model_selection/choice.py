@@ -74,9 +74,8 @@ class Choice(Part):
         """Index of the chosen model; weights are in [0, 1], and 0 for an empty record."""
         n, _, n_versions = losses.shape  # the second axis is that of models, the default first
         largest, margin = _RULES[self.scoring]
-        if self.unit is None:
-            largest *= self.regret_factor
-        else:
+        largest *= self.regret_factor
+        if self.unit is not None:
             flat = np.zeros(_GRID.size)
             counts = place_counts(losses[:, 0, 0], weights > 0, _GRID)
             largest *= median_on_grid(counts, n, _GRID, flat, self.unit, stream)
