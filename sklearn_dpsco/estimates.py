@@ -230,7 +230,23 @@ class Estimates(Overviewed):
         ValueError
             If a name is unknown, a shape wrong, or a function one of which nothing is known.
         """
-        matrix = self._matrix(hypotheses)
+        names = [hypotheses] if isinstance(hypotheses, str) else hypotheses
+        if len(names) == 0:
+            raise ValueError("hypotheses must hold at least one")
+        if all(isinstance(name, str) for name in names):
+            places = {name: k for k, name in enumerate(self.params)}
+            if missing := [name for name in names if name not in places]:
+                raise ValueError(f"no coefficient is called {shown(missing[0])}")
+            n_outputs, n_params = self.coef.shape
+            chosen = [j * n_params + places[name] for j in range(n_outputs) for name in names]
+            matrix = np.eye(self.coef.size)[chosen]
+        else:
+            matrix = np.atleast_2d(np.asarray(hypotheses, dtype=np.float64))
+            if matrix.ndim != 2 or matrix.shape[1] != self.coef.size:
+                raise ValueError(
+                    f"hypotheses must be names or have the shape (q, {self.coef.size}), got "
+                    f"{matrix.shape}"
+                )
         std, df = self.errors(matrix)
         if np.isinf(std).any():
             raise ValueError(
@@ -247,26 +263,6 @@ class Estimates(Overviewed):
         law = stats.chi2(q) if math.isinf(df_denom) else stats.f(q, df_denom)
         pvalue = float(law.sf(statistic * (q if math.isinf(df_denom) else 1)))
         return WaldTest(statistic, pvalue, q, df_denom)
-
-    def _matrix(self, hypotheses: Any) -> Array:
-        names = [hypotheses] if isinstance(hypotheses, str) else hypotheses
-        if len(names) == 0:
-            raise ValueError("hypotheses must hold at least one")
-        if not all(isinstance(name, str) for name in names):
-            matrix = np.atleast_2d(np.asarray(hypotheses, dtype=np.float64))
-            if matrix.ndim != 2 or matrix.shape[1] != self.coef.size:
-                raise ValueError(
-                    f"hypotheses must be names or have the shape (q, {self.coef.size}), got "
-                    f"{matrix.shape}"
-                )
-            return matrix
-        places = {name: k for k, name in enumerate(self.params)}
-        missing = [name for name in names if name not in places]
-        if missing:
-            raise ValueError(f"no coefficient is called {shown(missing[0])}")
-        n_outputs, n_params = self.coef.shape
-        chosen = [j * n_params + places[name] for j in range(n_outputs) for name in names]
-        return np.eye(self.coef.size)[chosen]
 
     # ------------------------------------------------------------------------------ shown
 

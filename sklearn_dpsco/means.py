@@ -110,22 +110,6 @@ def _per_column(name: str, value: Any, n_features: int, **limits: float) -> Arra
     return np.broadcast_to(array.copy(), (n_features,))  # takes no memory by column
 
 
-def _of_rho(rho: Any, claim: PrivacyBudget) -> tuple[PrivacyBudget, Allowance]:
-    """The budget with the least epsilon that allows rho, rounded up, and what noise may cost."""
-    rho = check_real("rho", rho, low=0, low_open=True)
-    if claim.is_pure:
-        raise ValueError("rho needs delta > 0, at which its epsilon is stated")
-    low, high = 0.0, 1.0
-    while PrivacyBudget(high, claim.delta).rho < rho:
-        low, high = high, 2 * high
-    for _ in range(30):
-        middle = (low + high) / 2
-        is_less = PrivacyBudget(middle, claim.delta).rho < rho
-        low, high = (middle, high) if is_less else (low, middle)
-    budget = replace(claim, epsilon=high, currency="zcdp")
-    return budget, Allowance("zcdp", rho / claim.rows_per_user**2, claim.precision)
-
-
 def plan_mean(
     n_samples: int,
     n_features: int,
@@ -205,9 +189,20 @@ def plan_mean(
     accounting.warn_if_weak(n)
 
     def within(claim: PrivacyBudget) -> MeanPlan:
-        budget, allowance = (
-            (claim, claim.gaussian_allowance) if rho is None else _of_rho(rho, claim)
-        )
+        budget, allowance = claim, claim.gaussian_allowance
+        if rho is not None:
+            cost = check_real("rho", rho, low=0, low_open=True)
+            if claim.is_pure:
+                raise ValueError("rho needs delta > 0, at which its epsilon is stated")
+            low, high = 0.0, 1.0  # the least epsilon that allows it, rounded up
+            while PrivacyBudget(high, claim.delta).rho < cost:
+                low, high = high, 2 * high
+            for _ in range(30):
+                middle = (low + high) / 2
+                is_less = PrivacyBudget(middle, claim.delta).rho < cost
+                low, high = (middle, high) if is_less else (low, middle)
+            budget = replace(claim, epsilon=high, currency="zcdp")
+            allowance = Allowance("zcdp", cost / claim.rows_per_user**2, claim.precision)
         kind, amount, factor = additive_noise(allowance), allowance.amount, budget.record_factor
         norm = kind.order
         per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)

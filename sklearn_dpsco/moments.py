@@ -646,7 +646,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             arrays = [np.array(facts[name], dtype=np.float64) for name in _ARRAYS]
             columns = list(map(str, facts["columns"]))
             n = check_count("n_samples", facts["n_samples"])
-            noise = facts["noise_scale"], facts["n_far"], bool(facts["noise_is_secret"])
+            scale = check_real("noise_scale", facts["noise_scale"], low=0)
+            n_far = check_count("n_far", facts["n_far"], low=0)
+            is_secret = check_bool("noise_is_secret", facts["noise_is_secret"])
         except (KeyError, TypeError, ValueError):
             raise wrong from None
         low, high, width, matrix, back = arrays
@@ -656,10 +658,10 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         made = cls(**claim, bounds_X=(low, high))
         made._accounting()
         made._claim, made._bounds, made._width, made._n = claim, (low, high), width, n
-        made._moments = Moments(matrix, back, *noise[:2])
+        made._moments = Moments(matrix, back, scale, n_far)
         made.n_features_in_ = d
         made.feature_names_in_ = np.array(columns, dtype=object)
-        made.noise_is_secret_ = noise[2]
+        made.noise_is_secret_ = is_secret
         made._set_moments()
         return made
 

@@ -267,9 +267,10 @@ def test_names_and_json():
     for wrong in ("{}", "[1]", "no json", text.replace('"back"', '"front"')):
         with pytest.raises(ValueError, match="not a whole release of the format"):
             PrivateMoments.from_json(wrong)
-    facts["moments"] = facts["moments"][:-1]
-    with pytest.raises(ValueError, match="not a whole release of the format"):
-        PrivateMoments.from_json(json.dumps(facts))
+    wrong = {"noise_scale": -1.0, "n_far": "few", "noise_is_secret": "no"}
+    for name, value in {**wrong, "moments": facts["moments"][:-1]}.items():
+        with pytest.raises(ValueError, match="not a whole release of the format"):
+            PrivateMoments.from_json(json.dumps(facts | {name: value}))
 
 
 @pytest.mark.parametrize(

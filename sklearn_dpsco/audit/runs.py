@@ -94,7 +94,19 @@ def audit(
     fixed = {"accountant": None} if "accountant" in parameters else {}
     if parameters.get("relation") == "auto":  # that of the accountant which is left out
         fixed["relation"] = relation_of(parameters["relation"], parameters.get("accountant"))
-    _check_tables(data, neighbour, parameters.get("max_rows_per_user", 1))
+    for name, table in (("data", data), ("neighbour", neighbour)):
+        if not isinstance(table, tuple) or len(table) != 2:
+            raise ValueError(f"{name} must be a pair (X, y), got {type(table).__name__}")
+        if len(np.shape(table[0])) != 2 or np.shape(table[1]) != np.shape(table[0])[:1]:
+            raise ValueError(f"{name} must have X of shape (n, d) and y of shape (n,)")
+    if np.shape(data[0]) != np.shape(neighbour[0]):
+        raise ValueError("data and neighbour must have the same shape")
+    differs = differing_rows(data[0], neighbour[0])
+    differs = differs | (np.asarray(data[1]) != np.asarray(neighbour[1]))
+    most = parameters.get("max_rows_per_user", 1)
+    if np.count_nonzero(differs) > most:
+        rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
+        raise ValueError(f"data and neighbour must differ in at most {rows}")
     claim = _claim(parameters | fixed, claim, len(data[1]))
     if random_state is not None and "random_state" not in parameters:
         raise ValueError("random_state was given, but the estimator has no such parameter")
@@ -335,18 +347,3 @@ def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[floa
     if delta >= 1:
         raise ValueError("zero-out with this epsilon and delta claims nothing for two tables")
     return 2 * budget.epsilon, delta
-
-
-def _check_tables(data: Any, neighbour: Any, most: int) -> None:
-    for name, table in (("data", data), ("neighbour", neighbour)):
-        if not isinstance(table, tuple) or len(table) != 2:
-            raise ValueError(f"{name} must be a pair (X, y), got {type(table).__name__}")
-        if len(np.shape(table[0])) != 2 or np.shape(table[1]) != np.shape(table[0])[:1]:
-            raise ValueError(f"{name} must have X of shape (n, d) and y of shape (n,)")
-    if np.shape(data[0]) != np.shape(neighbour[0]):
-        raise ValueError("data and neighbour must have the same shape")
-    differs = differing_rows(data[0], neighbour[0])
-    differs = differs | (np.asarray(data[1]) != np.asarray(neighbour[1]))
-    if np.count_nonzero(differs) > most:
-        rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
-        raise ValueError(f"data and neighbour must differ in at most {rows}")

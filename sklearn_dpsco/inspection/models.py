@@ -21,9 +21,9 @@ from .._checks import check_int
 from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
 from ..metrics.scores import opened
-from ..model_selection.private_steps import last_step, private_last
+from ..model_selection.private_steps import private_last
 from .axes import axes_for
-from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, stand_in
+from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, model_of, stand_in
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -511,5 +511,5 @@ def _non_private(model: Any, estimator: Any) -> Any:
 
 def _power(estimator: Any) -> float | None:
     """Of the variance that a model of counts or costs assumes; None of another one."""
-    loss = getattr(last_step(getattr(estimator, "estimator", estimator)), "loss", None)
+    loss = getattr(model_of(estimator), "loss", None)
     return loss.power if isinstance(loss, Tweedie) else None

@@ -108,7 +108,7 @@ def stand_in(
     facts |= assumptions
     correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)
     inner = getattr(estimator, "estimator", estimator)  # of a search
-    last = last_step(inner)
+    last = model_of(estimator)
     is_raw = isinstance(inner, Pipeline)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
@@ -180,6 +180,12 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
     return functools.partial(draw, strength)
 
 
+def model_of(estimator: Any) -> Any:
+    """What predicts in the end: of a pipeline its last step, and of a search what it fits."""
+    last = last_step(estimator)
+    return model_of(last.estimator) if hasattr(last, "estimator") else last
+
+
 def best_score(is_binary: bool, y: Any, z: Array) -> float:
     """Of predictions z but for scale and shift: the area under the ROC curve, or R2."""
     return float(roc_auc_score(y, z) if is_binary else np.corrcoef(y, z)[0, 1] ** 2)
@@ -191,9 +197,7 @@ def best_score(is_binary: bool, y: Any, z: Array) -> float:
 def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> None:
     """Warn unless the data are said to be public; raise if a fit would be charged."""
     check_in_memory(what, X)
-    last = private_last(
-        getattr(estimator, "estimator", estimator), f"{what} takes a private estimator or search"
-    )
+    last = private_last(model_of(estimator), f"{what} takes a private estimator or search")
     if getattr(last, "bounds_exposure", None) is not None:
         raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
     accountants = [step.accountant for step in private_steps(estimator).values()]

@@ -157,9 +157,23 @@ def survival_curve(
     """
     level, pandas = check_level(level), import_pandas("survival_curve")
     last, X, times = _opened(model, rows)
-    n_periods = times.size - 1
+    is_discrete, n_periods = is_classifier(last), times.size - 1
+    if is_discrete and len(last.classes_) != 2:
+        raise ValueError("model must have two classes, of which the second is the event")
+    if not is_discrete and last.plan_.problem.loss.task != "rates":
+        raise ValueError("model must be a classifier, or a regression with a log link")
+    lengths, gradients = np.resize(np.diff(times), X.shape[0]), None
     with np.errstate(all="ignore"):
-        steps, gradients = _steps(last, X, np.diff(times))
+        # by how much -log S grows in each row, and its gradient if coefficients have errors
+        if hasattr(last, "coef_std_"):
+            functions, raw = last.linear_functions(X)
+            slopes = expit(raw[:, 0]) if is_discrete else np.exp(raw[:, 0]) * lengths
+            steps = np.logaddexp(0.0, raw[:, 0]) if is_discrete else slopes
+            gradients = functions * slopes[:, None]
+        elif is_discrete:
+            steps = -np.log1p(-last.predict_proba(X)[:, 1])
+        else:
+            steps = last.predict(X) * lengths
         # minus the logarithm of S of each person
         hazards = steps.reshape(-1, n_periods).cumsum(axis=1)
         codes, names = np.zeros(len(hazards), dtype=int), ["all"]
@@ -205,21 +219,3 @@ def _opened(model: Any, rows: Any) -> tuple[Any, Any, NDArray[Any]]:
     for step in before:
         X = step.transform(X)
     return model, X, np.append(0, first["stop"])
-
-
-def _steps(model: Any, X: Any, lengths: NDArray[Any]) -> tuple[Array, Array | None]:
-    """By how much -log S grows in each row, and its gradient if the coefficients have errors."""
-    is_discrete = is_classifier(model)
-    if is_discrete and len(model.classes_) != 2:
-        raise ValueError("model must have two classes, of which the second is the event")
-    if not is_discrete and model.plan_.problem.loss.task != "rates":
-        raise ValueError("model must be a classifier, or a regression with a log link")
-    lengths = np.resize(lengths, X.shape[0])
-    if hasattr(model, "coef_std_"):
-        functions, raw = model.linear_functions(X)
-        slopes = expit(raw[:, 0]) if is_discrete else np.exp(raw[:, 0]) * lengths
-        steps = np.logaddexp(0.0, raw[:, 0]) if is_discrete else slopes
-        return steps, functions * slopes[:, None]
-    if is_discrete:
-        return -np.log1p(-model.predict_proba(X)[:, 1]), None
-    return model.predict(X) * lengths, None

@@ -37,10 +37,8 @@ def _quantiles(confidence: float) -> Array:
         x = (low + high) / 2
         noise = np.exp(e - x / b + log_ndtr(x / s - s / b))
         tail = 2 * ndtr(-x / s) + noise - np.exp(e + x / b + log_ndtr(-x / s - s / b))
-        low, high = (
-            np.where(tail > 1 - confidence, x, low),
-            np.where(tail > 1 - confidence, high, x),
-        )
+        is_below = tail > 1 - confidence
+        low, high = np.where(is_below, x, low), np.where(is_below, high, x)
     return high
 
 
@@ -73,28 +71,25 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _smallest(accepts: Callable[[Array], Any], grid: Array) -> Array:
-    """For each cell the first accepted point of the grid, refined outward; the last if none is."""
-    # `accepts` takes points of shape (m, 1) or (n_cells,)
-    accepted = np.atleast_2d(accepts(grid[:, None]))
-    first = np.where(accepted.any(axis=0), accepted.argmax(axis=0), len(grid) - 1)
-    inside, outside = grid[first], grid[np.maximum(first - 1, 0)]
-    for _ in range(_REFINED):
-        middle = (inside + outside) / 2
-        good = np.ravel(accepts(middle))
-        inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
-    return np.where(first == 0, grid[0], outside)
-
-
 def _ends(
-    statistic: Callable[[Array], Any],
-    reach: Callable[[Array], Any],
-    grid: Array = _GRID,
+    statistic: Callable[[Array], Any], reach: Callable[[Array], Any], grid: Array = _GRID
 ) -> Ends:
-    """Where a statistic that falls in r is not too far above 0, and not too far below it."""
-    low = _smallest(lambda r: statistic(r) <= reach(r), grid)
-    high = _smallest(lambda r: statistic(r) >= -reach(r), grid[::-1])
-    return low, high
+    """Where a statistic that falls in r is not too far above 0, and not too far below it.
+
+    For each cell the first such point of the grid from either end, refined outward, or the last.
+    """
+    ends = []
+    for sign, points in ((1, grid), (-1, grid[::-1])):
+        # functions take points of shape (m, 1) or (n_cells,)
+        is_near = np.atleast_2d(sign * statistic(points[:, None]) <= reach(points[:, None]))
+        first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
+        inside, outside = points[first], points[np.maximum(first - 1, 0)]
+        for _ in range(_REFINED):
+            middle = (inside + outside) / 2
+            good = np.ravel(sign * statistic(middle) <= reach(middle))
+            inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
+        ends.append(np.where(first == 0, points[0], outside))
+    return ends[0], ends[1]
 
 
 def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:

@@ -187,7 +187,14 @@ class Counts:
             right, terms = np.diagonal(table), len(table) - 1
             wrong = table.sum(axis=1) - right
         if scoring == "balanced_accuracy":
-            return _mean_of_ratios(right, wrong, (1, terms), law)
+            # by variance estimates recovery (Zou and Donner 2008): errors are independent, and add
+            # up in squares, but for ends at 0 and 1, which tell nothing
+            recalls, (low, high) = _shares(right, wrong, (1, terms), law).values()
+            mean, sums = float(recalls.mean()), []
+            for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
+                known = distances[~is_vacuous]
+                sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
+            return _within(mean, (mean - sums[0] / right.size, mean + sums[1] / right.size))
         count = np.array([right.sum()])
         if not self.facts.excludes:
             low, high = share_interval(count, n, right.size, law)
@@ -227,10 +234,8 @@ class Bins(Counts):
 
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
-        n_bins, is_counted = (
-            self.facts.n_bins,
-            (answers["truth"] >= 0) & np.isfinite(answers["score"]),
-        )
+        n_bins = self.facts.n_bins
+        is_counted = (answers["truth"] >= 0) & np.isfinite(answers["score"])
         score = np.clip(answers["score"][is_counted], 0, 1)
         bins = _bins(score, n_bins)
         places = np.clip(2 * (n_bins * score - bins) - 1, -1, 1) * self.weight
@@ -270,17 +275,6 @@ def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: float
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total = hits + misses
     return _within(np.where(total > 0, hits / np.where(total > 0, total, 1), 0.5), ends)
-
-
-def _mean_of_ratios(hits: Array, misses: Array, terms: Any, law: Law) -> Estimate:
-    """Mean of the classes' recalls, by variance estimates recovery (Zou and Donner 2008)."""
-    recalls, (low, high) = _shares(hits, misses, terms, law).values()
-    mean, k, sums = float(recalls.mean()), recalls.size, []
-    # errors are independent, and add up in squares, but for ends at 0 and 1, which tell nothing
-    for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
-        known = distances[~is_vacuous]
-        sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
-    return _within(mean, (mean - sums[0] / k, mean + sums[1] / k))
 
 
 def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:

@@ -224,14 +224,11 @@ class ScorePlan(Overviewed):
         if self.n_groups > 1:
             answers = {name: of[group >= 0] for name, of in answers.items()}
         is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
-        facts = self.queries[is_squared.index(True)].facts
+        queries, at = list(self.queries), is_squared.index(True)  # one alone tells it
         for one in self.ranges:
+            facts = queries[at].facts
             selected = one.select.release(one.scores(facts, answers), stream)
-            facts = one.narrowed(facts, selected)
-        queries = (
-            replace(query, facts=facts) if squared else query
-            for query, squared in zip(self.queries, is_squared, strict=True)
-        )
+            queries[at] = replace(queries[at], facts=one.narrowed(facts, selected))
         return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
@@ -430,25 +427,22 @@ def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: 
     return takes_all and is_allowed and len(queries_for(names, facts, 1)) <= _FEW
 
 
-def _range(of: str, facts: Facts, budget: PrivacyBudget) -> Range | None:
-    """The selection of a range, if it can find one and squares may need it."""
-    n, allowance = facts.n_samples, budget.mixed_allowance.share(_RANGE_SHARE[of])
-    # of two sizes of errors in turn the smaller one is in all ranges that hold the other
-    change = budget.record_factor if of == "targets" else 1.0
-    select = SelectVertex.calibrate(change, allowance)
-    worth = _WORTH[of] * select.scale
-    most = _LEFT_OUT[of] * n
-    is_needed = select.scale > _FILLED * n and most > math.log(_NARROWER[of]) * worth
-    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
-    return Range(of, worth, most, select) if is_needed and is_fine else None
-
-
 def _plan(
     names: tuple[str, ...], facts: Facts, confidence: float, narrows: Any, budget: PrivacyBudget
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
-    chosen = tuple(filter(None, (_range(of, facts, budget) for of in narrows)))
-    allowance, factor = budget.gaussian_allowance, budget.record_factor
+    n, allowance, factor = facts.n_samples, budget.gaussian_allowance, budget.record_factor
+    chosen: list[Range] = []
+    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
+    for of in narrows if is_fine else ():
+        # of two sizes of errors in turn the smaller one is in all ranges that hold the other
+        change_of_range = factor if of == "targets" else 1.0
+        part = budget.mixed_allowance.share(_RANGE_SHARE[of])
+        select = SelectVertex.calibrate(change_of_range, part)
+        worth, most = _WORTH[of] * select.scale, _LEFT_OUT[of] * n
+        # if it can find one, and squares may need it
+        if select.scale > _FILLED * n and most > math.log(_NARROWER[of]) * worth:
+            chosen.append(Range(of, worth, most, select))
     if chosen:
         allowance = budget.mixed_allowance
     if "errors" in {one.of for one in chosen}:
@@ -473,7 +467,7 @@ def _plan(
     releases = [Release(f"range of the {one.of}", one.select) for one in chosen]
     releases += [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
-    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, chosen)
+    return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, tuple(chosen))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -1054,7 +1048,19 @@ def _answers(
     if "predicted" in needs:
         found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
     if "score" in needs or "own_probability" in needs:
-        table = _probabilities(estimator, X, n, labels.size)
+        if hasattr(estimator, "predict_proba"):
+            shape = n, labels.size
+            table = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+            if table.shape != shape:
+                raise ValueError(f"predict_proba(X) must have shape {shape}, got {table.shape}")
+            table = table[:, np.argsort(_public(estimator, "classes_"))]
+        elif hasattr(estimator, "decision_function") and labels.size == 2:
+            raw = np.asarray(estimator.decision_function(X), dtype=np.float64)
+            if raw.shape != (n,):
+                raise ValueError(f"decision_function(X) must have shape ({n},), got {raw.shape}")
+            table = np.column_stack((expit(-raw), expit(raw)))
+        else:
+            raise ValueError(f"the scoring needs predict_proba, which {shown(estimator)} has not")
         found["score"] = table[:, -1]
         if "own_probability" in needs:
             own = table[np.arange(n), np.maximum(found["truth"], 0)]
@@ -1099,18 +1105,3 @@ def _numbers(name: str, values: Any, n: int) -> Array:
     if found.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     return found.ravel()
-
-
-def _probabilities(estimator: Any, X: Any, n: int, n_classes: int) -> Array:
-    """Of each class, in the order of the sorted labels, shape (n_samples, n_classes)."""
-    if hasattr(estimator, "predict_proba"):
-        table = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-        if table.shape == (n, n_classes):
-            return table[:, np.argsort(_public(estimator, "classes_"))]
-        raise ValueError(f"predict_proba(X) must have shape ({n}, {n_classes}), got {table.shape}")
-    if not hasattr(estimator, "decision_function") or n_classes != 2:
-        raise ValueError(f"the scoring needs predict_proba, which {shown(estimator)} has not")
-    scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
-    if scores.shape != (n,):
-        raise ValueError(f"decision_function(X) must have shape ({n},), got {scores.shape}")
-    return np.column_stack((expit(-scores), expit(scores)))

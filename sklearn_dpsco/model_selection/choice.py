@@ -27,7 +27,7 @@ from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from ..solvers.base import Part
+from ..solvers.base import Part, named_releases
 from ..solvers.statistics import median_on_grid, median_score, place_counts
 from .private_steps import last_step, private_steps
 
@@ -68,16 +68,14 @@ class Choice(Part):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        found = [] if self.unit is None else [Release("median loss", self.unit)]
-        return (*found, Release("choice", self.select))
+        return named_releases(("median loss", self.unit, 1), ("choice", self.select, 1))
 
     def run(self, losses: Array, weights: Array, stream: RandomStream) -> int:
         """Index of the chosen model; weights are in [0, 1], and 0 for an empty record."""
         n, _, n_versions = losses.shape  # the second axis is that of models, the default first
         largest, margin = _RULES[self.scoring]
-        if self.unit is None:
-            largest *= self.regret_factor
-        else:
+        largest *= self.regret_factor
+        if self.unit is not None:
             flat = np.zeros(_GRID.size)
             counts = place_counts(losses[:, 0, 0], weights > 0, _GRID)
             largest *= median_on_grid(counts, n, _GRID, flat, self.unit, stream)

@@ -20,6 +20,7 @@ from .._checks import unwarned
 from .._progress import silent
 from .._types import Disjoint
 from ..data.cells import as_numbers
+from ..data.compressed import with_values
 from ..exceptions import PrivacyBudgetError
 from ..preprocessing.vocabulary import PrivateVocabulary
 from ..privacy.branches import Account, ParallelGroup
@@ -196,13 +197,10 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         # within [-1, 1]: what a private transformer gives is bounded, whatever a cell holds
         X = as_numbers("X", X, strict=False)
         is_sparse = sparse.issparse(X)
-        X = X.tocsr(copy=True) if is_sparse else X
+        X = X.tocsr() if is_sparse else X
         values = np.nan_to_num(np.asarray(X.data if is_sparse else X, dtype=np.float64))
         values = values / (1 + np.abs(values))
-        if not is_sparse:
-            return values
-        X.data = values
-        return X
+        return with_values(X, values) if is_sparse else values
 
     def get_metadata_routing(self) -> Any:
         return self.step.get_metadata_routing()

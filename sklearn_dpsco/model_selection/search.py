@@ -126,9 +126,30 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     def _plan(
         self, plans: Callable[[Any], dict[str, Any]], n_samples: int, n_outputs: int, classes: Any
     ) -> SearchPlan:
-        """The plan, where `plans` gives those of the private steps of an estimator."""
-        candidates = self._candidates()
-        scoring = self._check_candidates(candidates, classes)
+        """The plan, where `plans` gives those of the private steps of an estimator.
+
+        Raises `ValueError` unless all candidates predict the same.
+        """
+        candidates, made = self._candidates(), []
+        for settings in candidates:
+            try:
+                made.append(self._made(settings, classes))
+                check_steps(made[-1])
+            except (AttributeError, TypeError, ValueError) as error:
+                raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
+        first = last_step(made[0])
+        for settings, last in zip(candidates, map(last_step, made), strict=True):
+            # classes count as far as they are declared
+            labels, others = (getattr(step, "classes", None) for step in (first, last))
+            is_same = is_classifier(last) == is_classifier(first)
+            if is_same and labels is not None and others is not None:
+                is_same = np.array_equal(np.unique(labels), np.unique(others))
+            if not is_same:
+                raise ValueError(
+                    f"the settings {shown(settings)} predict something else than the default: "
+                    "all candidates need the same task and the same classes"
+                )
+        scoring = scoring_of(made, self.scoring)
 
         def plans_of(
             settings: dict[str, Any], budget: PrivacyBudget, currency: Composition
@@ -175,29 +196,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             last.set_params(classes=classes)
         return made
 
-    def _check_candidates(self, candidates: list[dict[str, Any]], classes: Any) -> str:
-        """Raise `ValueError` unless all predict the same; returns the score that they share."""
-        made = []
-        for settings in candidates:
-            try:
-                made.append(self._made(settings, classes))
-                check_steps(made[-1])
-            except (AttributeError, TypeError, ValueError) as error:
-                raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
-        first = last_step(made[0])
-        for settings, last in zip(candidates, map(last_step, made), strict=True):
-            # classes count as far as they are declared
-            labels, others = (getattr(step, "classes", None) for step in (first, last))
-            is_same = is_classifier(last) == is_classifier(first)
-            if is_same and labels is not None and others is not None:
-                is_same = np.array_equal(np.unique(labels), np.unique(others))
-            if not is_same:
-                raise ValueError(
-                    f"the settings {shown(settings)} predict something else than the default: "
-                    "all candidates need the same task and the same classes"
-                )
-        return scoring_of(made, self.scoring)
-
     def fit(
         self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, **fit_params: Any
     ) -> Self:
@@ -221,8 +219,39 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             If a parameter, a setting of the grid or the data are wrong; or `PrivacyBudgetError` if
             the accountant refuses the charge of the whole search. Nothing is spent then.
         """
+        is_rehearsed: list[bool] = []
+
+        def plans(estimator: Any) -> dict[str, Any]:
+            with unwarned() if is_rehearsed else nullcontext():
+                is_rehearsed.append(True)  # the first one warns
+                return table.fitted(estimator, rehearsed)
+
         with self._until_spent():
-            table, plan, stream = self._charged(X, y, groups, sample_weight, fit_params)
+            check_steps(self.estimator)
+            accounting = self._accounting()
+            self._check_own_settings()
+            check_random_state(self.random_state)
+            check_verbose(self.verbose)
+            check_in_memory("a private search", X)
+            if y is None:
+                raise ValueError(
+                    "a private search requires y to be passed, but the target y is None"
+                )
+            check_consistent_length(X, y)
+            table = self._table(X, y, groups, sample_weight, fit_params)
+            last = last_step(self._made({}, table.classes))
+            n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
+            n_outputs = len(last.classes) if is_classifier(last) else n_columns
+            plan = self._plan(plans, len(table.y), n_outputs, table.classes)
+            if plan.choice is None and len(plan.candidates) > 1:
+                warn_user(
+                    f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
+                    f"{plan.budget.epsilon:g}: the default settings are fitted with the whole "
+                    "budget, and the grid is not used",
+                    PrivacyParameterWarning,
+                )
+            stream = stream_from_random_state(self.random_state)
+            self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
         n_fits = len(plan.probes) + 1
         with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as bar:
             index, best = self._best(table, plan, stream, bar)
@@ -238,42 +267,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         return self
-
-    def _charged(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> tuple[Table, SearchPlan, RandomStream]:
-        """The table, and the plan that was charged; nothing is computed before that."""
-        check_steps(self.estimator)
-        accounting = self._accounting()
-        self._check_own_settings()
-        check_random_state(self.random_state)
-        check_verbose(self.verbose)
-        check_in_memory("a private search", X)
-        if y is None:
-            raise ValueError("a private search requires y to be passed, but the target y is None")
-        check_consistent_length(X, y)
-        table = self._table(X, y, groups, sample_weight, fit_params)
-        last = last_step(self._made({}, table.classes))
-        n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
-        n_outputs = len(last.classes) if is_classifier(last) else n_columns
-        is_rehearsed: list[bool] = []
-
-        def plans(estimator: Any) -> dict[str, Any]:
-            with unwarned() if is_rehearsed else nullcontext():
-                is_rehearsed.append(True)  # the first one warns
-                return table.fitted(estimator, rehearsed)
-
-        plan = self._plan(plans, len(table.y), n_outputs, table.classes)
-        if plan.choice is None and len(plan.candidates) > 1:
-            warn_user(
-                f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
-                f"{plan.budget.epsilon:g}: the default settings are fitted with the whole budget, "
-                "and the grid is not used",
-                PrivacyParameterWarning,
-            )
-        stream = stream_from_random_state(self.random_state)
-        self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
-        return table, plan, stream
 
     def _check_own_settings(self) -> None:
         """Raise unless the search alone is charged; warn of what steps claim to no effect."""

@@ -113,6 +113,10 @@ def test_utility_of_counts_is_the_explained_deviance_of_all_that_is_compared():
     named = PrivacyUtilityDisplay.from_estimator(model, X, y, scoring=scorer, **given)
     np.testing.assert_array_equal(found.scores, named.scores)
     np.testing.assert_array_equal(found.non_private_scores, named.non_private_scores)
+    search = make_pipeline("passthrough", DPGridSearchCV(model, {"precision": ["float"]}))
+    searched = PrivacyUtilityDisplay.from_estimator(search, X, y, **given)
+    assert searched.ax_.get_ylabel() == "Test D2"
+    np.testing.assert_array_equal(searched.trivial_scores, found.trivial_scores)
     best = d2_tweedie_score(y, np.exp(X[:, 0]), power=1)
     np.testing.assert_allclose(found.non_private_scores, best, atol=0.05)
     np.testing.assert_allclose(found.scores, found.non_private_scores[None], atol=0.02)

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPGridSearchCV,
     DPLinearRegression,
     DPLogisticRegression,
     DPPoissonRegressor,
@@ -150,6 +151,23 @@ def test_stand_ins_have_the_assumed_score(model, score, told):
         assert y.std() == pytest.approx(0.125, rel=0.02)
     if "prevalence" in told:
         assert np.mean(y > 0) == pytest.approx(0.2, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPLinearRegression(bounds_X=(0, 100), bounds_y=(0, 60)),
+        DPLogisticRegression(bounds_X=(0, 100), classes=["a", "b"]),
+    ],
+    ids=["numbers", "labels"],
+)
+def test_stand_ins_of_searches_are_those_of_what_they_fit(model):
+    X, y, _ = stand_in(model, 3, 0.6, {})[1](1000, 0)
+    search = DPGridSearchCV(model, {"precision": ["float"]})
+    for whole in (search, make_pipeline("passthrough", search)):
+        found, labels, _ = stand_in(whole, 3, 0.6, {})[1](1000, 0)
+        np.testing.assert_array_equal(found, X)
+        np.testing.assert_array_equal(labels, y)
 
 
 def test_stand_ins_of_a_schema():
