@@ -302,9 +302,6 @@ class SCOF(Solver):
                 draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
             else:
                 step = 1 + (step - 1) / 2
-        # A defect of the package: a negative share would lower the cost of a plan.
-        if draft.left < -1e-12:
-            raise AssertionError("a plan spends more than its budget")
         kind, guarantee = problem.feasible_set, Guarantee.of(budget, draft.releases, composition)
         geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
         facts = problem, budget, self.form, draft.max_iter, guarantee, geometry
@@ -336,7 +333,6 @@ class UnboundedDescent(Descent):
     # what the plan releases; other sizes are 1, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True
 
-    max_iter: int | Auto = "auto"
     scale_share: float | Auto = "auto"
 
     def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
