@@ -255,8 +255,7 @@ class Selection(FrankWolfe):
         clip = self._clip(problem, vertices.l1_norm, noise)
         # more steps come closer to the optimum and add noise to each
         power = -0.5 if budget.is_pure else -0.75
-        fitting = min(rules.most_steps, max(4, round(noise**power)))
-        max_iter = self.max_iter or fitting
+        max_iter = self.max_iter or min(rules.most_steps, max(4, round(noise**power)))
         if self.min_selections > max_iter:
             raise ValueError(
                 f"min_selections must be at most the number of steps, {max_iter}, "
@@ -314,8 +313,7 @@ class Gradient(FrankWolfe):
         plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
         first = box.first(budget, box.allowance, plan)
         change = clip * statistics.row_mean(problem, budget, norm)
-        left = box.allowance.share(first.left)
-        step = Gaussian.calibrate(change, left, max_iter, problem.size)
+        step = Gaussian.calibrate(change, box.allowance.share(first.left), max_iter, problem.size)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left_over = step.scale * math.sqrt(4 * problem.size / 3)

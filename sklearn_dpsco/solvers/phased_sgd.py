@@ -392,8 +392,7 @@ class _Draft:
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
         # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
-        is_whole = isinstance(loss, Multinomial) or not is_smooth
-        clip = bound if is_whole else min(bound, clip)
+        clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
         if solver.learning_rate is not None:
             return clip, solver.learning_rate, target_unit
         # a kinked loss curves where the residuals are, over one spread of the targets
