@@ -561,12 +561,7 @@ class Facts:
         return Stage((noise,), records, n_steps, largest, reach, energy, convexity)
 
     def anchored_stage(
-        self,
-        records: Slice,
-        left: Allowance,
-        n_steps: int,
-        anchor: float,
-        learning_rate: float = math.inf,
+        self, records: Slice, left: Allowance, n_steps: int, anchor: float, rate: float = math.inf
     ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
         noise = self.noise(records[1] - records[0], left, n_steps)
@@ -579,9 +574,7 @@ class Facts:
             convexity -= self.weak_convexity
         else:  # too small an anchor to make the objective convex
             convexity = 0.0
-        return Stage(
-            (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
-        )
+        return Stage((noise,), records, n_steps, rate, reach, energy, convexity, anchor, within)
 
 
 # ------------------------------------------------------------------------------ sensitivities

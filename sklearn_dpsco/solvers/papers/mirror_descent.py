@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..._checks import auto_or, check_size
-from ..._types import Auto
+from ..._types import Auto, MirrorMapName
 from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
@@ -48,6 +48,7 @@ class Localized(SetDescent):
     is_anchored = needs_restarts = True
 
     n_phases: int | Auto = "auto"
+    mirror_map: MirrorMapName = "auto"  # of those that have a centre
 
     def _fits_run(self: Any, size: int) -> bool:
         phases = slices(size, self.n_phases or 1, growing=False)
