@@ -39,12 +39,6 @@ class _Facts:
     l1_norm: float = field(init=False, repr=False, compare=False)
     l1_diameter: float = field(init=False, repr=False, compare=False)
 
-    def _set(self, **facts: Any) -> None:
-        if not facts.get("l1_diameter", SMALLEST) >= SMALLEST:
-            raise ValueError(f"two vertices must be at least {SMALLEST:g} apart in the l1 norm")
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
-
 
 @dataclass(frozen=True)
 class AxisVertices(_Facts):
@@ -79,9 +73,9 @@ class AxisVertices(_Facts):
         values = tuple(check_real(name, v, low=-LARGEST, high=LARGEST) for v in self.values)
         if not any(abs(value) >= SMALLEST for value in values):
             raise ValueError(f"the vertices of a set must not all be within {SMALLEST:g} of 0")
-        self._set(values=values)
-        largest = max(map(abs, self.values))
-        self._set(size=d * len(self.values), width=1, l1_norm=largest, l1_diameter=2 * largest)
+        largest = max(map(abs, values))
+        self.__dict__.update(values=values, size=d * len(values), width=1)
+        self.__dict__.update(l1_norm=largest, l1_diameter=2 * largest)
 
     def scores(self, direction: Array) -> Array:
         d = self.n_features
@@ -142,8 +136,10 @@ class VertexMatrix(_Facts):
             diameter = float(pdist(points, "cityblock").max(initial=0.0)) * rounding
         else:
             diameter = float(np.sort(norms)[-2:].sum())  # no two are farther apart
-        self._set(matrix=matrix, digest=digest.digest(), n_features=d, size=n, width=d)
-        self._set(l1_norm=float(norms.max()), l1_diameter=diameter)
+        if not diameter >= SMALLEST:
+            raise ValueError(f"two vertices must be at least {SMALLEST:g} apart in the l1 norm")
+        self.__dict__.update(matrix=matrix, digest=digest.digest(), n_features=d, size=n, width=d)
+        self.__dict__.update(l1_norm=float(norms.max()), l1_diameter=diameter)
 
     def scores(self, direction: Array) -> Array:
         return -np.asarray(self.matrix @ direction)

@@ -92,16 +92,12 @@ class AdditiveNoise(Mechanism):
         cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
     ) -> Self:
         """Least noise with which `count` releases stay within `allowance`."""
-        if allowance.kind not in cls.compositions:
-            of = {"pure": "pure-DP guarantee (delta=0)", "gdp": "Gaussian-DP guarantee"}
-            raise ValueError(
-                f"{cls.__name__} noise has no {of.get(allowance.kind, allowance.kind)}"
-            )
         if allowance.kind == "pure":
             multiplier = count / allowance.amount
         else:
             multiplier = math.sqrt(count / (2 * allowance.amount))
         noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
+        noise.check(allowance.kind)
         # the scale is `multiplier` times the sensitivity on a grid that the scale decides on
         for _ in range(64):
             grid, scale = noise.grid, noise.rounded_sensitivity * multiplier * ROUNDING

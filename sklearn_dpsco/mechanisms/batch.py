@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..privacy.budget import Composition, PrivacyBudget
+from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Release, composed_event, renyi
 from ..privacy.sampling import LEAST_DELTA, batch_renyi
 from ..randomness.subsets import RandomBatches
@@ -64,35 +64,44 @@ class BatchGaussian(Gaussian):
 
 def calibrate_batches(
     budget: PrivacyBudget,
-    make: Callable[[float], BatchGaussian],
-    releases: Callable[[BatchGaussian], Sequence[Release]],
-    enough: float,
+    sampling: RandomBatches,
+    sensitivity: float,
+    dimension: int,
+    count: int,
+    others: Sequence[Release],
+    left: Allowance,
 ) -> tuple[BatchGaussian, Composition]:
     """The least noise, to 0.2 %, with which a plan meets the budget, and how it composes.
 
-    `make` gives the mechanism with a noise multiplier, `releases` every release of the plan with
-    it; `enough` is the multiplier that is enough without sampling. If the budget has an `order`,
-    what the plan costs there is kept within rho as well.
+    The plan uses it `count` times on batches, beside the `others` of its releases, which leave this
+    allowance if nothing is sampled. If the budget has an `order`, what the plan costs there is kept
+    within rho as well.
     """
     from ..privacy import events
 
+    def make(multiplier: float) -> BatchGaussian:
+        allowance = Allowance("gdp", 1 / (2 * multiplier**2), budget.precision)
+        noise = Gaussian.calibrate(sensitivity, allowance, dimension=dimension)
+        facts = sensitivity, noise.scale, dimension, budget.precision
+        return BatchGaussian(*facts, sampling=sampling)
+
     def is_enough(multiplier: float) -> bool:
-        parts = releases(make(multiplier))
+        parts = (*others, Release("batch gradient", make(multiplier), count))
         event = composed_event(parts, "pld")
         if events.pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
             return False
         order = budget.order
         return order is None or renyi(parts, order) <= order * budget.rho
 
+    enough = math.sqrt(count / (2 * left.amount))
     unsampled = make(enough), budget.gaussian_allowance.kind
     has_no_order = budget.currency == "zcdp" and budget.order is None
     # batches of rows are not batches of users
     is_out = budget.delta < LEAST_DELTA or budget.epsilon > _LARGEST_EPSILON
-    n_composed = sum(release.count for release in releases(unsampled[0]))
+    n_composed = count + sum(release.count for release in others)
     if has_no_order or budget.rows_per_user > 1 or is_out or n_composed > _MOST_COMPOSED:
         return unsampled
     # the start: many releases are nearly Gaussian, and their variances add up
-    sampling = unsampled[0].sampling
     start = enough * sampling.batch_size / sampling.n_samples
     low = high = 1 / math.sqrt(math.log1p(start**-2))
     growth = _GROWTH

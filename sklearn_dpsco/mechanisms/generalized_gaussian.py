@@ -128,26 +128,20 @@ class GeneralizedGaussian(Mechanism):
         # which has the law of y / |y|_r, y of independent coordinates of density ~ exp(-|y|^r)
         radius = math.sqrt(2 * gammainccinv(self.dimension / 2, stream.uniform(1)[0]))
         r, sign_and_share = self.exponent, 2 * stream.uniform(self.dimension) - 1
+        # Gamma draws of the shape 1 + 1/r, by rejection (Marsaglia and Tsang 2000)
+        d, gamma, filled = 1 + 1 / r - 1 / 3, np.empty(self.dimension), 0
+        while filled < gamma.size:
+            missing = gamma.size - filled
+            x = stream.normal(missing)
+            v = np.maximum(1 + x / math.sqrt(9 * d), 0.0) ** 3
+            with np.errstate(divide="ignore"):
+                log_accept = x**2 / 2 + d * (1 - v + np.log(v))
+            accepted = v[np.log(stream.uniform(missing)) < log_accept]
+            gamma[filled : filled + accepted.size] = d * accepted
+            filled += accepted.size
         # U Gamma(1 + 1/r)^(1/r), U uniform on [0, 1], has the density exp(-y^r) / Gamma(1 + 1/r)
-        y = _gamma(1 + 1 / r, self.dimension, stream) ** (1 / r) * sign_and_share
+        y = gamma ** (1 / r) * sign_and_share
         return value + self.scale * radius * (y / lp_norm(y, r))
-
-
-def _gamma(shape: float, size: int, stream: RandomStream) -> Array:
-    """Gamma draws of a shape >= 1, by rejection (Marsaglia and Tsang 2000)."""
-    d = shape - 1 / 3
-    out = np.empty(size)
-    filled = 0
-    while filled < size:
-        missing = size - filled
-        x = stream.normal(missing)
-        v = np.maximum(1 + x / math.sqrt(9 * d), 0.0) ** 3
-        with np.errstate(divide="ignore"):
-            log_accept = x**2 / 2 + d * (1 - v + np.log(v))
-        accepted = v[np.log(stream.uniform(missing)) < log_accept]
-        out[filled : filled + accepted.size] = d * accepted
-        filled += accepted.size
-    return out
 
 
 def vector_mechanism(

@@ -45,21 +45,14 @@ def mean_noise_norm(q: float, r: float, dimension: int) -> float:
         nodes, weights = _gauss_legendre(300)
         half = (math.log(d) + 40) ** (1 / r) / 2
         mean = float(half * weights @ (1 - gammainc(1 / r, (half * (nodes + 1)) ** r) ** d))
-    else:
-        mean = _mean_norm(q, r, d)
-    return math.exp(log_radius - log_length) * mean
-
-
-def _mean_norm(q: float, r: float, dimension: int) -> float:
-    """E S^s, S = sum_j |Y_j|^q, s = 1 / q, from the Laplace transform of |Y|^q.
-
-    E S^s = s / Gamma(1 - s) * integral over x of (1 - E[exp(-t |Y|^q)]^d) exp(-s x),
-    t = exp(x). Beyond the ends of the grid the two limits of the integrand are used.
-    """
+        return math.exp(log_radius - log_length) * mean
+    # Else E S^s, S = sum_j |Y_j|^q, s = 1 / q, from the Laplace transform of |Y|^q:
+    # E S^s = s / Gamma(1 - s) * integral over x of (1 - E[exp(-t |Y|^q)]^d) exp(-s x), t = exp(x).
+    # Beyond the ends of the grid the two limits of the integrand are used.
     s = 1 / q
     log_moment = gammaln((q + 1) / r) - gammaln(1 / r)  # of E |Y|^q
-    middle = -log_moment - math.log(dimension)
-    x = np.arange(middle - 40, middle + 40 + 80 * max(1.0, q / dimension), 0.25)
+    middle = -log_moment - math.log(d)
+    x = np.arange(middle - 40, middle + 40 + 80 * max(1.0, q / d), 0.25)
     # y = exp(w): the trapezoid rule converges exponentially
     w = np.linspace(-60.0, math.log(60) / r, 800)
     log_density = w - np.exp(r * w) - gammaln(1 + 1 / r)
@@ -67,8 +60,9 @@ def _mean_norm(q: float, r: float, dimension: int) -> float:
     weight[-1] /= 2
     loss = -np.expm1(-np.exp(np.minimum(x[:, None] + q * w[None, :], 700.0))) @ weight
     with np.errstate(divide="ignore"):
-        alive = -np.expm1(dimension * np.log1p(-np.minimum(loss, 1.0)))
+        alive = -np.expm1(d * np.log1p(-np.minimum(loss, 1.0)))
     scaled = alive * np.exp(-s * (x - middle))
     total = 0.25 * (scaled.sum() - (scaled[0] + scaled[-1]) / 2)
     total += scaled[0] / (1 - s) + scaled[-1] / s
-    return float(math.exp(-s * middle - gammaln(1 - s)) * s * total)
+    mean = float(math.exp(-s * middle - gammaln(1 - s)) * s * total)
+    return math.exp(log_radius - log_length) * mean

@@ -167,8 +167,6 @@ class PrefixSum(Gaussian):
         ValueError
             If the allowance is pure, or a parameter is out of range.
         """
-        if allowance.kind == "pure":
-            raise ValueError("Gaussian noise has no pure-DP guarantee (delta=0)")
         if check_int("n_steps", n_steps, low=1) > _MOST_STEPS:
             raise ValueError(f"n_steps must be at most {_MOST_STEPS}, got {n_steps}")
         rates, weights = _exponentials(n_steps)

@@ -135,8 +135,7 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     if isinstance(step, OneHotEncoder) and declares_categories(step) and step.drop is None:
         # 0/1 columns, of which one of each group is 1 at most
         size = sum(len(group) for group in step.categories)
-        row_norm = float(np.sqrt(len(step.categories)))
-        return DeclaredOutput(np.zeros(size), np.ones(size), row_norm)
+        return DeclaredOutput(np.zeros(size), np.ones(size), float(np.sqrt(len(step.categories))))
     _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
 
 

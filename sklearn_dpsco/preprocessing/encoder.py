@@ -161,8 +161,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         fields = self._fields()
         low = np.array([end for field in fields for end in field.low])
         high = np.array([end for field in fields for end in field.high])
-        row_norm = float(np.sqrt(sum(field.square for field in fields)))
-        return DeclaredOutput(low, high, row_norm)
+        return DeclaredOutput(low, high, float(np.sqrt(sum(field.square for field in fields))))
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:

@@ -20,7 +20,7 @@ from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Rel
 from ..data.bounds import feature_scaling
 from ..data.cells import nonfinite_rows
 from ..data.compressed import canonical
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows
+from ..data.summation import UNIT_ROUNDOFF, chunk_rows, slices
 from ..mechanisms import Release, SelectVertex
 from ..mechanisms.selection import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
@@ -360,9 +360,8 @@ def _candidates(low: float, high: float) -> Array:
 def _scores(values: Array, grid: Array, level: float) -> Array:
     """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level."""
     counts = np.zeros(grid.size + 1, dtype=np.int64)  # also above the last candidate
-    step = chunk_rows(values.size, 1) if values.size else 1
-    for first in range(0, values.size, step):
-        cells = np.searchsorted(grid, values[first : first + step])
+    for part in slices(values.size, chunk_rows(values.size, 1)):
+        cells = np.searchsorted(grid, values[part])
         counts += np.bincount(cells, minlength=grid.size + 1)
     upper = np.cumsum(counts[:-1])
     lower = np.concatenate(([0], upper[:-1]))

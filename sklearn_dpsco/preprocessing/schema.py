@@ -176,8 +176,7 @@ class Field:
                 "out of the schema, or say drop={...} for other columns"
             )
         ends = [0.0] * len(columns), [1.0] * len(columns)
-        facts = name, declared, missing, unknown
-        return cls(*facts, columns, *ends, 1.0, reference=reference)
+        return cls(name, declared, missing, unknown, columns, *ends, 1.0, reference=reference)
 
     @property
     def _codes(self) -> list[int]:

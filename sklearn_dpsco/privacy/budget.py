@@ -127,9 +127,7 @@ def default_delta(n_samples: int) -> float:
 
 
 def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
-    """Epsilon of a Renyi divergence of one order above 1 at `delta` > 0, as in `zcdp_delta`."""
-    if divergence == 0:
-        return 0.0
+    """Epsilon of a Renyi divergence > 0 of an order above 1 at `delta` > 0, as in `zcdp_delta`."""
     log_slack = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
     return max(0.0, divergence + log_slack / (order - 1))
 

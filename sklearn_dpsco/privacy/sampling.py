@@ -71,22 +71,18 @@ def batch_renyi(order: float, noise_multiplier: float, probability: float, law: 
             terms = np.log(-np.expm1(-a * log_ratio)) + np.log(-np.expm1(-order * log_ratio))
             terms += order * log_ratio
         else:
-            terms = _log_excess(log_ratio, order)
+            # ln(r^alpha - 1 - alpha (r - 1)) at r = e^u, or more; its mean is E[r^alpha] - 1
+            u, exponent = log_ratio, order * log_ratio
+            near = np.abs(exponent) < 1e-5  # Taylor's remainder, free of cancellation
+            remainder = order * (order - 1) / 2 * np.expm1(np.where(near, u, 1.0)) ** 2
+            exact = np.expm1(np.minimum(exponent, 50.0)) - order * np.expm1(np.minimum(u, 50.0))
+            remainder *= np.exp(np.where(near, np.abs(exponent), 0.0))
+            middle = np.log(np.where(near, remainder, np.maximum(exact, 0.0)))
+            # far out, ln(r^alpha) alone, which is much more for orders near 1
+            terms = np.where(exponent > 40.0, exponent, middle)
     weights = np.ones(w.size)  # Simpson's
     weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
     weights *= (w[1] - w[0]) / 3
     log_density = -(w**2) / 2 - math.log(2 * math.pi) / 2
     excess = float(logsumexp(terms + log_density + np.log(weights)))
     return min(whole, float(np.logaddexp(0.0, excess)) * _QUADRATURE / a)
-
-
-def _log_excess(u: Array, order: float) -> Array:
-    """ln(r^alpha - 1 - alpha (r - 1)) at r = e^u, or more; its mean is E[r^alpha] - 1."""
-    exponent = order * u
-    near = np.abs(exponent) < 1e-5  # Taylor's remainder, free of cancellation
-    remainder = order * (order - 1) / 2 * np.expm1(np.where(near, u, 1.0)) ** 2
-    exact = np.expm1(np.minimum(exponent, 50.0)) - order * np.expm1(np.minimum(u, 50.0))
-    remainder *= np.exp(np.where(near, np.abs(exponent), 0.0))
-    middle = np.log(np.where(near, remainder, np.maximum(exact, 0.0)))
-    # far out, ln(r^alpha) alone, which is much more for orders near 1
-    return np.where(exponent > 40.0, exponent, middle)

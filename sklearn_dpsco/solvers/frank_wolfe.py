@@ -41,7 +41,7 @@ from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .defaults import FRANK_WOLFE
 from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records, SolverData
-from .sparse_walk import MOST_SPARSE_STEPS, mean_weights, run_sparse_walk, sparse_schedule
+from .sparse_walk import MOST_SPARSE_STEPS, SparseWalk, mean_weights, sparse_schedule
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,7 @@ class Selection(FrankWolfe):
         clip = self._clip(problem, vertices.l1_norm, noise)
         # more steps come closer to the optimum and add noise to each
         power = -0.5 if budget.is_pure else -0.75
-        fitting = min(rules.most_steps, max(4, round(noise**power)))
-        max_iter = self.max_iter or fitting
+        max_iter = self.max_iter or min(rules.most_steps, max(4, round(noise**power)))
         if self.min_selections > max_iter:
             raise ValueError(
                 f"min_selections must be at most the number of steps, {max_iter}, "
@@ -314,8 +313,7 @@ class Gradient(FrankWolfe):
         plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
         first = box.first(budget, box.allowance, plan)
         change = clip * statistics.row_mean(problem, budget, norm)
-        left = box.allowance.share(first.left)
-        step = Gaussian.calibrate(change, left, max_iter, problem.size)
+        step = Gaussian.calibrate(change, box.allowance.share(first.left), max_iter, problem.size)
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left_over = step.scale * math.sqrt(4 * problem.size / 3)
@@ -383,8 +381,9 @@ def selection_facts(problem: Problem, budget: PrivacyBudget) -> tuple[float, Geo
 
 def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: RandomStream) -> Array:
     """Mean of the second half of the iterates, or the last one, shape (size,)."""
+    center = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
     if plan.step is None:
-        return plan.geometry.center(plan.problem.size)
+        return center
     terms = Terms(offset, plan.problem.loss, plan.gradient_clip)
     first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
     # where it pays, a walk over sparse X, whose sums stay in this process
@@ -393,10 +392,10 @@ def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: Random
         rates = _step_size(plan, np.arange(plan.max_iter))
         schedule = sparse_schedule(data, terms, plan.vertices, rates)
         if schedule is not None:
-            return run_sparse_walk(data, terms, plan, schedule, first, stream)
+            return SparseWalk(data, terms, plan, schedule, center).mean(first, stream)
     make = _vertex_iterates if plan.step.selects else _gradient_iterates
     total = np.zeros(plan.problem.size)
-    for t, coef in enumerate(make(Records(data, terms, plan.problem), plan, stream)):
+    for t, coef in enumerate(make(Records(data, terms, plan.problem), plan, center, stream)):
         if t >= first:
             total += coef
     return total / (plan.max_iter - first)
@@ -409,13 +408,15 @@ def _step_size(plan: FrankWolfePlan, t: Any) -> Any:
 
 
 def _vertex_iterates(
-    records: Records, plan: FrankWolfePlan, stream: RandomStream
+    records: Records, plan: FrankWolfePlan, coef: Array, stream: RandomStream
 ) -> Iterator[Array]:
-    """The points after each selection; products with local rows are kept, and moved by a column."""
+    """The points after each selection, from `coef`.
+
+    Products with local rows are kept, and moved by a column.
+    """
     data, problem, vertices = records.data, plan.problem, plan.vertices
     assert vertices is not None
     mechanism: Any = plan.step
-    coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
     product, move = None, Move(1.0, 0, 0.0)
     for t in steps(range(plan.max_iter)):
         if not data.is_local:
@@ -436,10 +437,9 @@ def _vertex_iterates(
 
 
 def _gradient_iterates(
-    records: Records, plan: FrankWolfePlan, stream: RandomStream
+    records: Records, plan: FrankWolfePlan, coef: Array, stream: RandomStream
 ) -> Iterator[Array]:
     mechanism: Any = plan.step
-    coef = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
     momentum = np.zeros_like(coef)
     for t in steps(range(plan.max_iter)):
         noisy = mechanism.release(records.mean_gradient(coef), stream)

@@ -427,9 +427,8 @@ class FTRL(Solver):
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
         batch_size = self.batch_size or max(rules.smallest_batch, -(-size // n_steps))
         batch_size = min(size, batch_size)
-        change, largest = gradient_sum(
-            problem, budget, batch_size, plan.gradient_clip, plan.data_norm
-        )
+        facts = problem, budget, batch_size, plan.gradient_clip, plan.data_norm
+        change, largest = gradient_sum(*facts)
         noise = PrefixSum.calibrate(
             change,
             budget.gaussian_allowance,
@@ -437,38 +436,32 @@ class FTRL(Solver):
             width=problem.size,
             largest_norm=largest,
         )
-        rate = self.learning_rate and self.learning_rate / batch_size
-        rate = rate or _learning_rate(plan, size, batch_size, noise)
-        return Epoch(noise, size, batch_size, rate, f"epoch {number}")
-
-
-def _learning_rate(plan: FTRLPlan, n_records: int, batch_size: int, noise: PrefixSum) -> float:
-    """The largest step that is stable and keeps the noise in the coefficients within bounds.
-
-    Norms are the one in which the mirror map is strongly convex, and its dual.
-    """
-    problem, norm, is_whitened = plan.problem, plan.data_norm, plan.moments is not None
-    rules, width = defaults.FTRL[problem.loss.task], problem.size
-    q = plan.mirror_map.dual_exponent(width)
-    # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
-    row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
-    # along a mean gradient, a step that does not overshoot, nor oscillate about a kink
-    smoothness, curvature = problem.loss.smoothness, row**2
-    if not math.isfinite(smoothness):
-        stable = rules.reach / (plan.gradient_clip * row**2 * math.sqrt(noise.n_steps))
-    else:
-        if is_whitened:
-            # second moments are about 1, at most `_LARGEST_MOMENT`, and those of a batch larger
-            curvature = min(curvature, rules.whitened_curvature + row**2 / batch_size)
-        stable = 1.9 / (smoothness * curvature)
-    if q == math.inf:
-        size = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
-    else:
-        size = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
-    relative = size / (plan.gradient_clip * n_records)
-    reach = rules.whitened_reach if is_whitened else rules.reach
-    allowed = reach / row * min(1.0, rules.noisy / relative)
-    return min(stable / batch_size, allowed / size)
+        group = f"epoch {number}"
+        if self.learning_rate is not None:
+            return Epoch(noise, size, batch_size, self.learning_rate / batch_size, group)
+        # The largest step that is stable and keeps the noise in the coefficients within bounds. The
+        # norms are the one in which the mirror map is strongly convex, and its dual.
+        norm, clip, width = plan.data_norm, plan.gradient_clip, problem.size
+        q, is_whitened = plan.mirror_map.dual_exponent(width), plan.moments is not None
+        # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
+        row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
+        # along a mean gradient, a step that does not overshoot, nor oscillate about a kink
+        smoothness, curvature = problem.loss.smoothness, row**2
+        if not math.isfinite(smoothness):
+            stable = rules.reach / (clip * row**2 * math.sqrt(noise.n_steps))
+        else:
+            if is_whitened:
+                # second moments are about 1, at most `_LARGEST_MOMENT`, those of a batch larger
+                curvature = min(curvature, rules.whitened_curvature + row**2 / batch_size)
+            stable = 1.9 / (smoothness * curvature)
+        if q == math.inf:
+            noisy = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
+        else:
+            noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
+        reach = rules.whitened_reach if is_whitened else rules.reach
+        allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
+        rate = min(stable / batch_size, allowed / noisy)
+        return Epoch(noise, size, batch_size, rate, group)
 
 
 # ------------------------------------------------------------------------------ a stream

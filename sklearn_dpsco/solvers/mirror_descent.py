@@ -22,7 +22,7 @@ from ..data.rows import Terms
 from ..data.summation import summation_error
 from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
-from ..mechanisms import BatchGaussian, Gaussian, GeneralizedGaussian, Release, vector_mechanism
+from ..mechanisms import Gaussian, GeneralizedGaussian, Release, vector_mechanism
 from ..mechanisms.batch import calibrate_batches
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -456,19 +456,9 @@ class NoisyMD(SetDescent):
         fixed = budget.relation == "replace-one"
         sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
         change = facts.clip * batch_mean(problem, budget, facts.norm, size)
-
-        def make(multiplier: float) -> BatchGaussian:
-            allowance = Allowance("gdp", 1 / (2 * multiplier**2), budget.precision)
-            noise = Gaussian.calibrate(change, allowance, dimension=problem.size)
-            return BatchGaussian(
-                noise.sensitivity, noise.scale, noise.dimension, noise.precision, sampling=sampling
-            )
-
-        def releases(noise: BatchGaussian) -> tuple[Release, ...]:
-            return (*first.releases, Release("batch gradient", noise, n_steps))
-
-        enough = math.sqrt(n_steps / (2 * left.amount))
-        noise, composition = calibrate_batches(budget, make, releases, enough)
+        noise, composition = calibrate_batches(
+            budget, sampling, change, problem.size, n_steps, first.releases, left
+        )
         return [facts.stage(None, noise, n_steps)], composition
 
     def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
@@ -571,12 +561,7 @@ class Facts:
         return Stage((noise,), records, n_steps, largest, reach, energy, convexity)
 
     def anchored_stage(
-        self,
-        records: Slice,
-        left: Allowance,
-        n_steps: int,
-        anchor: float,
-        learning_rate: float = math.inf,
+        self, records: Slice, left: Allowance, n_steps: int, anchor: float, rate: float = math.inf
     ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
         noise = self.noise(records[1] - records[0], left, n_steps)
@@ -589,9 +574,7 @@ class Facts:
             convexity -= self.weak_convexity
         else:  # too small an anchor to make the objective convex
             convexity = 0.0
-        return Stage(
-            (noise,), records, n_steps, learning_rate, reach, energy, convexity, anchor, within
-        )
+        return Stage((noise,), records, n_steps, rate, reach, energy, convexity, anchor, within)
 
 
 # ------------------------------------------------------------------------------ sensitivities

@@ -392,8 +392,7 @@ class _Draft:
         bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
         # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
-        is_whole = isinstance(loss, Multinomial) or not is_smooth
-        clip = bound if is_whole else min(bound, clip)
+        clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
         if solver.learning_rate is not None:
             return clip, solver.learning_rate, target_unit
         # a kinked loss curves where the residuals are, over one spread of the targets
@@ -454,53 +453,44 @@ class _Descent:
     ) -> None:
         problem = plan.problem
         self.plan, self.order, self.block = plan, order, _block(problem.n_features)
-        begin = self._begin_in_bounds if plan.target_unit is None else self._begin_in_units
-        begin(data.row_major(), stream)
+        data, d = data.row_major(), problem.n_features
+        if plan.target_unit is None:
+            before = data.part(self._which(0, plan.n_first)) if plan.n_first else data
+            _, frame = plan.first.run(before, stream)
+            center, error = np.zeros(d) if frame.center is None else frame.center, norm_error(d)
+            bias, bound = float(problem.fit_intercept), plan.data_norm * (1 - error)
+            self.form = RowForm(center, bias, bound, 2 * error if data.is_sparse else 0.0)
+            self.units, self.data = frame, frame.weighted(data).kept()
+        else:  # a record's row is ``unit * [r, 1]``, of norm at most 1
+            units = plan.first.run(data, stream)
+            frame, width = units.frame, None
+            if problem.loss.task == "regression":
+                width = plan.target_unit
+                scale = frame.target_scale * width
+                frame = replace(frame, offset=frame.offset / width, target_scale=scale)
+            each = float(units.unit[0])
+            bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
+            # the scales bound the rows; the kernel's own bound, of unscaled rows, has no effect
+            self.form = RowForm(np.zeros(d), bias, 1e200, 0.0)
+            self.units = units._replace(frame=frame)
+            self.data = units.data.map(_in_step_units, each, width).kept()
         # rows gathered at a time: whole blocks
-        per_row = 8 * problem.n_features
-        fitting = _CHUNK_ROWS if self.data.is_sparse else _CHUNK_BYTES // per_row
+        fitting = _CHUNK_ROWS if self.data.is_sparse else _CHUNK_BYTES // (8 * d)
         loss, longest = problem.loss, max(phase.size for phase in plan.phases)
         if is_tabulated(loss) and loss.task == "regression":
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
         # the derivative as the kernel takes it, of several outputs with their offsets
-        clip, offset, k = plan.gradient_clip, self.offset, problem.n_outputs
+        clip, offset, k = plan.gradient_clip, frame.offset, problem.n_outputs
         self.offsets: tuple[Array, ...] = ()
         if k > 1:
             # each derivative's bound, so that all together have norm c
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
-            offsets = np.broadcast_to(self.offset, (k,))
+            offsets = np.broadcast_to(frame.offset, (k,))
             self.offsets = (np.ascontiguousarray(offsets, dtype=np.float64),)
         known = None if is_tabulated(loss) else slope_of(Terms(offset, loss, clip), is_joint=True)
         known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
         self.slope = known._replace(offset=offset)
-
-    def _begin_in_bounds(self, data: SolverData, stream: RandomStream) -> None:
-        plan, problem = self.plan, self.plan.problem
-        before = data.part(self._which(0, plan.n_first)) if plan.n_first else data
-        _, frame = plan.first.run(before, stream)
-        self.units = frame
-        center = np.zeros(problem.n_features) if frame.center is None else frame.center
-        error = norm_error(problem.n_features)
-        bound = plan.data_norm * (1 - error)
-        bias, error = float(problem.fit_intercept), 2 * error if data.is_sparse else 0.0
-        self.data, self.offset = frame.weighted(data).kept(), frame.offset
-        self.form = RowForm(center, bias, bound, error)
-
-    def _begin_in_units(self, data: SolverData, stream: RandomStream) -> None:
-        """A record's row is ``unit * [r, 1]``, of norm at most 1."""
-        units, problem = self.plan.first.run(data, stream), self.plan.problem
-        width = self.plan.target_unit if problem.loss.task == "regression" else None
-        if width is not None:
-            frame, scale = units.frame, units.frame.target_scale * width
-            frame = replace(frame, offset=frame.offset / width, target_scale=scale)
-            units = units._replace(frame=frame)
-        each = float(units.unit[0])
-        bias = float(units.unit[-1]) / each if problem.fit_intercept else 0.0
-        self.data = units.data.map(_in_step_units, each, width).kept()
-        # the scales bound the rows; the kernel's own bound, of unscaled rows, has no effect
-        self.form = RowForm(np.zeros(problem.n_features), bias, 1e200, 0.0)
-        self.units, self.offset = units, units.frame.offset
 
     def _which(self, start: int, stop: int) -> Which:
         return slice(start, stop) if self.order is None else self.order[start:stop]
@@ -509,20 +499,24 @@ class _Descent:
         """Mean of the last iterates of one pass over the phase's records from `start`."""
         from .._kernels import sgd_steps as kernels
 
-        plan, radius, k = self.plan, self.plan.geometry.radius, self.plan.problem.n_outputs
+        problem, radius = self.plan.problem, self.plan.geometry.radius
+        k = problem.n_outputs
         shape = start.shape if k == 1 else (start.size // k, k)
-        w, total, count = start.copy().reshape(shape), np.zeros(shape), 0
+        w, total, count, done = start.copy().reshape(shape), np.zeros(shape), 0, 0
         slope = self.slope._replace(beta=phase.beta)
-        averaged = PHASED_SGD[plan.problem.loss.task].averaged
-        first = phase.size - math.ceil(averaged * phase.size)
-        done = 0
+        first = phase.size - math.ceil(PHASED_SGD[problem.loss.task].averaged * phase.size)
         for part in self._parts(self._which(phase.start, phase.stop)):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
             found: Slope | Tables = slope
             y, X = part.y, part.rows.X
             if slope.loss_id == TABULATED:
-                found, y = self._tables(slope, y)
+                # each target has a table, or each of the two labels, which are public
+                targets, numbers = y.ravel(), np.arange(y.size, dtype=np.float64).reshape(y.shape)
+                if problem.loss.task == "classification":
+                    targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
+                table = tables(base_loss(problem.loss), targets, slope.clip, slope.beta)
+                found, y = Tables(*table, slope.clip, slope.offset), numbers
             if sparse.issparse(X):
                 kernel = kernels.csr_steps if k == 1 else kernels.joint_csr_steps
                 X = Compressed.of(X)
@@ -532,15 +526,6 @@ class _Descent:
             records = part.rows.scales(), part.rows.sample_weights(), y
             count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
-
-    def _tables(self, slope: Slope, y: Array) -> tuple[Tables, Array]:
-        """Tables of the derivative for these targets, and the number of each one's table."""
-        base = base_loss(self.plan.problem.loss)
-        targets, numbers = y.ravel(), np.arange(y.size, dtype=np.float64).reshape(y.shape)
-        if base.task == "classification":  # the two labels, which are public
-            targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
-        knots, values = tables(base, targets, slope.clip, slope.beta)
-        return Tables(knots, values, slope.clip, slope.offset), numbers
 
     def _parts(self, which: Which) -> Iterator[SolverData]:
         """The records in parts of whole blocks; dense rows that are gathered share one buffer."""

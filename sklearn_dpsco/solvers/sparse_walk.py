@@ -15,7 +15,6 @@ the line: doc/privacy, section 3.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,28 +95,6 @@ def sparse_schedule(
     return schedule if pays else None
 
 
-def run_sparse_walk(
-    data: SolverData,
-    terms: Terms,
-    plan: Any,
-    schedule: SparseSchedule,
-    first: int,
-    stream: RandomStream,
-) -> Array:
-    """Mean of the iterates after step `first` and later ones, shape (size,)."""
-    center = np.array(plan.geometry.center(plan.vertices.n_features), dtype=np.float64)
-    walk = SparseWalk(data, terms, plan, schedule, center)
-    weight, weights = mean_weights(schedule.rates, first)
-    mean = weight * center
-    for t in steps(range(weights.size)):
-        vertex = walk.select(t, stream)
-        mean[vertex.coordinate] += weights[t] * vertex.value
-        if t + 1 < weights.size:
-            walk.move(t, vertex)
-    walk.scores.check()
-    return mean
-
-
 class SparseWalk:
     """The predictions, what each record contributes, and the sums of that.
 
@@ -128,12 +105,23 @@ class SparseWalk:
     def __init__(
         self, data: SolverData, terms: Terms, plan: Any, schedule: SparseSchedule, center: Array
     ) -> None:
+        from .._kernels.vertex_steps import rows_by_column
+
         rows, n = data.rows, data.n_samples
         self.rows, self.y, self.terms, self.schedule = rows, data.y, terms, schedule
+        self.center = center
         self.vertices, self.mechanism = plan.vertices, plan.step
         self.X = Compressed.of(rows.row_major().X)
-        self.columns = _rows_by_column(rows.X)
-        self.everyone = np.arange(n, dtype=self.columns(0).dtype)
+        # the rows that store a column of CSR or CSC X; no copy of the values
+        if rows.X.format == "csc":
+            starts, stored = rows.X.indptr, rows.X.indices
+        else:
+            starts = np.zeros(rows.X.shape[1] + 2, dtype=np.int64)
+            kind = np.min_scalar_type(-max(n, 2**15))  # int16 at least
+            stored = np.empty(rows.X.nnz, dtype=kind)
+            rows_by_column(rows.X.indices, rows.X.indptr, starts, stored)
+        self.columns = starts, stored
+        self.everyone = np.arange(n, dtype=stored.dtype)
         # <[x_i, 1], u>, without what later steps add to the intercept
         self.product, self.intercept = rows.product(center), 0.0
         # n contributions of at most clip * unit add up to less than 2^62
@@ -143,6 +131,18 @@ class SparseWalk:
         self.scores = GroupedScores(self.sums[:, 0], self.sums[:, 1], self.vertices.values)
         self.epoch = 0
         self._contribute(self.everyone)
+
+    def mean(self, first: int, stream: RandomStream) -> Array:
+        """Walk: the mean of the iterates after step `first` and later ones, shape (size,)."""
+        weight, weights = mean_weights(self.schedule.rates, first)
+        mean = weight * self.center
+        for t in steps(range(weights.size)):
+            vertex = self.select(t, stream)
+            mean[vertex.coordinate] += weights[t] * vertex.value
+            if t + 1 < weights.size:
+                self.move(t, vertex)
+        self.scores.check()
+        return mean
 
     def form(self, t: int) -> tuple[float, float]:
         """The weights of the two sums in the mean gradient of step t."""
@@ -171,7 +171,8 @@ class SparseWalk:
         if vertex.coordinate == self.rows.n_columns:
             self.intercept += amount
         else:
-            which = self.columns(vertex.coordinate)
+            starts, stored = self.columns
+            which = stored[starts[vertex.coordinate] : starts[vertex.coordinate + 1]]
             add_column(self.X, vertex.coordinate, which, amount, self.product)
         if t + 1 == self.schedule.bounds[self.epoch + 1]:
             self.epoch += 1
@@ -199,17 +200,3 @@ class SparseWalk:
         contribute(self.X, which, records, secant, slope, (self.r, self.sums), groups)
         if not widens:
             scores.tighten()
-
-
-def _rows_by_column(X: Any) -> Callable[[int], NDArray[Any]]:
-    """The rows that store a column of CSR or CSC X; no copy of the values."""
-    from .._kernels.vertex_steps import rows_by_column
-
-    if X.format == "csc":
-        starts, rows = X.indptr, X.indices
-    else:
-        n, d = X.shape
-        starts = np.zeros(d + 2, dtype=np.int64)
-        rows = np.empty(X.nnz, dtype=np.min_scalar_type(-max(n, 2**15)))  # int16 at least
-        rows_by_column(X.indices, X.indptr, starts, rows)
-    return lambda column: rows[starts[column] : starts[column + 1]]

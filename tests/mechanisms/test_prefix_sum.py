@@ -196,7 +196,7 @@ def test_half_the_budget_needs_sqrt_two_times_the_noise():
 
 def test_bad_parameters():
     good = {"n_steps": 4, "width": 2, "largest_norm": 1.0}
-    with pytest.raises(ValueError, match="no pure-DP"):
+    with pytest.raises(ValueError, match="no pure guarantee"):
         PrefixSum.calibrate(1.0, Allowance("pure", 1.0), **good)
     for n_steps in (0, -1, 1.5, 2**41):
         with pytest.raises(ValueError, match="n_steps"):

@@ -321,7 +321,7 @@ def test_sizes_and_a_descent_spend_the_budget_and_no_more(relation):
             assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
     for share in (0.01, 0.5):
         plan = unbounded(2000, 5, scale_share=share)
-        spent = sum(r.cost("gdp") for r in plan.reach.features.releases)
+        spent = sum(r.cost("gdp") for r in plan.feature_reach.releases)
         assert spent <= share * plan.budget.mu**2 / 2
 
 
@@ -331,17 +331,17 @@ def test_sizes_and_a_descent_spend_the_budget_and_no_more(relation):
 )  # fmt: skip
 def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity(relation, task):
     plan = unbounded(40, 3, task, 300.0, relation, max_iter=3)
-    assert plan.reach.features.far is not None
+    assert plan.feature_reach.far is not None
     found = check_sensitivity(
         plan, extreme_pairs(plan.problem, relation, np.random.default_rng(0), 24)
     )
     assert not found.violations, found.violations
     # what appears moves scores of a small share both up and down
-    for name in ("reach.features.typical", "step"):
+    for name in ("feature_reach.typical", "step"):
         assert found.ratios[name] > 0.7, (name, found.ratios)
-    assert found.ratios["reach.features.far"] > 0.4, found.ratios
+    assert found.ratios["feature_reach.far"] > 0.4, found.ratios
     if task == "regression":
-        assert found.ratios["reach.target.presence"] > 0.9, found.ratios
+        assert found.ratios["target_reach.presence"] > 0.9, found.ratios
 
 
 def test_columns_that_hardly_vary_do_not_explode():
@@ -366,7 +366,7 @@ def test_a_small_table_keeps_its_target_where_presence_could_not_show():
     X = rng.standard_normal((200, 1))
     y = 3 * X[:, 0] + 0.1 * rng.standard_normal(200)
     model = HeavyTailDPRegressor(solver="descent", random_state=0).fit(X, y)
-    assert model.plan_.reach.target.presence is None
+    assert model.plan_.target_reach.presence is None
     assert np.ptp(model.predict(X)) > 0.1
     zeros = [model.set_params(random_state=k).fit(X, 0 * y).predict(X) for k in range(5)]
     assert np.abs(zeros).max() < 100  # sizes are at most 1
@@ -382,8 +382,8 @@ def test_targets_may_be_0_or_of_very_different_sizes():
         assert np.abs(model.predict(X)).max() < 1e-3, seed
     # so that targets share no size where columns of the same number do
     plan = unbounded(1500, 3, n_outputs=3)
-    assert plan.reach.features.shared is not None
-    assert plan.reach.target.shared is None
+    assert plan.feature_reach.shared is not None
+    assert plan.target_reach.shared is None
     signal = X @ [1.0, -1.0, 0.5]
     noise = 0.5 * rng.standard_normal((5000, 3))
     Y = (signal[:, None] + noise) * [1e6, 1.0, 1e-2]

@@ -26,17 +26,8 @@ from ...mechanisms import Release, additive_noise
 from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
-from .. import statistics
-from ..base import (
-    MOST_COPIED_FEATURES,
-    Part,
-    Plan,
-    Problem,
-    Solver,
-    SolverResult,
-    named_releases,
-    releases_of,
-)
+from .. import base, statistics
+from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..learned_units import accuracy
 from ..records import Frame, SolverData, WithNumbers, in_box
@@ -179,30 +170,20 @@ class HeavyTailPlan(Plan):
 
 
 @dataclass(frozen=True)
-class Reach(Part):
-    """How far features and targets reach; None where scales are public guesses."""
-
-    features: magnitudes.ReachSearch | None
-    target: magnitudes.ReachSearch | None
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return releases_of(self.features, self.target)
-
-
-@dataclass(frozen=True)
 class UnboundedDescentPlan(UnitDescentPlan):
     """Plan of `UnboundedDescent`; see `UnitDescentPlan` for the other fields.
 
     Attributes
     ----------
-    reach : Reach
-        What is released before the units.
+    feature_reach, target_reach : ReachSearch or None
+        How far features and targets reach, which is released before the units; None where scales
+        are public guesses.
     learns_center : bool
         Whether the centre of the rows is that of the model's units.
     """
 
-    reach: Reach
+    feature_reach: magnitudes.ReachSearch | None
+    target_reach: magnitudes.ReachSearch | None
     learns_center: bool
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
@@ -210,11 +191,11 @@ class UnboundedDescentPlan(UnitDescentPlan):
         problem, of_reach = self.problem, stream.substream("reach")
         d, target = problem.n_features, np.full(problem.n_outputs, magnitudes.BOX)
         typical, reach = np.ones(d), np.full(d, magnitudes.BOX)
-        if self.reach.target is not None:
+        if self.target_reach is not None:
             targets = data.map(magnitudes.targets_as_rows)
-            _, target = self.reach.target.run(targets, of_reach.substream("target"))
-        if self.reach.features is not None:
-            typical, reach = self.reach.features.run(data, of_reach.substream("features"))
+            _, target = self.target_reach.run(targets, of_reach.substream("target"))
+        if self.feature_reach is not None:
+            typical, reach = self.feature_reach.run(data, of_reach.substream("features"))
         # features and targets over how far they reach, in [-1, 1]
         frame = Frame(center=np.zeros(d), scale=reach)
         data = data.map(in_box, frame.center, frame.scale, 1.0)
@@ -321,9 +302,6 @@ class SCOF(Solver):
                 draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
             else:
                 step = 1 + (step - 1) / 2
-        # A defect of the package: a negative share would lower the cost of a plan.
-        if draft.left < -1e-12:
-            raise AssertionError("a plan spends more than its budget")
         kind, guarantee = problem.feasible_set, Guarantee.of(budget, draft.releases, composition)
         geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
         facts = problem, budget, self.form, draft.max_iter, guarantee, geometry
@@ -355,14 +333,13 @@ class UnboundedDescent(Descent):
     # what the plan releases; other sizes are 1, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True
 
-    max_iter: int | Auto = "auto"
     scale_share: float | Auto = "auto"
 
     def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> UnboundedDescentPlan:
         if problem.is_wide:
             raise ValueError(
-                f"solver='descent' without bounds is for up to {MOST_COPIED_FEATURES} features: "
-                "take solver='scof'"
+                f"solver='descent' without bounds is for up to {base.MOST_COPIED_FEATURES} "
+                "features: take solver='scof'"
             )
         allowance, rules = budget.mixed_allowance, HEAVY_TAIL[problem.loss.task]
         n, facts = problem.n_samples, (budget.record_factor, allowance, allowance)
@@ -374,10 +351,11 @@ class UnboundedDescent(Descent):
             columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
             target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
-        first = Reach(features, target)
         fields, releases = self._stages(problem, budget, allowance.share(1 - spent))
-        guarantee = Guarantee.of(budget, (*first.releases, *releases), allowance.kind)
-        fields |= {"guarantee": guarantee, "reach": first, "learns_center": self.private_center_X}
+        releases = (*releases_of(features, target), *releases)
+        fields |= {"guarantee": Guarantee.of(budget, releases, allowance.kind)}
+        fields |= {"feature_reach": features, "target_reach": target}
+        fields |= {"learns_center": self.private_center_X}
         return UnboundedDescentPlan(problem, budget, self.form, **fields)
 
 

@@ -3,7 +3,7 @@ r"""Private scales and centres of columns without bounds.
 Scales are powers of two, chosen by the exponential mechanism from a public grid, one for all
 columns and, where the noise allows it, one for each; centres are means of values clipped in units
 of the scales. For a descent in learned units, which finds centres by itself, scales alone bound
-the columns (`Reach`). Sensitivities: doc/privacy, section 7.4.
+the columns (`ReachSearch`). Sensitivities: doc/privacy, section 7.4.
 """
 
 from __future__ import annotations
