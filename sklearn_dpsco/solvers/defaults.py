@@ -376,9 +376,11 @@ class UnitDescentDefaults:
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
     # Of users, those whose gradients are scaled down, at most half: this over m, times the root of
-    # the number of coefficients. And the share of the budget for the norm that they exceed.
+    # the number of coefficients. And shares of the budget for the norm that they exceed, and for
+    # the number of users with a row that is not empty.
     hidden: float = 10.0
     user_share: float = 0.03
+    present_share: float = 0.005
     many_columns: float = 30.0  # of which one that is noise says less about the others
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
@@ -430,7 +432,6 @@ class InferenceDefaults:
     """
 
     size_share: float = 0.015  # of the whole budget, for each of four sizes
-    present_share: float = 0.005  # and for the number of users with a row that is not empty
     least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
     # their noise falls as m grows; those of labels are small along strong effects. `last_share` is

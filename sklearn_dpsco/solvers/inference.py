@@ -135,13 +135,11 @@ class NewtonSteps(Part):
     moments: Gaussian | None  # of the scores; None where no covariance is asked for
     last: Gaussian
     rows_per_user: int  # if above 1, a record is a user
-    present: Gaussian | None = None  # users with a row that is not empty, over the slots
     n_enough: float = 0.0  # rows from which few intervals are the whole line
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return named_releases(
-            ("users present", self.present, 1),
             ("score sizes", self.size, self.n_sizes),
             ("second derivatives", self.hessian, self.n_hessians),
             ("first scores", self.first, self.n_first),
@@ -210,10 +208,7 @@ class NewtonSteps(Part):
         copy = units.copy.map(_unweighed, units.unit, by_user)
         n_records, present = n, units.n_present
         if by_user:  # whose rows are all in one piece
-            n_records = present = copy.numbers.users.starts.size
-            if self.present is not None:
-                total = np.array([float(copy.numbers.counted.sum())])
-                present = statistics.n_present(total, n, n_records, self.present, stream)
+            n_records, present = copy.numbers.users.starts.size, units.n_users
         return copy, n_records, max(present, 8 * self.n_large)
 
     def _widest(self, units: Units) -> float:
@@ -430,12 +425,8 @@ def plan_steps(
             raise ValueError("inference=True needs to know whose rows are, for users of several")
         return None, left  # users are a promise alone
     k = _n_joint(problem)
-    rows, before, present = budget.rows_per_user, left, None
+    before = left
     left -= (4 if problem.inference else 1) * rules.size_share
-    if rows > 1 and problem.may_be_empty:
-        of_users = statistics.share_present(problem, budget) / rows
-        present = Gaussian.calibrate(of_users, allowance.share(rules.present_share))
-        left -= rules.present_share
     needed = rules.least * k**1.5 / accuracy(problem, budget, allowance.share(left))
     needed *= problem.n_samples
     # of few coefficients of labels, the error of a whole step is more than its part
@@ -445,7 +436,7 @@ def plan_steps(
         _check_rows(problem, budget, k, needed, enough)
     elif problem.n_samples < needed:
         return None, before
-    steps, left = _newton_steps(problem, budget, allowance, change, left, present)
+    steps, left = _newton_steps(problem, budget, allowance, change, left)
     return replace(steps, n_enough=enough), left
 
 
@@ -455,9 +446,8 @@ def _newton_steps(
     allowance: Allowance,
     change: float,
     left: float,
-    present: Gaussian | None,
 ) -> tuple[NewtonSteps, float]:
-    """Those of `plan_steps`, where sizes and numbers of users have had their shares."""
+    """Those of `plan_steps`, where sizes have had their shares."""
     rules, n, size, rows = INFERENCE, problem.n_samples, problem.size, budget.rows_per_user
     k = _n_joint(problem)
     m, loss = accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
@@ -503,7 +493,6 @@ def _newton_steps(
         moments=moments,
         last=noise(change, rules.last_share - share, 1, size),
         rows_per_user=rows,
-        present=present,
     )
     return steps, (1 - spent) * left
 
@@ -703,9 +692,8 @@ def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
     users, counted = None, rows.present()
     weights = rows.sample_weights() * counted
     if by_user:
-        users = Users.of(rows)
-        firsts, counted = users.order[users.starts], np.zeros(len(x), dtype=bool)
-        counted[firsts] = np.logical_or.reduceat(rows.present()[users.order], users.starts)
+        users, counted = Users.of(rows), np.zeros(len(x), dtype=bool)
+        counted[users.order[users.starts]] = users.present
     numbers = Sized(x, unit, counted, users, weights, norms, norms, norms, norms)
     return WithNumbers(copy.data, numbers)
 
@@ -748,7 +736,7 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     from .._kernels.products import add_by_user
 
     unit = np.repeat(numbers.unit, of_each.shape[1])
-    _, order, starts, ends = users
+    _, order, starts, ends, _ = users
     s = np.zeros((starts.size, unit.size))
 
     def fill(part: slice) -> None:
@@ -794,7 +782,7 @@ def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
 
         squares = numbers.norms**2 * numbers.weights * _curvature(at.loss, numbers.raw)[1]
         shares = np.ones(len(squares))
-        shares_of_first(squares, *users[1:], bound**2, shares)
+        shares_of_first(squares, *users[1:4], bound**2, shares)
         weighed = numbers._replace(weights=numbers.weights * shares)
         return scored(WithNumbers(copy.data, weighed), at, True)
     factors = clipped_to(bound, numbers.sizes)

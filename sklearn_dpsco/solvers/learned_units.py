@@ -88,7 +88,9 @@ class Units(NamedTuple):
     # Of rates: what few weighted derivatives exceed at the start, and the largest prediction.
     clip: float = math.inf
     largest: float = LARGEST_PREDICTION
-    users: Users | None = None  # if the sums of gradients over their rows are clipped
+    # If the sums of gradients over the rows of users are clipped, and about how many have a row.
+    users: Users | None = None
+    n_users: int = 0
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""

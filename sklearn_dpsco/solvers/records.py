@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from .._kernels.arguments import Change
-from .._types import Array, Indices, Which
+from .._types import Array, Flags, Indices, Which
 from ..data.compressed import value_parts, with_values
 from ..data.rows import Rows, Terms, joined_rows, make_rows, times_rows
 from ..data.summation import chunk_rows, norm_error, on_threads, slices, sum_on_threads
@@ -174,6 +174,7 @@ class Users(NamedTuple):
     order: Indices  # rows, those of one user after those of the other
     starts: Indices  # where in this order those of each user begin
     ends: Indices
+    present: Flags  # whether a row of theirs is not empty
 
     @classmethod
     def of(cls, rows: Rows) -> Users:
@@ -181,8 +182,10 @@ class Users(NamedTuple):
         if rows.users is None:
             raise ValueError("a plan for users of several rows needs to know whose each row is")
         of_rows = np.unique(rows.users, return_inverse=True)[1]
-        ends = np.cumsum(np.bincount(of_rows))
-        return cls(of_rows, np.argsort(of_rows, kind="stable"), np.append(0, ends[:-1]), ends)
+        order, ends = np.argsort(of_rows, kind="stable"), np.cumsum(np.bincount(of_rows))
+        starts = np.append(0, ends[:-1])
+        present = np.logical_or.reduceat(rows.present()[order], starts)
+        return cls(of_rows, order, starts, ends, present)
 
 
 @dataclass(frozen=True)

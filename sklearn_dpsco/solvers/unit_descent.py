@@ -32,7 +32,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, named_releases
+from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import (
     CORRECTION,
     RATES,
@@ -68,6 +68,34 @@ class Pace(NamedTuple):
         # of the iterates in the second half, those after the release of each step
         weights = added[n - first] - added[np.maximum(n // 2 - first, 0)]
         return float(weights @ weights) / (n - n // 2) ** 2
+
+
+@dataclass(frozen=True)
+class OfUsers(Part):
+    """What is released of users of several rows, whose gradients are clipped as a whole."""
+
+    present: Gaussian | None  # users with a row that is not empty, over the slots
+    size: SelectVertex  # norms of their gradients at the start
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return named_releases(("users present", self.present, 1), ("user size", self.size, 1))
+
+    def run(
+        self, problem: Problem, units: Units, data: SolverData, m: float, stream: RandomStream
+    ) -> Units:
+        """The units with the users, and as the clip what some of their gradients exceed."""
+        users = Users.of(data.rows)
+        n = users.starts.size
+        if self.present is not None:
+            total = np.array([float(users.present.sum())])
+            n = statistics.n_present(total, data.n_samples, n, self.present, stream)
+        rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
+        units = units._replace(data=rows, users=users, n_users=n)
+        # as many as the noise hides, and no more than have a label of the rarer class
+        hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / m
+        many, start = min(0.5, 2 * _rarer(problem, units), hidden), np.zeros(problem.size)
+        return units._replace(clip=_user_clip(problem, units, start, self.size, many, stream))
 
 
 @dataclass(frozen=True)
@@ -156,7 +184,7 @@ class Correction(Part):
         if self.tail is None:
             return problem.joint_unit
         if units.users is not None:
-            few = self.n_above / units.users.starts.size
+            few = self.n_above / units.n_users
             few = min(few, max(CORRECTION.rarer * _rarer(problem, units), few / 4))
             return _user_clip(problem, units, coef, self.tail, few, stream)
         unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
@@ -177,8 +205,8 @@ class UnitDescentPlan(Plan):
     ----------
     units : LearnedUnits
         What is released before the descent.
-    user_size : SelectVertex or None
-        For the norm that gradients of users of several rows are scaled down to.
+    of_users : OfUsers or None
+        What is released of users of several rows.
     step : Gaussian
         What releases the mean gradients, in units of the clip.
     correction : Correction or None
@@ -188,7 +216,7 @@ class UnitDescentPlan(Plan):
     """
 
     units: LearnedUnits
-    user_size: SelectVertex | None
+    of_users: OfUsers | None
     step: Gaussian
     correction: Correction | None
     inference: NewtonSteps | None
@@ -327,14 +355,9 @@ class UnitDescentPlan(Plan):
         problem, d = self.problem, self.problem.n_features
         units = self.units.run(data, stream)
         start, clip = np.zeros(problem.size), None
-        if self.user_size is not None:
-            rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
-            # as many as the noise hides, and no more than have a label of the rarer class
-            hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.units.accuracy
-            many = min(0.5, 2 * _rarer(problem, units), hidden) * units.n_present / data.n_samples
-            units = units._replace(data=rows, users=Users.of(data.rows))
-            clip = _user_clip(problem, units, start, self.user_size, many, stream)
-            units = units._replace(clip=clip)
+        if self.of_users is not None:
+            units = self.of_users.run(problem, units, data, self.units.accuracy, stream)
+            clip = units.clip
         clip, pace = _clip_and_pace(self, units, clip)
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
         noise = (clip * self.step.scale) ** 2
@@ -430,9 +453,8 @@ def _user_clip(
     # far too wide ones, which cost most, are as likely by chance as others
     octaves = np.log2(grid)
     prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 2, 0.0)
-    counts = statistics.place_counts(norms, np.ones(norms.size, dtype=bool), grid)
-    n_above = math.floor(share * norms.size)
-    return median_on_grid(counts, norms.size, grid, prior, mechanism, stream, n_above)
+    counts, n = statistics.place_counts(norms, units.users.present, grid), units.n_users
+    return median_on_grid(counts, n, grid, prior, mechanism, stream, math.floor(share * n))
 
 
 def _rarer(problem: Problem, units: Units) -> float:
@@ -573,25 +595,35 @@ class Descent(Solver):
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
         if problem.is_wide:
             change = wide_mean(problem, budget)
-        correction, inference, left = None, None, units.left
+        of_users, left = _plan_users(problem, budget, allowance, units.left)
+        correction, inference = None, None
         if problem.inference or problem.loss.task == "rates":
             inference, left = plan_steps(problem, budget, allowance, change, left)
         else:
             correction, left = _plan_correction(problem, budget, allowance, change, left)
-        user_size = None
-        if problem.by_user:
-            left -= UNIT_DESCENT.user_share
-            score = statistics.median_score(problem.n_samples, budget.record_factor)
-            of_size = score / budget.rows_per_user, allowance.share(UNIT_DESCENT.user_share)
-            user_size = SelectVertex.calibrate(*of_size)
         change = statistics.of_users(change, problem, budget)
         step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
-        last = correction or inference
-        after = () if last is None else last.releases
-        descent = named_releases(("user size", user_size, 1), ("mean gradient", step, n_steps))
+        gradient = Release("mean gradient", step, n_steps)
         fields: dict[str, Any] = {"max_iter": n_steps, "units": units, "step": step}
-        fields |= {"user_size": user_size, "correction": correction, "inference": inference}
-        return fields, (*units.releases, *descent, *after)
+        fields |= {"of_users": of_users, "correction": correction, "inference": inference}
+        releases = *releases_of(units, of_users), gradient, *releases_of(correction or inference)
+        return fields, releases
+
+
+def _plan_users(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, left: float
+) -> tuple[OfUsers | None, float]:
+    """What is released of users if their gradients are added up, and the share that is left."""
+    if not problem.by_user:
+        return None, left
+    rules, rows, present = UNIT_DESCENT, budget.rows_per_user, None
+    if problem.may_be_empty:
+        of_one = statistics.share_present(problem, budget) / rows
+        present = Gaussian.calibrate(of_one, allowance.share(rules.present_share))
+        left -= rules.present_share
+    score = statistics.median_score(problem.n_samples, budget.record_factor) / rows
+    size = SelectVertex.calibrate(score, allowance.share(rules.user_share))
+    return OfUsers(present, size), left - rules.user_share
 
 
 def _plan_correction(
