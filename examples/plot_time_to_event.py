@@ -52,7 +52,7 @@ table.head()
 # ---------------------------
 # The grid is a public fact, chosen before the records are looked at. Each person has a row for each
 # of its periods, and that is so whatever the durations are; where a person is no longer followed,
-# the outcome is NaN, which the fit counts as nothing. Few, long periods lose least to noise.
+# the outcome is NaN, which the fit counts as nothing. A period more costs little noise.
 
 periods = [0, 6, 12, 24]
 rows = person_periods(table, "months", "left", periods=periods)

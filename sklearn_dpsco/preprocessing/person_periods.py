@@ -57,7 +57,7 @@ def person_periods(
         Codes 1 and 2, as some files have, must be turned into these before: a 2 is invalid.
     periods : array-like of shape (n_periods + 1,)
         Where they begin and end, increasing from 0: ``[0, 30, 60, 90]`` are three. They are public:
-        never take them from the table. Few long ones lose least to noise.
+        never take them from the table. One more costs little noise.
     person : str or None, default=None
         A column with names of persons, for `groups`. Persons with several rows in the table have as
         many times more rows than `max_rows_per_user` counts, and what is beyond is left out. None:

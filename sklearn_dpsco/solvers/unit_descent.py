@@ -7,7 +7,8 @@ estimated, means and probabilities more than ranks. So the last steps have a wid
 coefficients where the noise allows it, else on the slope and the intercept of the predictions.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
-its sensitivity does not depend on the clip (doc/privacy, section 4.5).
+its sensitivity does not depend on the clip (doc/privacy, section 4.5). Of users of several rows,
+whose each is being known, it is the sum over their rows that is clipped (section 4.5e).
 """
 
 from __future__ import annotations
