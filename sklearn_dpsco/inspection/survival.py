@@ -121,8 +121,8 @@ def survival_curve(
         the model; others are not looked at. All rows of public or new persons: the
         curve of persons of the private table tells of what they are, as any prediction does.
     by : str or None, default="person"
-        The column whose values have a curve each, the mean over their persons: persons, groups, or
-        a treatment. None: one curve, the mean over all.
+        The column whose values, a missing one too, have a curve each, the mean over their persons:
+        persons, groups, or a treatment. None: one curve, the mean over all.
     level : float in (0, 1), default=.95
 
     Returns
@@ -156,7 +156,7 @@ def survival_curve(
     ([0, 30, 60, 90], (2, 4))
     """
     level, pandas = check_level(level), import_pandas("survival_curve")
-    last, X, times = _opened(model, rows)
+    last, X, times = _opened(model, rows, by)
     is_discrete, n_periods = is_classifier(last), times.size - 1
     if is_discrete and len(last.classes_) != 2:
         raise ValueError("model must have two classes, of which the second is the event")
@@ -178,7 +178,8 @@ def survival_curve(
         hazards = steps.reshape(-1, n_periods).cumsum(axis=1)
         codes, names = np.zeros(len(hazards), dtype=int), ["all"]
         if by is not None:
-            codes, names = pandas.factorize(rows[by].iloc[::n_periods])
+            of_persons = rows[by].iloc[::n_periods]
+            codes, names = pandas.factorize(of_persons, use_na_sentinel=False)
         curves, halves = np.zeros((2, len(names), n_periods))
         for k in range(len(names)):
             own = hazards[codes == k]
@@ -196,13 +197,13 @@ def survival_curve(
     return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)
 
 
-def _opened(model: Any, rows: Any) -> tuple[Any, Any, NDArray[Any]]:
+def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
     """The last model, what it reads of the rows, and the ends of the periods."""
     private_last(model, "survival_curve takes a model")
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise ValueError("model must have been fitted to a data frame, whose columns have names")
-    needed = ["person", "period", "start", "stop", *names]
+    needed = ["person", "period", "start", "stop", *names, *([] if by is None else [by])]
     if missing := [name for name in needed if name not in getattr(rows, "columns", ())]:
         raise ValueError(f"rows must be those of person_periods, but have no column {missing[:5]}")
     periods = rows["period"].drop_duplicates()

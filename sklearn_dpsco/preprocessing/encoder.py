@@ -346,8 +346,9 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         drop = self.drop
         if isinstance(drop, Mapping):
             drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
+        outside = dict(self.outside) if isinstance(self.outside, Mapping) else self.outside
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": missing}
-        settings |= {"outside": self.outside, "unknown": self.unknown, "drop": drop}
+        settings |= {"outside": outside, "unknown": self.unknown, "drop": drop}
         settings |= {"extra": self.extra, "sparse_output": bool(self.sparse_output)}
         return json.dumps(settings, indent=2)
 

@@ -410,7 +410,9 @@ class Guarantee(Overviewed):
         alpha = check_real("alpha", alpha, low=0, high=1)
         bounds, mu = [0.0], self.mu
         for epsilon, delta in self._pairs:
-            bounds.append(1 - delta - math.exp(min(epsilon, 700.0)) * alpha)
+            # at alpha = 0 all but delta, and nothing where e^epsilon alpha is above 1
+            lost = math.exp(min(epsilon + math.log(alpha), 0.0)) if alpha > 0 else 0.0
+            bounds.append(1 - delta - lost)
             bounds.append(math.exp(-epsilon) * (1 - delta - alpha))
         if mu is not None:
             bounds.append(float(ndtr(ndtri(1 - alpha) - mu)))

@@ -177,6 +177,15 @@ def test_a_search_is_opened():
     np.testing.assert_allclose(curve.survival[0, 1:], np.cumprod(1 - hazards))
 
 
+def test_persons_without_a_label_have_a_curve_too(sure):
+    new = new_of(sure[1]).assign(ward=np.repeat(["a", None, "b", None] * 2, 3))
+    curve = survival_curve(sure[0]["with"], new, by="ward")
+    whole = survival_curve(sure[0]["with"], new, by=None)
+    assert curve.names[0] == "a"
+    assert pd.isna(curve.names[1])
+    np.testing.assert_allclose(np.array([2, 4, 2]) / 8 @ curve.survival, whole.survival[0])
+
+
 def test_what_is_wrong_is_said(sure):
     model, new = sure[0]["with"], new_of(sure[1])
     for rows in (
@@ -192,6 +201,8 @@ def test_what_is_wrong_is_said(sure):
         survival_curve(model, new.drop(columns="age"))
     with pytest.raises(ValueError, match="level"):
         survival_curve(model, new, level=1)
+    with pytest.raises(ValueError, match=r"no column.*ward"):
+        survival_curve(model, new, by="ward")
     numbers = new[["age"]].to_numpy()
     several = classifier(classes=[0, 1, 2], bounds_X=(0, 1)).fit(new[["age"]], [0, 1, 2] * 8)
     linear = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1)).fit(new[["age"]], [0, 1, 1] * 8)

@@ -5,6 +5,7 @@ import pickle
 import re
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -645,6 +646,13 @@ def test_a_reference_has_no_column_and_nothing_else_changes(rule, drop, columns)
     assert [back[k] for k in (3, 4)] == [reference if has_zeros[k] else None for k in (3, 4)]
     again = PublicEncoder.from_json(encoder.to_json())
     np.testing.assert_array_equal(again.transform(table), out)
+
+
+def test_rules_of_any_mapping_travel():
+    rules = {"missing": {"age": "middle"}, "outside": {"age": "missing"}}
+    frozen = {name: MappingProxyType(rule) for name, rule in rules.items()}
+    again = PublicEncoder.from_json(PublicEncoder(SCHEMA, **frozen).to_json())
+    assert (again.missing, again.outside) == tuple(rules.values())
 
 
 def test_references_of_integers_and_booleans_travel():

@@ -116,6 +116,7 @@ def test_strict_errors_quote_nothing():
         ({"event": "name"}, "numbers or booleans"),
         ({"table": table_of([1], [1], stop=[2])}, "'stop', which the result needs"),
         ({"table": {"time": [1], "event": [1]}}, "pandas.DataFrame"),
+        ({"table": pd.concat([table_of([1], [1])] * 2, axis=1)}, "several columns 'time'"),
         ({"nonfinite": "drop"}, "nonfinite"),
         ({"exposure": 1}, "exposure"),
     ],

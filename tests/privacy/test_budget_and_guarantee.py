@@ -384,6 +384,10 @@ def test_trade_off_curves():
             assert beta >= math.exp(-e) * (1 - d - alpha) - 1e-12, name
         assert (guarantee.mu is None) == (name == "pure"), name
         assert_refuses(guarantee.trade_off, "alpha must be", 1.5)
+    # where e^epsilon is beyond all floats, and alpha as far below them
+    far = Selection(max_iter=5).plan(problem(1000, 10), PrivacyBudget(2000.0, 0.0)).guarantee
+    assert far.trade_off(1e-305) == pytest.approx(0.0, abs=1e-9)
+    assert far.trade_off(0.0) == 1.0
     gaussian = guarantees()["gdp"]
     assert gaussian.mu == pytest.approx(PrivacyBudget(1.0, DELTA).mu, rel=1e-6)
     expected = norm.cdf(norm.ppf(0.7) - gaussian.mu)
