@@ -66,13 +66,16 @@ class Settings(NamedTuple):
     fit_intercept: bool
     units: str
     inference: bool
-    has_users: bool
+    n_users: int | None  # None stands for as few as there may be
     may_be_empty: bool
 
     def plan(
         self, shape: tuple[int, int], declared: Declared, n_outputs: int, class_weight: Any
     ) -> Plan:
         """The plan of a fit on data of this size."""
+        budget, n_users = self.accounting.budget_of(shape[0]), self.n_users
+        if n_users is None:
+            n_users = shape[0] // budget.rows_per_user if budget.rows_per_user > 1 else 0
         problem = Problem(
             *shape,
             self.loss.of_outputs(n_outputs),
@@ -83,10 +86,9 @@ class Settings(NamedTuple):
             declared.nonnegative,
             self.units,
             self.inference,
-            self.has_users,
+            n_users,
             self.may_be_empty,
         )
-        budget = self.accounting.budget_of(shape[0])
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
@@ -247,8 +249,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
         check_size("max_weight", self.max_weight)
         check_verbose(self.verbose)
-        has_users = accounting.budget.rows_per_user > 1
-        facts = fit_intercept, units, inference, has_users, not self._is_strict
+        facts = fit_intercept, units, inference, None, not self._is_strict
         return Settings(solver, accounting, loss, feasible_set, *facts)
 
     def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
@@ -423,8 +424,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 # those of weight 0 are, and those beyond the rows of their user
                 if groups is not None or sample_weight is not None:
                     settings = settings._replace(may_be_empty=True)
-                if groups is None or cells.is_elsewhere(X):
-                    settings = settings._replace(has_users=False)
+                settings = settings._replace(n_users=table.n_users)
                 settings.accounting.warn_if_weak(*table.shape)
                 self._is_weighed = sample_weight is not None
                 charge = settings, n_samples, table.X[:0], targets, groups is not None

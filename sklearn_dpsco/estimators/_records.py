@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +240,11 @@ class LocalTable:
         """Numbers of records and of features."""
         return self.X.shape
 
+    @property
+    def n_users(self) -> int:
+        """The number of users, if whose each row is is asked for; else 0."""
+        return 0 if self.users is None else int(self.users.max()) + 1
+
     def data(
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
     ) -> SolverData | Pieces:
@@ -294,6 +299,7 @@ class BlocksTable:
     # else y without records.
     targets: Any
     users: Any  # those of all rows, if they were in blocks
+    n_users: ClassVar[int] = 0  # whose rows may lie in several blocks
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -55,8 +55,9 @@ class Problem:
         Of features and targets, in which the solver works.
     inference : bool
         Whether the result has an estimate with its covariance.
-    has_users : bool
-        Whether users have several rows, and whose each is is known, of a table in one place.
+    n_users : int
+        The number of users of several rows, of a table in one place; 0 if it is not known whose
+        each row is. It is public, and no sensitivity depends on it.
     may_be_empty : bool
         Whether records may be invalid and count as empty ones: then their number is worth a
         release. Some may be empty whatever this says, and no sensitivity depends on it.
@@ -87,8 +88,9 @@ class Problem:
     nonnegative: bool = False
     units: str = "auto"
     inference: bool = False
-    has_users: bool = False
-    may_be_empty: bool = field(default=False, compare=False)  # plans say what they make of it
+    # plans say what they make of these
+    n_users: int = field(default=0, compare=False)
+    may_be_empty: bool = field(default=False, compare=False)
     # what follows from these
     n_outputs: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)
@@ -114,7 +116,7 @@ class Problem:
             has_frequencies=n_outputs > 1 and self.loss.task == "classification",
             is_wide=is_wide,
             is_large=is_large,
-            by_user=self.has_users and not is_wide and (self.inference or not is_large),
+            by_user=self.n_users > 0 and not is_wide and (self.inference or not is_large),
         )
 
 

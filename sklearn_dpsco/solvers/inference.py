@@ -51,7 +51,7 @@ from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE
-from .learned_units import LARGEST_PREDICTION, Units, accuracy
+from .learned_units import LARGEST_PREDICTION, Units, user_accuracy
 from .records import Users, WithNumbers
 from .statistics import TINY, clipped_to
 
@@ -427,14 +427,15 @@ def plan_steps(
     k = _n_joint(problem)
     before = left
     left -= (4 if problem.inference else 1) * rules.size_share
-    needed = rules.least * k**1.5 / accuracy(problem, budget, allowance.share(left))
-    needed *= problem.n_samples
+    n_records = problem.n_users if problem.by_user else problem.n_samples
+    needed = rules.least * k**1.5 / user_accuracy(problem, budget, allowance.share(left))
+    needed *= n_records
     # of few coefficients of labels, the error of a whole step is more than its part
     few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
     enough = _ENOUGH * needed * max(1.0, few)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
-    elif problem.n_samples < needed:
+    elif n_records < needed:
         return None, before
     steps, left = _newton_steps(problem, budget, allowance, change, left)
     return replace(steps, n_enough=enough), left
@@ -450,8 +451,8 @@ def _newton_steps(
     """Those of `plan_steps`, where sizes have had their shares."""
     rules, n, size, rows = INFERENCE, problem.n_samples, problem.size, budget.rows_per_user
     k = _n_joint(problem)
-    m, loss = accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
-    n_records = n // rows  # of users a guess, on which no claim rests
+    m, loss = user_accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
+    n_records = problem.n_users if problem.by_user else n
     score = statistics.median_score(n, budget.record_factor) / rows
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
     if isinstance(loss, Tweedie) and m > 1e3 * n:  # hardly any noise: until they converge
@@ -505,31 +506,31 @@ def _n_joint(problem: Problem) -> int:
 def _check_rows(
     problem: Problem, budget: PrivacyBudget, k: int, needed: float, enough: float
 ) -> None:
-    """Refuse fewer rows than needed for k coefficients, and warn where they hardly suffice."""
-    n = problem.n_samples
+    """Refuse fewer records than needed for k coefficients, and warn where they hardly suffice."""
+    n, what, counted = problem.n_samples, "rows", "n_samples"
+    if problem.by_user:
+        n, what, counted = problem.n_users, "users", "n_users"
     advice = ["fewer features", "a larger epsilon"]
     if budget.record_factor > 1:
-        advice.append("relation='zero-out' (half as many rows, a weaker promise)")
-    if problem.loss.task == "regression":
+        advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
+    if problem.loss.task == "regression" and not problem.by_user:
         advice.append("PrivateMoments (about .8 as many rows for as few whole lines)")
-    elif problem.loss.task == "classification":
+    elif problem.loss.task == "classification" and not problem.by_user:
         advice.append(
             "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows)"
         )
     take = f"Take {', '.join(advice)} or inference=False"
-    rows = budget.rows_per_user
-    of_users = f" (users times max_rows_per_user={rows})" if rows > 1 else ""
     if n < needed:
         raise TooFewRowsError(
-            f"inference=True needs about {math.ceil(needed)} rows{of_users} for {k} coefficients "
-            f"at this epsilon, for standard errors that are not noise; n_samples={n}. {take}"
+            f"inference=True needs about {math.ceil(needed)} {what} for {k} coefficients at this "
+            f"epsilon, for standard errors that are not noise; {counted}={n}. {take}"
         )
     if n < enough:
         warn_user(
-            f"n_samples={n} is too small to learn from how sure {k} coefficients are at this "
+            f"{counted}={n} is too small to learn from how sure {k} coefficients are at this "
             "epsilon: intervals may be the whole line, those of columns that vary little, go with "
             "others or have strong effects first. Few are from about "
-            f"{rounded(enough, 2):.0f} rows{of_users} on. {take}",
+            f"{rounded(enough, 2):.0f} {what} on. {take}",
             PrivacyParameterWarning,
         )
 

@@ -444,6 +444,13 @@ def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance | Non
     return problem.n_samples * math.sqrt(2 * amount) / budget.record_factor
 
 
+def user_accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
+    """The same of what is released for users if gradients are added up by user."""
+    m = accuracy(problem, budget, allowance)
+    slots = problem.n_users * budget.rows_per_user if problem.by_user else problem.n_samples
+    return m * slots / problem.n_samples
+
+
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     """Whether units can be learned, and are better than those of the bounds."""
     return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least

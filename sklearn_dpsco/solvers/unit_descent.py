@@ -42,7 +42,7 @@ from .defaults import (
     unit_rules,
 )
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
-from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, accuracy, plan_units
+from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, plan_units, user_accuracy
 from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
@@ -77,14 +77,13 @@ class OfUsers(Part):
 
     present: Gaussian | None  # users with a row that is not empty, over the slots
     size: SelectVertex  # norms of their gradients at the start
+    accuracy: float  # that of a mean over them, as of `LearnedUnits`
 
     @property
     def releases(self) -> tuple[Release, ...]:
         return named_releases(("users present", self.present, 1), ("user size", self.size, 1))
 
-    def run(
-        self, problem: Problem, units: Units, data: SolverData, m: float, stream: RandomStream
-    ) -> Units:
+    def run(self, problem: Problem, units: Units, data: SolverData, stream: RandomStream) -> Units:
         """The units with the users, and as the clip what some of their gradients exceed."""
         users = Users.of(data.rows)
         n = users.starts.size
@@ -94,7 +93,7 @@ class OfUsers(Part):
         rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
         units = units._replace(data=rows, users=users, n_users=n)
         # as many as the noise hides, and no more than have a label of the rarer class
-        hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / m
+        hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
         many, start = min(0.5, 2 * _rarer(problem, units), hidden), np.zeros(problem.size)
         return units._replace(clip=_user_clip(problem, units, start, self.size, many, stream))
 
@@ -357,7 +356,7 @@ class UnitDescentPlan(Plan):
         units = self.units.run(data, stream)
         start, clip = np.zeros(problem.size), None
         if self.of_users is not None:
-            units = self.of_users.run(problem, units, data, self.units.accuracy, stream)
+            units = self.of_users.run(problem, units, data, stream)
             clip = units.clip
         clip, pace = _clip_and_pace(self, units, clip)
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
@@ -624,14 +623,15 @@ def _plan_users(
         left -= rules.present_share
     score = statistics.median_score(problem.n_samples, budget.record_factor) / rows
     size = SelectVertex.calibrate(score, allowance.share(rules.user_share))
-    return OfUsers(present, size), left - rules.user_share
+    m = user_accuracy(problem, budget, allowance)
+    return OfUsers(present, size, m), left - rules.user_share
 
 
 def _plan_correction(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
 ) -> tuple[Correction | None, float]:
     """The last steps where they pay, and the share of the allowance that is left."""
-    rules, m, loss = CORRECTION, accuracy(problem, budget, allowance), base_loss(problem.loss)
+    rules, m, loss = CORRECTION, user_accuracy(problem, budget, allowance), base_loss(problem.loss)
     k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     least = rules.least  # below which a clip that so many exceed is not wide
@@ -656,7 +656,7 @@ def _plan_correction(
     if problem.loss.task == "regression" or problem.by_user:
         n_slots = problem.n_samples
         if problem.by_user:
-            n_slots, score = n_slots // budget.rows_per_user, score / budget.rows_per_user
+            n_slots, score = problem.n_users, score / budget.rows_per_user
         tail = SelectVertex.calibrate(score, allowance.share(rules.tail_share))
         left -= rules.tail_share
         # as many as the noise of a mean hides, and no fewer than can be counted

@@ -105,7 +105,7 @@ def test_only_the_first_rows_of_a_user_count(name, form):
         # and everybody's first rows do count
         whole = build(name, form, **settings).fit(X, y, groups=np.arange(len(y)))
         assert np.any(outcome(whole) != outcome(model))
-        assert whole.plan_ == model.plan_
+        assert whole.plan_ == model.plan_ or model.plan_.problem.by_user
 
 
 @each_form

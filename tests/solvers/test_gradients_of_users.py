@@ -34,7 +34,7 @@ def planned(
     solver=Descent, **settings,
 ):  # fmt: skip
     loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    facts = Problem(n, d, loss, Geometry, has_users=rows > 1, may_be_empty=rows > 1)
+    facts = Problem(n, d, loss, Geometry, n_users=n // rows * (rows > 1), may_be_empty=rows > 1)
     budget = PrivacyBudget(epsilon, 1e-6, relation, rows_per_user=rows)
     return solver(**settings).plan(facts, budget)
 

@@ -46,7 +46,7 @@ def planned(
     n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", rows=1, **settings
 ):
     loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    facts = Problem(n, d, loss, Geometry, inference=True, has_users=rows > 1)
+    facts = Problem(n, d, loss, Geometry, inference=True, n_users=n // rows * (rows > 1))
     budget = PrivacyBudget(epsilon, 1e-6, relation, rows_per_user=rows)
     return Descent(**settings).plan(facts, budget)
 
@@ -216,7 +216,7 @@ def replayed_users(task, n_outputs=1, relation="zero-out"):
     return check_sensitivity(plan, pairs)
 
 
-@pytest.mark.filterwarnings("ignore:n_samples=80 is too small")
+@pytest.mark.filterwarnings("ignore:n_users=20 is too small")
 @rest_is_slow(
     ("task", "n_outputs", "relation"),
     [(*kind, relation) for kind in KINDS for relation in RELATIONS],
@@ -229,7 +229,7 @@ def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, r
         assert found.ratios[f"inference.{name}"] > 0.5, found
 
 
-@pytest.mark.filterwarnings("ignore:n_samples=80 is too small")
+@pytest.mark.filterwarnings("ignore:n_users=20 is too small")
 def test_a_replay_finds_users_that_are_not_clipped_as_a_whole(monkeypatch):
     of_users, scored, each = inference._of_users, inference.scored, np.arange(80)
 

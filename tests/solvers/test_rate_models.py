@@ -24,7 +24,7 @@ POWERS = (1.0, 1.5, 2.0)
 
 
 def planned(power=1.0, n=80, relation="replace-one", *, rows=1, epsilon=400.0, max_iter=3, **facts):
-    problem = Problem(n, 2, Tweedie(power), Geometry, has_users=rows > 1, **facts)
+    problem = Problem(n, 2, Tweedie(power), Geometry, n_users=n // rows * (rows > 1), **facts)
     budget = PrivacyBudget(epsilon * rows, 1e-6, relation, rows_per_user=rows)
     return Descent(max_iter=max_iter).plan(problem, budget)
 
