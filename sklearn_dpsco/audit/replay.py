@@ -264,7 +264,7 @@ def check_sensitivity(
     plan : Plan
     pairs : iterable of (SolverData, SolverData) or None, default=None
         Neighbours under the relation of the plan. None takes those of `neighbours`, of users if the
-        plan tells them apart: with inference, for several rows of a user.
+        plan tells them apart (`Plan.clips_users`).
     random_state : int, default=0
         Decides the answers and the batches.
 
@@ -286,7 +286,7 @@ def check_sensitivity(
     """
     check_int("random_state", random_state, low=0)
     if pairs is None:
-        rows = plan.budget.rows_per_user if plan.problem.by_user else 1
+        rows = plan.budget.rows_per_user if plan.clips_users else 1
         facts = plan.problem, plan.budget.relation
         pairs = neighbours(*facts, random_state=random_state, rows_per_user=rows)
     pairs = list(pairs)

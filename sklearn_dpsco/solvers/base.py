@@ -176,6 +176,11 @@ class Plan(Overviewed):
         """Whether `run` is better given rows in pieces, of which few are in memory at a time."""
         return False
 
+    @property
+    def clips_users(self) -> bool:
+        """Whether sums over the rows of a user are clipped, and not rows alone."""
+        return False
+
     def run(self, data: Any, stream: RandomStream) -> SolverResult:
         """Do what the plan says; all noise and all random choices come from `stream`."""
         raise NotImplementedError

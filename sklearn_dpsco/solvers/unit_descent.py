@@ -232,6 +232,11 @@ class UnitDescentPlan(Plan):
         problem = self.problem
         return problem.is_large and not (problem.is_wide or problem.by_user)
 
+    @property
+    def clips_users(self) -> bool:
+        """See `Plan.clips_users`."""
+        return self.problem.by_user
+
     def expected_std(
         self,
         *,

@@ -149,6 +149,17 @@ def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, d
         assert found.ratios[name] > 0.3, (name, found)
 
 
+def test_plans_that_clip_rows_are_audited_on_rows():
+    facts = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "epsilon": 8, "max_rows_per_user": ROWS}
+    for solver in ("localized", "noisy-md"):
+        plan = DPMirrorRegressor(**facts, solver=solver).plan(200, 2)
+        assert not plan.clips_users
+        assert check_sensitivity(plan).passed
+    plan = DPMirrorRegressor(**facts).plan(400, 2)
+    assert plan.clips_users
+    assert check_sensitivity(plan).passed
+
+
 def test_a_replay_finds_rows_that_are_clipped_one_by_one(monkeypatch):
     plan = planned(80, 2, epsilon=400.0 * ROWS, max_iter=2)
     own = Users.of
