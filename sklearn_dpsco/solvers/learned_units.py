@@ -217,7 +217,7 @@ class LearnedUnits(Part):
         hidden = 2 * math.sqrt(self.problem.dimension) * slots / self.accuracy
         few = math.ceil(min(slots / 4, max(hidden, RATES.clear * self.target_spread.scale)))
         counts = data.sum(counted, 0.0, _RATE_SIZES)
-        facts = _RATE_SIZES, 0.1 * np.log2(_RATE_SIZES), self.target_median, stream, few
+        facts = _RATE_SIZES, 0.2 * np.log2(_RATE_SIZES), self.target_median, stream, few
         size = statistics.median_on_grid(counts, n, *facts)
         # nearly all are 0, and say nothing about the others
         size = 1.0 if size <= _RATE_SIZES[0] else size
@@ -227,8 +227,11 @@ class LearnedUnits(Part):
         mean = min(1.0, size * float(noisy[0] / noisy[1]))
         data = data.map(statistics.in_target_units, 0.0, mean)
         counts, octaves = data.sum(counted, 1.0, _RATE_CLIPS), np.log2(_RATE_CLIPS)
-        # far too wide ones, which cost most, are as likely by chance as others
-        prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 4.0, 0.0)
+        # That of the targets of that size is the likeliest: a smaller one leaves nothing of rare
+        # counts. Far too wide ones, which cost most, are as likely by chance as others.
+        usual = math.log2(size / mean)
+        prior = -0.25 * np.abs(octaves - usual) - np.maximum(octaves - max(usual, 4.0), 0.0)
+        prior -= 0.25 * np.maximum(usual - octaves, 0.0)
         facts = _RATE_CLIPS, prior, self.target_spread, stream, few
         clip = statistics.median_on_grid(counts, n, *facts)
         weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
