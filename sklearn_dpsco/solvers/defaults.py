@@ -441,7 +441,7 @@ class InferenceDefaults:
     )
     hessian_least: float = 0.06
     hessian_most: float = 0.3
-    # The same of users, whose second derivatives differ more: what the share is multiplied by, and
+    # Of rates of users, whose second derivatives differ most: what the share is multiplied by, and
     # the most.
     hessian_of_users: tuple[float, float] = (2.0, 0.4)
     first_share: float = 0.08

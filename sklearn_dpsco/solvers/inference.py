@@ -461,7 +461,9 @@ def _newton_steps(
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 3 + (n_first > 0) if problem.inference else 1
     of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
-    factor, most = rules.hessian_of_users if problem.by_user else (1.0, rules.hessian_most)
+    factor, most = 1.0, rules.hessian_most
+    if problem.by_user and problem.loss.task == "rates":
+        factor, most = rules.hessian_of_users
     wanted = factor * rules.hessian[problem.loss.task] * k**1.5 / m
     share = min(most, max(rules.hessian_least, wanted))
 
