@@ -118,9 +118,8 @@ def person_periods(
     check_in_memory("person_periods", table)
     if not isinstance(table, pandas.DataFrame):
         raise ValueError(f"table must be a pandas.DataFrame, got {type(table).__name__}")
-    if table.columns.has_duplicates:
-        twice = table.columns[table.columns.duplicated()][0]
-        raise ValueError(f"table has several columns {shown(twice)}: rename all but one")
+    if len(twice := table.columns[table.columns.duplicated()]):
+        raise ValueError(f"table has several columns {shown(twice[0])}: rename all but one")
     check_choice("nonfinite", nonfinite, ("zero", "raise"))
     has_outcome = duration is not None
     if has_outcome != (event is not None) or (check_bool("exposure", exposure) and not has_outcome):
