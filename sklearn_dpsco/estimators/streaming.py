@@ -316,6 +316,7 @@ class _StreamingModel(DPLinearModel):
                     plan.guarantee_after(run.n_seen),
                     noise_is_secret=self.noise_is_secret_,
                     fits=self._fits,
+                    has_groups=counted is not None,
                 ),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,

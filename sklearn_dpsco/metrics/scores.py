@@ -936,14 +936,14 @@ def dp_score(
         if groups is not None:
             answers = _without_surplus(answers, groups, max_rows_per_user, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
+        known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
-            has_groups, is_secret = groups is not None, random_state is None
-            accountant.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
+            accountant.spend(plan, estimator=name, **known)
         stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
-    scores = _scores(plan, noisy, labels, labels_by, stream.is_secure)
+    scores = _scores(plan, noisy, labels, labels_by, known)
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
 
 
@@ -960,12 +960,12 @@ def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answer
 
 
 def _scores(
-    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, is_secret: bool
+    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, known: dict[str, Any]
 ) -> dict[str, DPScore]:
     """What the release tells, and nothing else."""
     facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": is_secret, "classes": labels}
-    facts["guarantee"] = replace(plan.guarantee, noise_is_secret=is_secret)
+    facts |= {"noise_is_secret": known["noise_is_secret"], "classes": labels}
+    facts["guarantee"] = replace(plan.guarantee, **known)
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
         found = plan.estimates(noisy, group).items()

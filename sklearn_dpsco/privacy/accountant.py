@@ -369,7 +369,7 @@ class BudgetAccountant(Account):
                 )
             if is_of_users and not all(group.startswith("users-") for group in path[::2]):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-            charge = self._entry(guarantee, branch=path, **named)
+            charge = self._entry(guarantee, branch=path, has_groups=has_groups, **named)
             state = self._state._replace(ledger=self._state.ledger.plus(charge))
             whole = state.whole.rho * ROUNDING
             if not all(
