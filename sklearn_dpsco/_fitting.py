@@ -275,9 +275,9 @@ class PrivateFit:
         return table
 
     def _surplus(
-        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
+        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int] | None = None
     ) -> Flags | None:
-        """Flags rows beyond `most` of a user; `counted`, their rows so far, is kept up to date."""
+        """Flags rows beyond `most` of a user; of a stream, `counted` are their rows so far."""
         if groups is None:
             return None
         users = as_users(groups)

@@ -78,7 +78,8 @@ class Inference(DPLinearModel):
             predicting = predicting - predicting.mean(axis=0)
         residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
         by_user = guarantee.rows_per_user > 1
-        size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
+        size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
+        size += f" of {found.n_records} users, at most {most} each" * by_user
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
             names=tuple(self._names),

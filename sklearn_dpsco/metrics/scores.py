@@ -952,7 +952,7 @@ def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answer
     users = cells.as_users(groups)
     if len(users) != n:
         raise ValueError(f"groups must have shape ({n},), got {users.shape}")
-    is_surplus = cells.surplus_rows(users, most, {})
+    is_surplus = cells.surplus_rows(users, most)
     return {
         name: np.where(is_surplus, INVALID[name], of) if name in INVALID else of
         for name, of in answers.items()
