@@ -868,7 +868,8 @@ def dp_score(
     groups : array-like of shape (n_samples,) or None, default=None
         As in `fit`, the user of each row: of a user with more rows than `max_rows_per_user`,
         further ones are invalid, which asks for ``invalid="exclude"`` (that "auto" then is). None:
-        it is your word that no user has more.
+        it is your word that no user has more, and a `PrivacyParameterWarning` says where the model
+        is for users of more.
     random_state : None, int or RandomState, default=None
         None draws noise from a cipher keyed by the operating system; else the result is
         reproducible and *not private*.
@@ -930,6 +931,8 @@ def dp_score(
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
+    if groups is None:
+        _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
@@ -945,6 +948,18 @@ def dp_score(
         noisy = plan.release(plan.statistics(answers, group), stream)
     scores = _scores(plan, noisy, labels, labels_by, known)
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+
+
+def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
+    """Warn where a score is for users of fewer rows than the `guarantee_` of its model."""
+    most, rows = plan.guarantee.rows_per_user, getattr(of_model, "rows_per_user", 1)
+    if most < rows:
+        whom = "any single row" if most == 1 else f"persons of up to {most} rows"
+        warn_user(
+            f"the model protects persons of up to {rows} rows, and this score {whom}: pass "
+            f"max_rows_per_user={rows}, and groups, the user of each row, if some may have more",
+            PrivacyParameterWarning,
+        )
 
 
 def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answers:

@@ -23,6 +23,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPoissonRegressor,
     PrivacyBudgetError,
+    PrivacyParameterWarning,
     dp_score,
     plan_score,
 )
@@ -585,3 +586,19 @@ def test_rows_of_a_user_after_the_first_are_left_out(data, model):
     dp_score(model, doubled, labels, accountant=accountant.parallel("users").branch(), **facts)
     assert_refuses(dp_score, "groups must have shape", model, X, y, groups=users)
     assert_refuses(dp_score, "groups need invalid", model, X, y, groups=users[:n], invalid="count")
+
+
+def test_a_score_for_fewer_rows_of_a_user_than_its_model_warns(data):
+    X, y, accountant = data[1], data[3], BudgetAccountant(9.0)
+    users = np.arange(len(y)) // 3
+    model = private_classifier(max_rows_per_user=3).fit(data[0], data[2])
+    within = make_pipeline("passthrough", model)
+    for most, whom in ((1, "any single row"), (2, "persons of up to 2 rows")):
+        words = f"of up to 3 rows, and this score {whom}: pass max_rows_per_user=3, and groups"
+        for estimator in (model, within):
+            with pytest.raises(PrivacyParameterWarning, match=words):
+                dp_score(estimator, X, y, max_rows_per_user=most, accountant=accountant)
+    assert accountant.ledger == ()  # it comes before the charge
+    dp_score(model, X, y, max_rows_per_user=3)
+    dp_score(model, X, y, max_rows_per_user=4)
+    dp_score(model, X, y, groups=users)  # of which the first rows count
