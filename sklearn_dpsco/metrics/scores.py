@@ -91,8 +91,8 @@ _SPREADS, _STAND_INS = (0.2, 0.02), 4096
 _LONG = 0.6  # interval of an R^2 of .5, of which a plan warns
 _SELECTED = 41  # times that ranges are, of which the middle is told
 _HIDDEN = (
-    "* noise hides the value, which is at the end of its range: take more records or a larger "
-    "epsilon"
+    "* noise hides the value: it is at the end of its range, or its interval is all of the range. "
+    "Take more records or a larger epsilon"
 )
 _HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
 # What an invalid record counts as, where it is not left out.
@@ -567,6 +567,14 @@ class DPScore(Overviewed):
         """Of "confusion_matrix", the noisy counts with negative ones as 0; else None."""
         return self.value if self.scoring == "confusion_matrix" else None
 
+    @property
+    def _is_hidden(self) -> Any:
+        """Whether nothing is known of the value, of a curve of each."""
+        ends = np.isclose(self.interval[0], self.limits[0], atol=1e-12)
+        ends &= np.isclose(self.interval[1], self.limits[1], atol=1e-12)
+        # Laplace or normal noise is at an end of the range with probability 0 unless clipped
+        return np.isin(self.value, self.limits) | ends
+
     def __float__(self) -> float:
         if np.ndim(self.value):
             raise TypeError(f"{self.scoring} is no single number")
@@ -682,8 +690,7 @@ class DPScore(Overviewed):
         end += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if not np.ndim(self.value):
             all_of_them = [self, *(self.by_group or {}).values()]
-            # Laplace or normal noise is at an end of the range with probability 0 unless clipped
-            marks = ["*" if of.value in of.limits else "" for of in all_of_them]
+            marks = [of._is_hidden for of in all_of_them]
             low, high = (f"{x:.4g}" for x in self.interval)
             value = "hidden*" if marks[0] else f"{self.value:.4g}"
             lines = [f"{self.scoring} = {value} in [{low}, {high}] ({end})"]
@@ -706,8 +713,7 @@ class DPScore(Overviewed):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
             hidden = np.array([])
             if self.scoring == "calibration_curve":
-                low, high = self.interval
-                hidden = np.isin(self.value, self.limits) | ((low <= 0) & (high >= 1))
+                hidden = self._is_hidden
                 parts["prob_true"] = np.where(hidden, "hidden*", parts["prob_true"]).tolist()
             top = (head, _HIDDEN) if hidden.any() else (head,)
             return _table(top, tuple(parts), [*zip(*parts.values(), strict=True)])
