@@ -323,9 +323,16 @@ def test_an_accountant_for_users():
         model = build("DPMirrorRegressor", max_rows_per_user=mine, accountant=accountant)
         X, y = table("DPMirrorRegressor")
         if mine < rows:
-            with pytest.raises(PrivacyBudgetError, match="set max_rows_per_user"):
+            with pytest.raises(PrivacyBudgetError, match="set max_rows_per_user, or give groups"):
                 model.fit(X, y)
             assert accountant.ledger == ()
+            # no more than so many rows of anybody count: the cost is that of so many
+            model.fit(X, y, groups=np.zeros(len(y)))
+            (charge,) = accountant.ledger
+            assert (charge.rows_per_user, charge.has_groups) == (mine, True)
+            assert charge.rho == model.guarantee_.cost("zcdp") > 0.9 * accountant.budget.rho
+            with pytest.raises(PrivacyBudgetError, match="exceeded"):
+                model.fit(X, y, groups=np.zeros(len(y)))
         else:
             model.fit(X, y)
             # the claim is that of the users, whatever their number of rows
