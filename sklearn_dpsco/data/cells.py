@@ -180,14 +180,22 @@ def _hint(name: str, values: Any) -> str:
         return ". Labels are for classifiers"
     if not is_frame(values):
         return ""
-    found = []
+    found, dates = [], []
     for column, column_type in zip(values.columns, values.dtypes, strict=True):
+        dates += [column] * (_kind(column_type) == "M")
         of_polars = hasattr(column_type, "base_type")
         kind = (column_type.base_type() if of_polars else type(column_type)).__name__
         if kind in ("Categorical", "CategoricalDtype", "Enum") or _kind(column_type) in "Mm":
             found.append(column)
     which = f"Columns of other types: {listed(found)}" if found else "X.dtypes tells their types"
-    return f". {which}; PublicEncoder makes numbers of text and categories"
+    more = f"; {days_of(dates[0])}" if dates else ""
+    return f". {which}; PublicEncoder makes numbers of text and categories{more}"
+
+
+def days_of(column: Any) -> str:
+    """What a column of dates has to be, for messages."""
+    day = f"(table[{column!r}] - pd.Timestamp('2020-01-01')).dt.days"
+    return f"dates must be days since a public date, such as {day}"
 
 
 def as_objects(values: Any) -> NDArray[np.object_]:
