@@ -204,6 +204,7 @@ class PrivateFit:
     n_features_in_: int
     _doc_link_module, _doc_link_template = DOCUMENTATION_LINK
     _fits: Fits | None = None  # of the last one, also before this was known of a stream
+    _has_groups = False  # likewise
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.
@@ -236,7 +237,7 @@ class PrivateFit:
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
         """Charge a plan, if there is an account; else count it among the fits of the clones."""
-        is_secret = self.random_state is None
+        is_secret, self._has_groups = self.random_state is None, has_groups
         if account is None:
             lineage = self.__dict__.setdefault("_lineage", Lineage())
             self._fits = lineage.count(plan.guarantee, is_secret)
@@ -248,7 +249,7 @@ class PrivateFit:
         """Set what the fit has followed and claims."""
         self.plan_, self.noise_is_secret_ = plan, stream.is_secure
         known = {"noise_is_secret": stream.is_secure, "fits": self._fits}
-        self.guarantee_ = replace(plan.guarantee, **known)
+        self.guarantee_ = replace(plan.guarantee, has_groups=self._has_groups, **known)
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None
@@ -274,9 +275,9 @@ class PrivateFit:
         return table
 
     def _surplus(
-        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int]
+        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int] | None = None
     ) -> Flags | None:
-        """Flags rows beyond `most` of a user; `counted`, their rows so far, is kept up to date."""
+        """Flags rows beyond `most` of a user; of a stream, `counted` are their rows so far."""
         if groups is None:
             return None
         users = as_users(groups)

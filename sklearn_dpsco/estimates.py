@@ -93,6 +93,8 @@ class Estimates(Overviewed):
     exponentiate : bool, default=False
         Whether e to the coefficients and to the ends of intervals is shown, as "exp(coef)":
         ratios. Standard errors, z and p-values, and all methods, are those of the coefficients.
+    ratios : str, default="ratios"
+        What the table calls them, such as "odds ratios".
 
     Attributes
     ----------
@@ -127,6 +129,7 @@ class Estimates(Overviewed):
     notes: tuple[str, ...] = field(default=())
     level: float = 0.95
     exponentiate: bool = False
+    ratios: str = "ratios"
 
     # ---------------------------------------------------------------------------- numbers
 
@@ -332,8 +335,8 @@ class Estimates(Overviewed):
         longest = max(map(len, labels))
         layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
         log = (
-            "exp(coef), interval and predicting are ratios; std err, sampling, noise and z are of "
-            "coef"
+            f"exp(coef), interval and predicting are {self.ratios}; std err, sampling, noise and z "
+            "are of coef"
         )
         notes = (*self.notes, *[log] * self.exponentiate)
         return Overview((self.title, *notes), heads, layout, rows)

@@ -1068,13 +1068,16 @@ def _probed(loss: Loss, z: Array, y: Array) -> Array:
     return derivative
 
 
-def check_ratios(loss: Loss) -> None:
-    """Raise unless e to a coefficient is a ratio: of odds, or with a log link of means or rates."""
-    if not isinstance(loss, Logistic) and loss.task != "rates":
+def check_ratios(loss: Loss) -> str:
+    """What e to a coefficient is: a ratio of odds, or with a log link of means or rates."""
+    if isinstance(loss, Logistic):
+        return "odds ratios"
+    if loss.task != "rates":
         raise ValueError(
             "exponentiate=True is for the logistic loss of two classes and for losses with a log "
             "link: of other models e to a coefficient is no ratio. Say exponentiate=False"
         )
+    return "rate ratios" if loss == Tweedie(power=1) else "ratios of means"
 
 
 def get_loss(loss: Any, task: str) -> Loss:

@@ -7,6 +7,7 @@ another one contributes, nor an error or a warning. What the type of a container
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -22,7 +23,7 @@ from sklearn.utils.validation import column_or_1d
 
 from .._checks import LARGEST, listed, shown, warn_user
 from .._types import Array, Flags, Indices
-from ..exceptions import PrivacyLeakWarning
+from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from .compressed import stored_places, value_parts, with_values
 from .summation import slices
 
@@ -179,14 +180,22 @@ def _hint(name: str, values: Any) -> str:
         return ". Labels are for classifiers"
     if not is_frame(values):
         return ""
-    found = []
+    found, dates = [], []
     for column, column_type in zip(values.columns, values.dtypes, strict=True):
+        dates += [column] * (_kind(column_type) == "M")
         of_polars = hasattr(column_type, "base_type")
         kind = (column_type.base_type() if of_polars else type(column_type)).__name__
         if kind in ("Categorical", "CategoricalDtype", "Enum") or _kind(column_type) in "Mm":
             found.append(column)
     which = f"Columns of other types: {listed(found)}" if found else "X.dtypes tells their types"
-    return f". {which}; PublicEncoder makes numbers of text and categories"
+    more = f"; {days_of(dates[0])}" if dates else ""
+    return f". {which}; PublicEncoder makes numbers of text and categories{more}"
+
+
+def days_of(column: Any) -> str:
+    """What a column of dates has to be, for messages."""
+    day = f"(table[{column!r}] - pd.Timestamp('2020-01-01')).dt.days"
+    return f"dates must be days since a public date, such as {day}"
 
 
 def as_objects(values: Any) -> NDArray[np.object_]:
@@ -310,14 +319,31 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
     return found
 
 
-def surplus_rows(users: NDArray[Any], most: int, counted: MutableMapping[Any, int]) -> Flags:
-    """Flags rows after a user's first `most`, or of no user; `counted` is brought up to date."""
+def surplus_rows(
+    users: NDArray[Any], most: int, counted: MutableMapping[Any, int] | None = None
+) -> Flags:
+    """Flags rows after a user's first `most`, or of no user.
+
+    `counted`, the rows of users so far, is brought up to date; without it the table is whole, and
+    a `PrivacyParameterWarning` says how many of its rows are beyond: `users` are public.
+    """
+    counts: MutableMapping[Any, int] = {} if counted is None else counted
     surplus = is_nameless(users)
-    for i, user in enumerate(map(user_of, users.tolist())):
-        if not surplus[i]:
-            seen = counted.get(user, 0)
-            surplus[i] = seen >= most
-            counted[user] = min(seen + 1, most)
+    named = np.flatnonzero(~surplus).tolist()
+    labels = users.tolist()
+    for i in named:
+        user = user_of(labels[i])
+        seen = counts.get(user, 0)
+        surplus[i] = seen >= most
+        counts[user] = min(seen + 1, most)
+    if counted is None and (beyond := int(surplus[named].sum())):
+        largest = max(Counter(user_of(labels[i]) for i in named).values())
+        warn_user(
+            f"{beyond} of {users.size} rows count for nothing: they are beyond the first "
+            f"max_rows_per_user={most} of their users in groups, who have up to {largest}. Set "
+            "max_rows_per_user to as many rows as are to count",
+            PrivacyParameterWarning,
+        )
     return surplus
 
 

@@ -294,7 +294,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         if not cells.is_elsewhere(X):
             X, y = self._validate(X, y)
             targets = self._read(y)
-            is_surplus = self._surplus(X, groups, rows_per_user, {})
+            is_surplus = self._surplus(X, groups, rows_per_user)
             weight = reader.weights(X, sample_weight, targets)
             is_known = rows_per_user > 1 and groups is not None
             users = cells.user_numbers(cells.as_users(groups)) if is_known else None
@@ -310,7 +310,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 f"Found array with {found.shape[0]} sample(s) while a minimum of 2 is required."
             )
         users = groups if there is None else found.users
-        return found.of(self._read(found.targets), self._surplus(users, users, rows_per_user, {}))
+        return found.of(self._read(found.targets), self._surplus(users, users, rows_per_user))
 
     def _declared_classes(self) -> NDArray[Any] | None:
         """Those of a classifier; None if there are none."""
@@ -380,11 +380,11 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: numbers or text; beyond 2^53 integers, since floats
             cannot tell those apart. Of each user the first `max_rows_per_user` rows of the table
-            count, and the others are empty records, which contribute nothing. A row without a
-            label (missing, or one that cannot be compared) is an error, or with
-            ``nonfinite="zero"`` an empty record. Which rows belong to one user is not protected.
-            None: you promise that nobody has more rows, and with `max_rows_per_user` above 1 the
-            noise is larger.
+            count, and the others are empty records, which contribute nothing: a
+            `PrivacyParameterWarning` says how many. A row without a label (missing, or one that
+            cannot be compared) is an error, or with ``nonfinite="zero"`` an empty record. Which
+            rows belong to one user is not protected. None: you promise that nobody has more rows,
+            and with `max_rows_per_user` above 1 the noise is larger.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of at least 0, private like the rest of a record; that they are given is public.
             Divided by `max_weight` and clipped to [0, 1], a weight multiplies what its record adds

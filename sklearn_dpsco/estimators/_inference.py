@@ -78,7 +78,8 @@ class Inference(DPLinearModel):
             predicting = predicting - predicting.mean(axis=0)
         residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
         by_user = guarantee.rows_per_user > 1
-        size = f"{problem.n_samples} rows" + f" of {found.n_records} users" * by_user
+        size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
+        size += f" of {found.n_records} users, at most {most} each" * by_user
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
             names=tuple(self._names),
@@ -169,8 +170,9 @@ class Inference(DPLinearModel):
             Of the intervals.
         exponentiate : bool, default=False
             Whether to show ratios, e to the coefficients and to the ends of their intervals: of
-            odds for two classes (in rows of `person_periods` nearly those of hazards), of means or
-            rates for a log link. Standard errors, z and p-values stay those of the coefficients.
+            odds for two classes (in rows of `person_periods` nearly those of hazards), for a log
+            link of rates (there of hazards) or of means. A note says which. Standard errors, z and
+            p-values stay those of the coefficients.
 
         Returns
         -------
@@ -187,9 +189,13 @@ class Inference(DPLinearModel):
         found = self._found("summary")
         names, _, *of_units = self._units(encoder, units)
         found = found.in_units(tuple(names), *of_units)
+        found = dataclasses.replace(found, level=check_level(level))
         if check_bool("exponentiate", exponentiate):
-            check_ratios(self.plan_.problem.loss)
-        found = dataclasses.replace(found, level=check_level(level), exponentiate=exponentiate)
+            ratios = check_ratios(self.plan_.problem.loss)
+            if any(str(name).startswith("period_") for name in names):  # a table of periods
+                nearly = "nearly " * (ratios == "odds ratios")
+                ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
+            found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
         encoder = self._encoder if encoder is None else encoder
         has_all = has_references(encoder) or not self.fit_intercept
         return telling_unknown(found, has_all, *_ADVICE.get(self.plan_.problem.loss.task, ()))

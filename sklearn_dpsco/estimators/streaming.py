@@ -254,7 +254,7 @@ class _StreamingModel(DPLinearModel):
                         earlier.update(last)  # totals: after an interrupt it is done again
                         counted = ChainMap({}, earlier)
                 rows = budget.rows_per_user
-                is_surplus = self._surplus(X, groups, rows, {} if counted is None else counted)
+                is_surplus = self._surplus(X, groups, rows, counted)
                 weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
@@ -316,6 +316,7 @@ class _StreamingModel(DPLinearModel):
                     plan.guarantee_after(run.n_seen),
                     noise_is_secret=self.noise_is_secret_,
                     fits=self._fits,
+                    has_groups=counted is not None,
                 ),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,

@@ -13,10 +13,19 @@ from sklearn.metrics import get_scorer
 
 from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..losses import Tweedie
+from ..model_selection.private_steps import last_step
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from .axes import axes_for
-from .stand_ins import N_NEW, best_score, check_one_budget, check_public, clones_of, stand_in
+from .stand_ins import (
+    N_NEW,
+    best_score,
+    check_one_budget,
+    check_public,
+    clones_of,
+    groups_of,
+    stand_in,
+)
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
@@ -40,6 +49,17 @@ def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
         return None
 
 
+def _with_errors(estimator: Any) -> Any:
+    """A clone of the model, of a pipeline its last step, that releases standard errors."""
+    last = last_step(estimator)
+    if not hasattr(last, "inference"):
+        raise ValueError(
+            "standard errors and effects are foretold of models that have inference=True, and of "
+            f"pipelines that end with one, got {type(last).__name__}: ask for a score"
+        )
+    return clone(last).set_params(inference=True)
+
+
 def _infers(
     estimator: Any,
     n_features: Any,
@@ -52,7 +72,7 @@ def _infers(
     if isinstance(n_features, PublicEncoder):
         n_features = len(n_features.get_feature_names_out())
     check_count("n_features", n_features)
-    model, facts = clone(estimator).set_params(inference=True), {"safe": True, **assumptions}
+    model, facts = _with_errors(estimator), {"safe": True, **assumptions}
     if (std is None) == (effect is None):
         raise ValueError("give either std, or effect and power")
     # (defaults would be silent, and for most counts too few rows)
@@ -114,7 +134,7 @@ def _scores(
             at_best = best_score(of_classes, y[n:], z[n:])
             try:
                 with unwarned():
-                    model.fit(X[:n], y[:n])
+                    model.fit(X[:n], y[:n], **groups_of(model, n))
             except TooFewRowsError:
                 return False
             loss = at_best - found(model, X[n:], y[n:])
@@ -145,8 +165,9 @@ def rows_needed(
     Parameters
     ----------
     estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
-        With its epsilon, delta and relation. ``inference`` counts as True. For a score any
-        estimator of this package, a search or a pipeline that ends with one, as it stands.
+        With its epsilon, delta and relation, or a pipeline that ends with one, of which that step
+        counts. ``inference`` counts as True. For a score any estimator of this package, a search or
+        a pipeline that ends with one, as it stands.
     n_features : int >= 1 or PublicEncoder
         With an encoder its columns count. For a score also its schema, of a pipeline that begins
         with one.
@@ -181,7 +202,8 @@ def rows_needed(
     ValueError
         If 10^12 rows are not enough. For a score, if those that can be simulated are not, about
         5e7 / n_features, or if no linear model reaches `score_without_privacy`. Of counts and
-        costs, without `mean` and `dispersion`.
+        costs, without `mean` and `dispersion`. Of a standard error or an effect, if the model has
+        no ``inference``.
 
     Notes
     -----
@@ -189,7 +211,8 @@ def rows_needed(
     public stand-ins with the declared columns and the assumed score, of more and more rows, till
     19 of 20 fits lose at most .8 of what may be lost, and of 1.4 times as many rows, too. That is
     the answer, for tables that are harder. Some are harder still: columns that hardly occur, means
-    far from linear.
+    far from linear. With `max_rows_per_user` above 1, fits have `groups` of so many rows each, all
+    independent: rows of a user that are alike tell less.
 
     Examples
     --------
@@ -345,7 +368,7 @@ class PowerDisplay:
         **assumptions
             As in `UnitDescentPlan.expected_std`.
         """
-        model = clone(estimator).set_params(inference=True)
+        model = _with_errors(estimator)
         by_rows = not np.isscalar(n_samples)
         values: list[Any] = list(n_samples) if by_rows else list(epsilons)  # type: ignore[arg-type]
         found = []

@@ -227,6 +227,13 @@ def _budgeted_steps(estimator: Any) -> dict[str, Any]:
     }
 
 
+def groups_of(estimator: Any, n: int) -> dict[str, Any]:
+    """What tells a fit to n rows whose they are: of each user as many as may count, in order."""
+    steps = _budgeted_steps(estimator).items()
+    most = {prefix: int(getattr(step, "max_rows_per_user", 1)) for prefix, step in steps}
+    return {f"{prefix}groups": np.arange(n) // rows for prefix, rows in most.items() if rows > 1}
+
+
 def check_one_budget(estimator: Any) -> None:
     """Raise `ValueError` if no one epsilon is that of the whole."""
     budgeted = _budgeted_steps(estimator)

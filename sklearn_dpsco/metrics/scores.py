@@ -91,8 +91,8 @@ _SPREADS, _STAND_INS = (0.2, 0.02), 4096
 _LONG = 0.6  # interval of an R^2 of .5, of which a plan warns
 _SELECTED = 41  # times that ranges are, of which the middle is told
 _HIDDEN = (
-    "* noise hides the value, which is at the end of its range: take more records or a larger "
-    "epsilon"
+    "* noise hides the value: it is at the end of its range, or its interval is all of the range. "
+    "Take more records or a larger epsilon"
 )
 _HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
 # What an invalid record counts as, where it is not left out.
@@ -567,6 +567,14 @@ class DPScore(Overviewed):
         """Of "confusion_matrix", the noisy counts with negative ones as 0; else None."""
         return self.value if self.scoring == "confusion_matrix" else None
 
+    @property
+    def _is_hidden(self) -> Any:
+        """Whether nothing is known of the value, of a curve of each."""
+        ends = np.isclose(self.interval[0], self.limits[0], atol=1e-12)
+        ends &= np.isclose(self.interval[1], self.limits[1], atol=1e-12)
+        # Laplace or normal noise is at an end of the range with probability 0 unless clipped
+        return np.isin(self.value, self.limits) | ends
+
     def __float__(self) -> float:
         if np.ndim(self.value):
             raise TypeError(f"{self.scoring} is no single number")
@@ -682,8 +690,7 @@ class DPScore(Overviewed):
         end += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if not np.ndim(self.value):
             all_of_them = [self, *(self.by_group or {}).values()]
-            # Laplace or normal noise is at an end of the range with probability 0 unless clipped
-            marks = ["*" if of.value in of.limits else "" for of in all_of_them]
+            marks = [of._is_hidden for of in all_of_them]
             low, high = (f"{x:.4g}" for x in self.interval)
             value = "hidden*" if marks[0] else f"{self.value:.4g}"
             lines = [f"{self.scoring} = {value} in [{low}, {high}] ({end})"]
@@ -706,8 +713,7 @@ class DPScore(Overviewed):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
             hidden = np.array([])
             if self.scoring == "calibration_curve":
-                low, high = self.interval
-                hidden = np.isin(self.value, self.limits) | ((low <= 0) & (high >= 1))
+                hidden = self._is_hidden
                 parts["prob_true"] = np.where(hidden, "hidden*", parts["prob_true"]).tolist()
             top = (head, _HIDDEN) if hidden.any() else (head,)
             return _table(top, tuple(parts), [*zip(*parts.values(), strict=True)])
@@ -868,7 +874,8 @@ def dp_score(
     groups : array-like of shape (n_samples,) or None, default=None
         As in `fit`, the user of each row: of a user with more rows than `max_rows_per_user`,
         further ones are invalid, which asks for ``invalid="exclude"`` (that "auto" then is). None:
-        it is your word that no user has more.
+        it is your word that no user has more, and a `PrivacyParameterWarning` says where the model
+        is for users of more.
     random_state : None, int or RandomState, default=None
         None draws noise from a cipher keyed by the operating system; else the result is
         reproducible and *not private*.
@@ -930,21 +937,35 @@ def dp_score(
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
+    if groups is None:
+        _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         if groups is not None:
             answers = _without_surplus(answers, groups, max_rows_per_user, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
+        known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
-            has_groups, is_secret = groups is not None, random_state is None
-            accountant.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
+            accountant.spend(plan, estimator=name, **known)
         stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
-    scores = _scores(plan, noisy, labels, labels_by, stream.is_secure)
+    scores = _scores(plan, noisy, labels, labels_by, known)
     return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+
+
+def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
+    """Warn where a score is for users of fewer rows than the `guarantee_` of its model."""
+    most, rows = plan.guarantee.rows_per_user, getattr(of_model, "rows_per_user", 1)
+    if most < rows:
+        whom = "any single row" if most == 1 else f"persons of up to {most} rows"
+        warn_user(
+            f"the model protects persons of up to {rows} rows, and this score {whom}: pass "
+            f"max_rows_per_user={rows}, and groups, the user of each row, if some may have more",
+            PrivacyParameterWarning,
+        )
 
 
 def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answers:
@@ -952,7 +973,7 @@ def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answer
     users = cells.as_users(groups)
     if len(users) != n:
         raise ValueError(f"groups must have shape ({n},), got {users.shape}")
-    is_surplus = cells.surplus_rows(users, most, {})
+    is_surplus = cells.surplus_rows(users, most)
     return {
         name: np.where(is_surplus, INVALID[name], of) if name in INVALID else of
         for name, of in answers.items()
@@ -960,12 +981,12 @@ def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answer
 
 
 def _scores(
-    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, is_secret: bool
+    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, known: dict[str, Any]
 ) -> dict[str, DPScore]:
     """What the release tells, and nothing else."""
     facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": is_secret, "classes": labels}
-    facts["guarantee"] = replace(plan.guarantee, noise_is_secret=is_secret)
+    facts |= {"noise_is_secret": known["noise_is_secret"], "classes": labels}
+    facts["guarantee"] = replace(plan.guarantee, **known)
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
         found = plan.estimates(noisy, group).items()

@@ -337,7 +337,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             most = check_count("max_rows_per_user", self.max_rows_per_user)
             users = cells.as_users(extras["groups"])
             check_consistent_length(y, users)
-            weights[cells.surplus_rows(users, most, {})] = 0.0
+            weights[cells.surplus_rows(users, most, {})] = 0.0  # of which the fits warn
         if "sample_weight" in extras:
             largest = check_size("max_weight", last.max_weight)
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)

@@ -303,6 +303,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"column {field.name!r} has the type {cells.type_name}, which does not go with "
                     f"its schema {shown(field.declared)}: convert the column"
+                    f"{cells.advice(field.name)}"
                 )
         return columns
 

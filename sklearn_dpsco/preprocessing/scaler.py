@@ -244,7 +244,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
                     known = feature_scaling(bounds, X.shape[1], self._feature_names())
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
-                surplus = self._surplus(X, groups, accounting.budget.rows_per_user, {})
+                surplus = self._surplus(X, groups, accounting.budget.rows_per_user)
                 plan = self.plan(*X.shape)
                 self._spend(accounting.accountant, plan, has_groups=groups is not None)
             stream = stream_from_random_state(self.random_state)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import as_numbers
+from ..data.cells import as_numbers, days_of
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -45,6 +45,11 @@ class Cells(NamedTuple):
     kind: str  # "numbers", booleans included, "text", "objects" or "other", such as dates
     type_name: str  # of the column, for messages
     values: NDArray[Any]  # float64 with NaN for what is missing, or objects
+
+    def advice(self, name: Any) -> str:
+        """How a column of dates is converted, by its type alone."""
+        is_date = self.kind == "other" and self.type_name.lower().startswith(("date", "timestamp"))
+        return f"; {days_of(name)}" if is_date else ""
 
     def numbers(self) -> Array:
         """The cells as numbers, NaN for what is missing, infinite or no number."""
@@ -301,8 +306,9 @@ def fields_of(
 
 
 def _plain(value: Any) -> Any:
-    """A value of numpy as one of Python, which JSON has."""
-    return value.item() if isinstance(value, np.generic) else value
+    """A value of numpy as one of Python, which JSON has; dates stay, which some are integers of."""
+    is_numpy = isinstance(value, np.generic) and value.dtype.kind not in "mM"
+    return value.item() if is_numpy else value
 
 
 def _ends(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -313,9 +319,10 @@ def _ends(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
     try:
         check_feature_bounds({name: numbers})
     except ValueError:
+        more = "" if all(is_number) else f"; {days_of(name)}"
         raise ValueError(
             f"schema[{name!r}] must be two finite numbers (low, high) with low < high, at most "
-            f"1e50 in size, or for categories a list; got {shown(given)}"
+            f"1e50 in size, or for categories a list; got {shown(given)}{more}"
         ) from None
     return ends
 
@@ -361,7 +368,7 @@ def proposed(name: Any, cells: Cells, most: int) -> Any:
     if cells.kind == "other":
         raise ValueError(
             f"column {name!r} has the type {cells.type_name}, which no schema describes: drop or "
-            "convert it"
+            f"convert it{cells.advice(name)}"
         )
     if cells.type_name.lower() in ("bool", "boolean", "bool[pyarrow]"):
         return bool

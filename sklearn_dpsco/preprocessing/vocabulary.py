@@ -248,7 +248,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
                 raise ValueError("max_rows_per_user > 1 needs groups: whose text each is")
             users = np.arange(len(texts)) if groups is None else as_users(groups)
             check_consistent_length(texts, users)
-            surplus = self._surplus(texts, groups, accounting.budget.rows_per_user, {})
+            surplus = self._surplus(texts, groups, accounting.budget.rows_per_user)
             plan = self.plan(len(texts))
             self._spend(accounting.accountant, plan, has_groups=groups is not None)
         stream = stream_from_random_state(self.random_state)

@@ -58,7 +58,8 @@ class BudgetAccountant(Account):
         As in `PrivacyBudget`. Guarantees under the other relation are refused.
     max_rows_per_user : int >= 1, default=1
         The budget is for all rows of a user together, of whom nobody has more than this.
-        Guarantees for users of fewer rows are refused.
+        Guarantees for users of fewer rows are refused, unless the fit has `groups`: then no more
+        rows of anybody count.
     slack : float in [0, delta), default=0.0
         A part of delta that is kept for releases which may tell something outright, as a
         `PrivateVocabulary` may of a word that one user alone has: it takes a fifth of its delta.
@@ -362,14 +363,15 @@ class BudgetAccountant(Account):
                     f"the accountant's relation is {budget.relation!r}, that of the "
                     f"guarantee {guarantee.relation!r}: set relation={budget.relation!r}"
                 )
-            if guarantee.rows_per_user < rows:
+            if guarantee.rows_per_user < rows and not has_groups:
                 raise PrivacyBudgetError(
                     f"the accountant's budget is for users of up to {rows} rows, the "
-                    f"guarantee for those of up to {guarantee.rows_per_user}: set max_rows_per_user"
+                    f"guarantee for those of up to {guarantee.rows_per_user}: set "
+                    "max_rows_per_user, or give groups, the user of each row"
                 )
             if is_of_users and not all(group.startswith("users-") for group in path[::2]):
                 raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-            charge = self._entry(guarantee, branch=path, **named)
+            charge = self._entry(guarantee, branch=path, has_groups=has_groups, **named)
             state = self._state._replace(ledger=self._state.ledger.plus(charge))
             whole = state.whole.rho * ROUNDING
             if not all(

@@ -65,8 +65,9 @@ class Account:
         estimator : str or None
             Name of what is fitted.
         has_groups : bool, default=False
-            Whether the fit was told which user each row belongs to, and so protects users, also by
-            one row each.
+            Whether the fit was told which user each row belongs to, and lets at most the
+            guarantee's `rows_per_user` rows of each count: then it protects users, of however many
+            rows.
         noise_is_secret : bool, default=True
             False where the noise follows from a seed: a `PrivacyLeakWarning` says that the claim
             does not hold against who knows or guesses it, and the ledger keeps that.

@@ -112,6 +112,10 @@ class Guarantee(Overviewed):
     noise_is_secret : bool
         False if a `random_state` was given to the fit: then the claim does not hold against those
         who know or guess it, and the print begins with that. Equal guarantees may differ in it.
+    has_groups : bool
+        Whether the fit was told whose each row is. If not, that nobody has more than
+        `rows_per_user` rows is a promise, which `report` asks for; so it does for a plan, which
+        does not know. Equal guarantees may differ in it.
 
     Examples
     --------
@@ -141,6 +145,7 @@ class Guarantee(Overviewed):
     parts: tuple[tuple[str, tuple[Guarantee, ...]], ...] = field(default=(), repr=False)
     noise_is_secret: bool = field(default=True, compare=False, repr=False)
     fits: Fits | None = field(default=None, compare=False, repr=False)
+    has_groups: bool = field(default=False, compare=False, repr=False)
 
     @classmethod
     def of(

@@ -25,6 +25,7 @@ Cost = NDArray[np.float64]
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
 COSTS = ("pure_epsilon", "rho", "rho_at_order", "slack")
+_LATER = "noise_is_secret", "has_groups"  # files of earlier versions lack them
 _MOST_UNITS = 64  # that are told apart: as a rule few are, since most costs grow together
 
 
@@ -60,6 +61,9 @@ class Charge:
     noise_is_secret : bool or None
         False if the noise followed from a seed. None in files of earlier versions, which do not
         say.
+    has_groups : bool or None
+        Whether the fit was told whose each row is. If not, that nobody has more than
+        `rows_per_user` rows is a promise. None in files of earlier versions, which do not say.
     guarantee : Guarantee or None
         The guarantee itself, if this process charged it and has not loaded the accountant since.
     """
@@ -80,6 +84,7 @@ class Charge:
     n_features: int | None = None
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
     noise_is_secret: bool | None = None
+    has_groups: bool | None = None
     guarantee: Guarantee | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -97,8 +102,9 @@ class Charge:
         for key in ("n_samples", "n_features"):
             if facts[key] is not None:
                 facts[key] = check_int(key, facts[key], low=1)
-        if self.noise_is_secret is not None:
-            check_bool("noise_is_secret", self.noise_is_secret)
+        for key in _LATER:
+            if facts[key] is not None:
+                check_bool(key, facts[key])
         for part in self.branch:
             check_string("branch", part)
         if len(self.branch) % 2:
@@ -208,7 +214,7 @@ class Snapshot(NamedTuple):
             charges = []
             for entry in document["charges"]:
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}
-                if set(entry) | {"noise_is_secret", "slack"} != names:
+                if set(entry) | {"slack", *_LATER} != names:
                     raise ValueError("a charge with missing or unexpected keywords")
                 costs = {key: entry.get(key, 0.0) for key in COSTS}
                 costs = {key: math.inf if cost is None else cost for key, cost in costs.items()}

@@ -72,6 +72,10 @@ _ONE_PERSON = (
     "- [ ] Nobody is counted as two persons: the numbers that say whose rows are whose are right. "
     "Checked how: ____________ (If not, the limits do not hold for who is.)"
 )
+_MOST_ROWS = (
+    "- [ ] Nobody has more than {} rows. Checked how: ____________ (If not, the limits do not hold "
+    "for who has.)"
+)
 _SIGNED = "Name: ______________________________   Date: ______________"
 _PAGE = (
     "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
@@ -198,6 +202,14 @@ def _explained(
     return lines
 
 
+def _about_rows(rows: int, had_groups: set[bool | None]) -> list[str]:
+    """What is to be confirmed about whose rows are whose; `had_groups` says which fits knew."""
+    if rows == 1:
+        return [_ONE_ROW]
+    promised = [] if had_groups == {True} else [_MOST_ROWS.format(rows)]
+    return promised + [_ONE_PERSON] * (True in had_groups)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Overviewed):
     """One page on what is promised: ``print`` and notebooks show it, `to_html` and `to_json`
@@ -309,8 +321,7 @@ def _report(
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     layout = "".join(f"  {{:{width}s}}" for width in widths)
     made = f"Made on {now:%Y-%m-%d} by {stated}."
-    own = _ONE_ROW if is_row else _ONE_PERSON
-    confirmed = [_SETTINGS, own, *confirmed, _NOTHING_ELSE.format(what)]
+    confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
     about = (f"{name.capitalize()}: {text}" for name, text in told)
     head = (title, *about, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
     head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
@@ -346,7 +357,8 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     secrets = {guarantee.noise_is_secret and not guarantee.is_void}
     about = guarantee.rows_per_user, "result", lines, secrets
     decided = ["- [ ] This result may be published."]
-    return _report(*about, [], decided, table, named, **facts)
+    confirmed = _about_rows(guarantee.rows_per_user, {guarantee.has_groups})
+    return _report(*about, confirmed, decided, table, named, **facts)
 
 
 def _of_budget(
@@ -434,5 +446,6 @@ def of_accountant(
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
-    about = rows_per_user, "ledger", lines, secrets, confirmed, decided
+    own = _about_rows(rows_per_user, {charge.has_groups for charge in charges})
+    about = rows_per_user, "ledger", lines, secrets, [*own, *confirmed], decided
     return _report(*about, table, named, budget=budget, charges=found)

@@ -30,12 +30,16 @@ from support import recomputed_epsilon
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPFTRLRegressor,
     DPGridSearchCV,
+    DPLassoFW,
     DPLinearRegression,
     DPLogisticRegression,
     DPScaler,
     PrivacyBudget,
     PrivacyBudgetError,
+    PrivacyParameterWarning,
+    PrivateVocabulary,
     dp_score,
     means,
     private_bounds,
@@ -142,7 +146,7 @@ def test_standard_errors_are_of_users_and_of_their_first_rows(n_classes):
     y = rng.integers(0, n_classes, 1200) if n_classes else X[:, 0] * 0.5 + rng.uniform(-1, 1, 1200)
     seen = pd.Series(users).groupby(users).cumcount().to_numpy()
     model = with_errors(n_classes).fit(X, y, groups=users)
-    assert f"1200 rows of {len(set(users))} users" in str(model.summary())
+    assert f"1200 rows of {len(set(users))} users, at most 3 each, eps" in str(model.summary())
     # further rows have no influence at all, whatever they hold
     other_X, other_y = X.copy(), y.copy()
     other_X[seen >= ROWS] *= -0.5
@@ -174,7 +178,49 @@ def test_standard_errors_of_users_need_to_know_them():
     # rows of nobody are empty
     some = np.where(users == 1, np.nan, users)
     model = with_errors(nonfinite="zero").fit(X, y, groups=some)
-    assert "1200 rows of 399 users" in str(model.summary())
+    assert "1200 rows of 399 users, at most 3 each, eps" in str(model.summary())
+
+
+def test_rows_that_count_for_nothing_are_told():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 1, (600, 2)), rng.uniform(0, 1, 600)
+    users = np.append(np.arange(500), np.full(100, 7)).astype(object)  # 101 rows of one
+    facts = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
+    model = DPLassoFW(**facts).fit(X, y)
+    texts = ["a word"] * 600
+    told = {
+        "a fit": lambda most: DPLassoFW(max_rows_per_user=most, **facts).fit(X, y, groups=users),
+        "of blocks": lambda most: DPLassoFW(max_rows_per_user=most, **facts).fit(
+            da.from_array(X, chunks=(200, 2)), da.from_array(y, chunks=200), groups=users
+        ),
+        "a stream at once": lambda most: DPFTRLRegressor(max_rows_per_user=most, **facts).fit(
+            X, y, groups=users
+        ),
+        "a search": lambda most: DPGridSearchCV(
+            DPLassoFW(**facts), {"fit_intercept": [True, False]}, epsilon=90.0,
+            max_rows_per_user=most,
+        ).fit(X, y, groups=users),
+        "a scaler": lambda most: DPScaler(bounds_X=(0, 1), max_rows_per_user=most).fit(
+            X, groups=users
+        ),
+        "words": lambda most: PrivateVocabulary(epsilon=9.0, max_rows_per_user=most).fit(
+            texts, groups=users
+        ),
+        "a score": lambda most: dp_score(
+            model, X, y, scoring="mean_bias", groups=users, max_rows_per_user=most
+        ),
+    }  # fmt: skip
+    for most, beyond in ((1, 100), (3, 98)):
+        words = f"{beyond} of 600 rows count for nothing: .*={most} of .* up to 101. Set max_rows"
+        for name, call in told.items():
+            with pytest.warns(PrivacyParameterWarning, match=words) as found:
+                call(most)
+            assert len(found) == 1, name
+    # silent: nothing is beyond, rows of nobody, and streams, whose users come again
+    told["a fit"](101)
+    nobody = np.where(np.arange(600) < 500, users, None)
+    DPLassoFW(nonfinite="zero", **facts).fit(X, y, groups=nobody)
+    DPFTRLRegressor(**facts).partial_fit(X, y, groups=users)
 
 
 @pytest.mark.parametrize("name", ["DPFTRLRegressor", "DPFTRLClassifier"])
@@ -277,9 +323,16 @@ def test_an_accountant_for_users():
         model = build("DPMirrorRegressor", max_rows_per_user=mine, accountant=accountant)
         X, y = table("DPMirrorRegressor")
         if mine < rows:
-            with pytest.raises(PrivacyBudgetError, match="set max_rows_per_user"):
+            with pytest.raises(PrivacyBudgetError, match="set max_rows_per_user, or give groups"):
                 model.fit(X, y)
             assert accountant.ledger == ()
+            # no more than so many rows of anybody count: the cost is that of so many
+            model.fit(X, y, groups=np.zeros(len(y)))
+            (charge,) = accountant.ledger
+            assert (charge.rows_per_user, charge.has_groups) == (mine, True)
+            assert charge.rho == model.guarantee_.cost("zcdp") > 0.9 * accountant.budget.rho
+            with pytest.raises(PrivacyBudgetError, match="exceeded"):
+                model.fit(X, y, groups=np.zeros(len(y)))
         else:
             model.fit(X, y)
             # the claim is that of the users, whatever their number of rows

@@ -488,7 +488,9 @@ def test_a_forest_of_ratios():
         display = draw(model.fit(A, labels), units="data", exponentiate=True)
         points, _, bars = display.points_[0]
         if inference:
-            frame = model.summary(exponentiate=True).to_frame().iloc[:-1]
+            summary = model.summary(exponentiate=True)
+            assert "exp(coef), interval and predicting are odds ratios; std err" in joined(summary)
+            frame = summary.to_frame().iloc[:-1]
             ratios = frame["exp(coef)"]
             ends = [segment[:, 0] for segment in bars[0].get_segments()]
             np.testing.assert_allclose(ends, frame[["[0.025", "0.975]"]])

@@ -3,7 +3,9 @@
 import re
 import warnings
 from pathlib import Path
+from unittest import mock
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -95,6 +97,40 @@ def test_what_has_no_standard_errors_says_so():
         rows_needed(model, 5, std=0.1)
     with pytest.raises(ValueError, match=r"10\^12 rows are not enough"):
         rows_needed(LOGISTIC, 5, std=1e-9)
+
+
+def test_of_a_pipeline_the_last_step_counts():
+    whole = make_pipeline(PublicEncoder(SCHEMA), LINEAR)
+    assert rows_needed(whole, 5, effect=0.3) == rows_needed(LINEAR, 5, effect=0.3)
+    assert epsilon_needed(whole, 9000, 5, std=0.1) == epsilon_needed(LINEAR, 9000, 5, std=0.1)
+    shown = PowerDisplay.from_estimator(whole, [9000], 5)
+    assert shown.std == PowerDisplay.from_estimator(LINEAR, [9000], 5).std
+    plt.close("all")
+    search = DPGridSearchCV(LINEAR, {"fit_intercept": [True, False]})
+    for other in (search, DPScaler(), LinearRegression(), make_pipeline("passthrough", search)):
+        with pytest.raises(ValueError, match=r"have inference=True.*: ask for a score") as found:
+            rows_needed(other, 5, effect=0.3)
+        assert len(str(found.value)) < 200
+
+
+def test_stand_ins_have_users_of_as_many_rows_as_count():
+    model = clone(LINEAR).set_params(max_rows_per_user=4, epsilon=3.0)
+    sure = clone(model).set_params(inference=True)
+    scaled = make_pipeline(DPScaler(bounds_X=(0, 1), max_rows_per_user=2), model)
+    search = DPGridSearchCV(
+        clone(LINEAR), {"fit_intercept": [True, False]}, epsilon=9.0, max_rows_per_user=4
+    )
+    for kind in (model, sure, scaled, search, make_pipeline("passthrough", sure)):
+        with mock.patch.object(DPLinearRegression, "fit", autospec=True) as fit:
+            fit.side_effect = KeyboardInterrupt
+            with pytest.raises(KeyboardInterrupt):
+                rows_needed(kind, 3, **HALF)
+        groups = fit.call_args.kwargs["groups"]
+        assert np.bincount(groups).max() == 4, type(kind)
+    found = [rows_needed(kind, 3, **HALF) for kind in (model, sure)]
+    assert 64 < found[0] < 100_000
+    assert 64 < found[1] < 100_000
+    assert epsilon_needed(sure, 50_000, 3, **HALF) < 10
 
 
 def test_counts_need_a_guess_of_their_spread():

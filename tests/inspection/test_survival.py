@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.dummy import DummyRegressor
 from sklearn.pipeline import make_pipeline
+from support import joined
 
 from sklearn_dpsco import (
     DPGridSearchCV,
@@ -64,6 +65,11 @@ def test_products_of_hazards_through_a_pipeline():
     fit = {"dplogisticregression__groups": ROWS["person"]}
     model = make_pipeline(ENCODER, classifier(max_rows_per_user=3))
     model.fit(ROWS, ROWS["event"], **fit)
+    sized = classifier(inference=True, max_rows_per_user=3).fit(
+        ENCODER.transform(ROWS), ROWS["event"], groups=ROWS["person"]
+    )
+    shown = joined(sized.summary(exponentiate=True))
+    assert "are odds ratios (nearly hazard ratios, if rows are" in shown
     curve = survival_curve(model, NEW)
     hazards = model.predict_proba(NEW[list(SCHEMA)])[:, 1].reshape(8, 3)
     own = np.cumprod(1 - hazards, axis=1)
@@ -96,6 +102,8 @@ def test_rates_times_the_lengths_of_periods():
     model.fit(rows, rows["event"], **facts)
     curve = survival_curve(model, NEW, by=None)
     last, X = model[-1], ENCODER.transform(NEW[list(SCHEMA)])
+    shown = joined(last.summary(exponentiate=True))
+    assert "are rate ratios (hazard ratios, if rows are those of person_periods); std" in shown
     raw = np.column_stack((X, np.ones(len(X)))) @ last.summary(units="scaled").coef[0]
     total = (np.exp(raw) * (NEW["stop"] - NEW["start"]).to_numpy()).reshape(-1, 3).cumsum(axis=1)
     np.testing.assert_allclose(curve.survival[0, 1:], np.exp(-total).mean(axis=0))

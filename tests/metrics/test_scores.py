@@ -23,6 +23,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPoissonRegressor,
     PrivacyBudgetError,
+    PrivacyParameterWarning,
     dp_score,
     plan_score,
 )
@@ -410,20 +411,44 @@ def test_scores_of_public_groups():
         matrix.difference_frame()
 
 
+def spans(score):
+    return np.allclose(score.interval, score.limits, atol=1e-9)
+
+
+@pytest.mark.parametrize("scoring", ["r2", "roc_auc", "accuracy", "neg_log_loss", "mean_bias"])
+def test_a_value_whose_interval_is_all_of_its_range_is_marked(scoring):
+    X, n_hidden = np.linspace(0.01, 0.99, 40)[:, None], 0
+    y = X[:, 0] if scoring in BY_NUMBERS else (X[:, 0] > 0.5).astype(float)
+    bounds = {"bounds_y": (0, 1)} if scoring in BY_NUMBERS else {}
+    model = LinearRegression().fit(X, y) if bounds else LogisticRegression().fit(X, y)
+    for seed in range(20):
+        facts = {"scoring": scoring, "epsilon": 0.1, "random_state": seed, **bounds}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            score = dp_score(model, X, y, **facts)
+        is_hidden = spans(score) or score.value in score.limits
+        n_hidden += spans(score) and score.value not in score.limits
+        assert str(score).startswith(f"{scoring} = hidden* in [") == is_hidden
+        assert ("interval is all of the range. Take more" in joined(score)) == is_hidden
+    assert n_hidden > 0
+
+
 def test_a_value_at_the_end_of_its_range_is_marked():
     X = np.arange(200.0)[:, None] % 2
-    half, marked = np.arange(200) % 4 < 2, 0
+    half, marked, more = np.arange(200) % 4 < 2, 0, 0
     for seed in range(12):
         facts = {"epsilon": 0.1, "random_state": seed, "scoring": ["accuracy", "neg_log_loss"]}
         found = [*dp_score(Fixed(), X, X[:, 0], **facts).values()]
         found += dp_score(Fixed(), X, X[:, 0], by=half, by_values=[0, 1], **facts).values()
         for score in found:
-            values = [score.value, *(of.value for of in (score.by_group or {}).values())]
-            n_ends = sum(value in score.limits for value in values)
-            marked += n_ends
-            assert str(score).count("*") == n_ends + (n_ends > 0)
-            assert score._repr_html_().count("*") == n_ends + (n_ends > 0)
+            all_of_them = [score, *(score.by_group or {}).values()]
+            n_ends = sum(one.value in one.limits for one in all_of_them)
+            n_hidden = sum(one.value in one.limits or spans(one) for one in all_of_them)
+            marked, more = marked + n_ends, more + n_hidden - n_ends
+            assert str(score).count("*") == n_hidden + (n_hidden > 0)
+            assert score._repr_html_().count("*") == n_hidden + (n_hidden > 0)
     assert 20 < marked < 90
+    assert more > 5
     assert "*" not in str(dp_score(Fixed(), X, np.ones(200), **LOUD))
 
 
@@ -585,3 +610,19 @@ def test_rows_of_a_user_after_the_first_are_left_out(data, model):
     dp_score(model, doubled, labels, accountant=accountant.parallel("users").branch(), **facts)
     assert_refuses(dp_score, "groups must have shape", model, X, y, groups=users)
     assert_refuses(dp_score, "groups need invalid", model, X, y, groups=users[:n], invalid="count")
+
+
+def test_a_score_for_fewer_rows_of_a_user_than_its_model_warns(data):
+    X, y, accountant = data[1], data[3], BudgetAccountant(9.0)
+    users = np.arange(len(y)) // 3
+    model = private_classifier(max_rows_per_user=3).fit(data[0], data[2])
+    within = make_pipeline("passthrough", model)
+    for most, whom in ((1, "any single row"), (2, "persons of up to 2 rows")):
+        words = f"of up to 3 rows, and this score {whom}: pass max_rows_per_user=3, and groups"
+        for estimator in (model, within):
+            with pytest.raises(PrivacyParameterWarning, match=words):
+                dp_score(estimator, X, y, max_rows_per_user=most, accountant=accountant)
+    assert accountant.ledger == ()  # it comes before the charge
+    dp_score(model, X, y, max_rows_per_user=3)
+    dp_score(model, X, y, max_rows_per_user=4)
+    dp_score(model, X, y, groups=users)  # of which the first rows count

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
@@ -463,6 +464,35 @@ def test_a_column_that_stands_twice_is_named():
     frame = pd.DataFrame(np.zeros((2, 2)), columns=["u", "u"])
     with pytest.raises(ValueError, match=r"\['u'\] stand twice"):
         PublicEncoder({"u": (0, 1)}).transform(frame)
+
+
+def test_dates_are_told_to_become_days():
+    pl = pytest.importorskip("polars")
+    table = pd.DataFrame({"admitted": pd.date_range("2021-01-01", periods=4)})
+    advice = re.escape("since a public date, such as (table['admitted'] - pd.Timestamp(")
+    texts = "2020-01-01", "2023-12-31"
+    kinds = (str, pd.Timestamp, date.fromisoformat, np.datetime64, lambda s: np.datetime64(s, "ns"))
+    for kind in kinds:
+        with pytest.raises(ValueError, match=f"two finite numbers.*{advice}"):
+            PublicEncoder({"admitted": tuple(map(kind, texts))}).fit(table)
+    encoder = PublicEncoder({"admitted": (0, 1460)})
+    frames = [table, table.astype("datetime64[s]"), pl.DataFrame({"admitted": [date(2021, 1, 1)]})]
+    frames += [table.apply(lambda c: c.dt.tz_localize("UTC")), pl.DataFrame(table)]
+    frames += [table.astype("timestamp[ns][pyarrow]"), table.astype("date32[pyarrow]")]
+    for frame in frames:
+        with pytest.raises(ValueError, match=f"does not go with.*{advice}"):
+            encoder.transform(frame)
+        with pytest.raises(ValueError, match=f"no schema describes.*{advice}"):
+            PublicEncoder.from_public(frame)
+    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1))
+    for frame in frames[:5]:
+        with pytest.raises(ValueError, match=f"Date data.*{advice}"):
+            model.fit(frame, np.zeros(len(frame)))
+    for other in (table - table.iloc[0], table.astype(str)):
+        with pytest.raises(ValueError, match=r"convert the column$"):
+            encoder.transform(other)
+    days = (table["admitted"] - pd.Timestamp("2020-01-01")).dt.days  # as the message says
+    np.testing.assert_allclose(encoder.transform(days.to_frame())[:, 0], days / 1460)
 
 
 def test_columns_beside_the_schema():

@@ -178,7 +178,7 @@ def test_a_frame_needs_pandas(monkeypatch):
 def test_the_file_is_text_with_public_facts_only(tmp_path):
     X, y = scaled_table(60, 3)
     accountant = kept(tmp_path / "budget.json")
-    regressor(accountant=accountant, random_state=0).fit(X, y)
+    regressor(accountant=accountant, random_state=0).fit(X, y, groups=np.arange(60))
     document = json.loads((tmp_path / "budget.json").read_text())
     assert set(document) == {
         *("format", "version", "id", "epsilon", "delta", "relation", "max_rows_per_user"),
@@ -188,15 +188,30 @@ def test_the_file_is_text_with_public_facts_only(tmp_path):
     assert set(entry) == {
         *("epsilon", "delta", "relation", "composition", "pure_epsilon", "rho", "rho_at_order"),
         *("rows_per_user", "branch", "label", "estimator", "n_samples", "n_features", "time"),
-        "noise_is_secret",
+        *("noise_is_secret", "has_groups"),
     }
-    assert entry["noise_is_secret"] is False
+    assert (entry["noise_is_secret"], entry["has_groups"]) == (False, True)
     assert entry["pure_epsilon"] is None
     assert entry["rho"] == pytest.approx(PrivacyBudget(0.1, DELTA).rho, rel=1e-9)
-    del entry["noise_is_secret"]  # of an earlier version
+    for key in ("noise_is_secret", "has_groups"):  # which earlier versions did not write
+        del entry[key]
     (tmp_path / "budget.json").write_text(json.dumps(document))
     (charge,) = reloaded(accountant).ledger
-    assert charge.noise_is_secret is None
+    assert (charge.noise_is_secret, charge.has_groups) == (None, None)
+
+
+def test_a_page_of_an_earlier_file_asks_for_the_promise(tmp_path):
+    accountant = BudgetAccountant(1.0, DELTA, max_rows_per_user=3)
+    accountant.save(tmp_path / "budget.json")
+    X, y = scaled_table(60, 3)
+    model = regressor(accountant=accountant, max_rows_per_user=3)
+    model.fit(X, y, groups=np.arange(60) // 2)
+    promise, loaded = "Nobody has more than 3 rows", reloaded(accountant)
+    assert promise not in str(loaded.report())
+    document = json.loads((tmp_path / "budget.json").read_text())
+    del document["charges"][0]["has_groups"]
+    (tmp_path / "budget.json").write_text(json.dumps(document))
+    assert promise in str(reloaded(loaded).report())
 
 
 def test_the_representation_tells_what_is_left(tmp_path):

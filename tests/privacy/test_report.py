@@ -13,11 +13,14 @@ from support import joined, zcdp
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPFTRLRegressor,
     DPGridSearchCV,
     DPLassoFW,
     DPLinearRegression,
+    DPScaler,
     PrivacyBudget,
     PrivacyParameterWarning,
+    dp_score,
 )
 from sklearn_dpsco._checks import rounded
 from sklearn_dpsco.means import plan_mean
@@ -102,6 +105,48 @@ def test_users_and_the_other_relation():
     assert "whether the person's values were used at all" in text
     assert "had is protected less: 50% can become at most 88.1%," in text
     assert "No person has more than one row" not in text
+
+
+def boxes(report):
+    """Whether it asks for a promise of so many rows, and for whose rows are whose."""
+    text = joined(report)
+    words = "has more than 3 rows. Checked how:", "is counted as two persons: the numbers"
+    return tuple(f"- [ ] Nobody {one}" in text for one in words)
+
+
+def test_a_promise_is_asked_for_where_nobody_said_whose_rows_are_whose():
+    people, y = np.arange(500) // 3, TABLE[:, 0]
+    settings = {"epsilon": 0.3, "max_rows_per_user": 3}
+    accountants = [BudgetAccountant(3.0, max_rows_per_user=3) for _ in range(3)]
+    assert boxes(accountants[0].report()) == (True, False)
+    promised, known, both = accountants
+    for accountant, groups in ((promised, None), (known, people), (both, people), (both, None)):
+        model = DPLinearRegression(accountant=accountant, **settings, **FACTS)
+        guarantee = model.fit(TABLE, y, groups=groups).guarantee_
+        score = dp_score(
+            model, TABLE, y, groups=groups, scoring="r2", accountant=accountant, **settings
+        )
+        for one in (guarantee, score.guarantee):
+            assert one.has_groups == (groups is not None)
+            assert boxes(one.report()) == (groups is None, groups is not None)
+    found = [boxes(accountant.report()) for accountant in accountants]
+    assert found == [(True, False), (False, True), (True, True)]
+    plan = DPLinearRegression(**settings, **FACTS).plan(500, 2)
+    assert boxes(plan.guarantee.report()) == (True, False)
+    known.spend(plan)
+    assert boxes(known.report()) == (True, True)
+
+
+def test_streams_scalers_and_searches_know_whose_rows_are_whose():
+    people, settings = np.arange(500) // 3, {"max_rows_per_user": 3}
+    y, model = TABLE[:, 0], DPLassoFW(**FACTS)
+    search = DPGridSearchCV(model, {"fit_intercept": [True, False]}, epsilon=90.0, **settings)
+    for groups in (None, people):
+        wanted = groups is None, groups is not None
+        stream = DPFTRLRegressor(**settings, **FACTS).partial_fit(TABLE, y, groups=groups)
+        scaler = DPScaler(bounds_X=(0, 1), **settings).fit(TABLE, groups=groups)
+        for one in (stream, scaler, search.fit(TABLE, y, groups=groups)):
+            assert boxes(one.guarantee_.report()) == wanted, type(one)
 
 
 def test_one_sentence_begins_all_prints():

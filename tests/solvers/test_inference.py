@@ -342,7 +342,7 @@ def test_without_noise_it_is_the_sandwich_clustered_by_user():
         other = other.fit(cov_type="cluster", **options)
         np.testing.assert_allclose(found.coef[0], other.params, rtol=1e-6)
         np.testing.assert_allclose(found.std[0], other.bse, rtol=1e-6)
-        assert f"2000 rows of {len(set(users))} users" in str(found)
+        assert f"2000 rows of {len(set(users))} users, at most 8 each, eps" in str(found)
         assert "users count less" in str(found)
 
 
