@@ -85,7 +85,8 @@ class Units(NamedTuple):
     transform: Array
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
-    # Of rates: what few weighted derivatives exceed at the start, and the largest prediction.
+    # Of rates what few weighted derivatives exceed at the start, of users what some of their
+    # gradients exceed; and the largest prediction, of rates.
     clip: float = math.inf
     largest: float = LARGEST_PREDICTION
     # If the sums of gradients over the rows of users are clipped, and about how many have a row.
