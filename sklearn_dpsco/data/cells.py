@@ -7,7 +7,6 @@ another one contributes, nor an error or a warning. What the type of a container
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -327,20 +326,25 @@ def surplus_rows(
     `counted`, the rows of users so far, is brought up to date; without it the table is whole, and
     a `PrivacyParameterWarning` says how many of its rows are beyond: `users` are public.
     """
-    counts: MutableMapping[Any, int] = {} if counted is None else counted
     surplus = is_nameless(users)
-    named = np.flatnonzero(~surplus).tolist()
-    labels = users.tolist()
-    for i in named:
-        user = user_of(labels[i])
-        seen = counts.get(user, 0)
-        surplus[i] = seen >= most
-        counts[user] = min(seen + 1, most)
-    if counted is None and (beyond := int(surplus[named].sum())):
-        largest = max(Counter(user_of(labels[i]) for i in named).values())
+    named = np.flatnonzero(~surplus)
+    if counted is not None:
+        labels = users.tolist()
+        for i in named.tolist():
+            user = user_of(labels[i])
+            seen = counted.get(user, 0)
+            surplus[i] = seen >= most
+            counted[user] = min(seen + 1, most)
+        return surplus
+    numbers = user_numbers(users)[named]
+    order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers)
+    # how many rows of its user come before each row
+    before = np.arange(named.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    surplus[named[order]] = before >= most
+    if beyond := int(surplus[named].sum()):
         warn_user(
             f"{beyond} of {users.size} rows count for nothing: they are beyond the first "
-            f"max_rows_per_user={most} of their users in groups, who have up to {largest}. Set "
+            f"max_rows_per_user={most} of their users in groups, who have up to {sizes.max()}. Set "
             "max_rows_per_user to as many rows as are to count",
             PrivacyParameterWarning,
         )
@@ -348,12 +352,15 @@ def surplus_rows(
 
 
 def user_numbers(users: NDArray[Any]) -> Indices:
-    """A number for the user of each row, in the order in which they come; of no user 0."""
-    codes: dict[Any, int] = {}
+    """A number for the user of each row, from 0 on; of no user 0."""
     named, numbers = ~is_nameless(users), np.zeros(users.size, dtype=np.intp)
-    for i, user in enumerate(map(user_of, users.tolist())):
-        if named[i]:
-            numbers[i] = codes.setdefault(user, len(codes))
+    places: Any = slice(None)
+    some = users[named]
+    if some.dtype.kind != "O":  # others may not be sortable
+        some, places = np.unique(some, return_inverse=True)
+    codes: dict[Any, int] = {}
+    found = [codes.setdefault(user_of(label), len(codes)) for label in some.tolist()]
+    numbers[named] = np.array(found, dtype=np.intp)[places]
     return numbers
 
 
