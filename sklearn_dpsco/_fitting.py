@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 from ._checks import check_choice, check_count, shown, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
-from ._types import Auto, Flags, Nonfinite, Precision, RandomState, Relation
+from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, is_declaring
 from .data.cells import as_numbers, as_users, check_in_memory, is_nameless, surplus_rows
 from .data.compressed import compressed
@@ -275,16 +275,21 @@ class PrivateFit:
         return table
 
     def _surplus(
-        self, X: Any, groups: Any, most: int, counted: MutableMapping[Any, int] | None = None
+        self,
+        X: Any,
+        groups: Any,
+        most: int,
+        counted: MutableMapping[Any, int] | None = None,
+        numbers: Indices | None = None,
     ) -> Flags | None:
-        """Flags rows beyond `most` of a user; of a stream, `counted` are their rows so far."""
+        """Flags rows beyond `most` of a user; `counted` and `numbers` are as in `surplus_rows`."""
         if groups is None:
             return None
         users = as_users(groups)
         check_consistent_length(X, users)
         if self._is_strict and np.any(is_nameless(users)):
             raise ValueError("groups contains labels that are missing or cannot be compared")
-        return surplus_rows(users, most, counted)
+        return surplus_rows(users, most, counted, numbers)
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:

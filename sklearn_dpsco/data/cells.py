@@ -319,12 +319,16 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 
 
 def surplus_rows(
-    users: NDArray[Any], most: int, counted: MutableMapping[Any, int] | None = None
+    users: NDArray[Any],
+    most: int,
+    counted: MutableMapping[Any, int] | None = None,
+    numbers: Indices | None = None,
 ) -> Flags:
     """Flags rows after a user's first `most`, or of no user.
 
     `counted`, the rows of users so far, is brought up to date; without it the table is whole, and
-    a `PrivacyParameterWarning` says how many of its rows are beyond: `users` are public.
+    a `PrivacyParameterWarning` says how many of its rows are beyond: `users` are public. `numbers`
+    are their `user_numbers`, if these are known.
     """
     surplus = is_nameless(users)
     named = np.flatnonzero(~surplus)
@@ -336,7 +340,7 @@ def surplus_rows(
             surplus[i] = seen >= most
             counted[user] = min(seen + 1, most)
         return surplus
-    numbers = user_numbers(users)[named]
+    numbers = (user_numbers(users) if numbers is None else numbers)[named]
     order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers)
     # how many rows of its user come before each row
     before = np.arange(named.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)

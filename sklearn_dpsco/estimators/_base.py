@@ -294,10 +294,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         if not cells.is_elsewhere(X):
             X, y = self._validate(X, y)
             targets = self._read(y)
-            is_surplus = self._surplus(X, groups, rows_per_user)
-            weight = reader.weights(X, sample_weight, targets)
             is_known = rows_per_user > 1 and groups is not None
             users = cells.user_numbers(cells.as_users(groups)) if is_known else None
+            is_surplus = self._surplus(X, groups, rows_per_user, numbers=users)
+            weight = reader.weights(X, sample_weight, targets)
             return LocalTable(reader, X, targets, is_surplus, weight, users)
         there = (
             groups if cells.is_elsewhere(groups) else None

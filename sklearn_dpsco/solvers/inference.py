@@ -204,11 +204,10 @@ class NewtonSteps(Part):
 
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
         """The copy by records, how many there are, and about how many of them are not empty."""
-        by_user = self.rows_per_user > 1
-        copy = units.copy.map(_unweighed, units.unit, by_user)
+        copy = units.copy.map(_unweighed, units.unit, units.users)
         n_records, present = n, units.n_present
-        if by_user:  # whose rows are all in one piece
-            n_records, present = copy.numbers.users.starts.size, units.n_users
+        if units.users is not None:  # whose rows are all in one piece
+            n_records, present = units.users.starts.size, units.n_users
         return copy, n_records, max(present, 8 * self.n_large)
 
     def _widest(self, units: Units) -> float:
@@ -218,9 +217,7 @@ class NewtonSteps(Part):
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
         counts = copy.sum(_size_counts, _SIZES)
-        # far too wide ones, which cost most, are as likely by chance as others
-        octaves = np.log2(_SIZES)
-        prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 1, 0.0)
+        prior = statistics.clip_prior(np.log2(_SIZES), 1.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
     def _clip(
@@ -688,16 +685,16 @@ def _scaled(x: NDArray[Any], factors: Array, dimension: int) -> Array:
     return rows
 
 
-def _unweighed(copy: WithNumbers, unit: Array, by_user: bool) -> WithNumbers:
+def _unweighed(copy: WithNumbers, unit: Array, users: Users | None) -> WithNumbers:
     """The copy with no weights but the records' own, and with norms."""
     x, rows = copy.numbers[0], copy.data.rows
     d = x.shape[1]
     squares = make_rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
     norms = np.sqrt(squares * (1 + norm_error(len(unit))))
-    users, counted = None, rows.present()
+    counted = rows.present()
     weights = rows.sample_weights() * counted
-    if by_user:
-        users, counted = Users.of(rows), np.zeros(len(x), dtype=bool)
+    if users is not None:
+        counted = np.zeros(len(x), dtype=bool)
         counted[users.order[users.starts]] = users.present
     numbers = Sized(x, unit, counted, users, weights, norms, norms, norms, norms)
     return WithNumbers(copy.data, numbers)
@@ -741,17 +738,16 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     from .._kernels.products import add_by_user
 
     unit = np.repeat(numbers.unit, of_each.shape[1])
-    _, order, starts, ends, _ = users
+    starts, ends = users.starts, users.ends
     s = np.zeros((starts.size, unit.size))
 
     def fill(part: slice) -> None:
-        add_by_user(numbers.x, of_each, order, starts[part], ends[part], s[part])
+        add_by_user(numbers.x, of_each, users.order, starts[part], ends[part], s[part])
 
     on_threads(fill, row_slices(s), uses_blas=False)
     s *= unit
     sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
-    counted = numbers.counted[order[starts]]
-    return Sized(s, np.ones(unit.size), counted, None, ones, sizes, ones, ones, sizes)
+    return Sized(s, np.ones(unit.size), users.present, None, ones, sizes, ones, ones, sizes)
 
 
 def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
@@ -787,7 +783,7 @@ def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
 
         squares = numbers.norms**2 * numbers.weights * _curvature(at.loss, numbers.raw)[1]
         shares = np.ones(len(squares))
-        shares_of_first(squares, *users[1:4], bound**2, shares)
+        shares_of_first(squares, users.order, users.starts, users.ends, bound**2, shares)
         weighed = numbers._replace(weights=numbers.weights * shares)
         return scored(WithNumbers(copy.data, weighed), at, True)
     factors = clipped_to(bound, numbers.sizes)

@@ -228,10 +228,9 @@ class LearnedUnits(Part):
         mean = min(1.0, size * float(noisy[0] / noisy[1]))
         data = data.map(statistics.in_target_units, 0.0, mean)
         counts, octaves = data.sum(counted, 1.0, _RATE_CLIPS), np.log2(_RATE_CLIPS)
-        # That of the targets of that size is the likeliest: a smaller one leaves nothing of rare
-        # counts. Far too wide ones, which cost most, are as likely by chance as others.
+        # that of the targets of that size, as a smaller one leaves nothing of rare counts
         usual = math.log2(size / mean)
-        prior = -0.25 * np.abs(octaves - usual) - np.maximum(octaves - max(usual, 4.0), 0.0)
+        prior = statistics.clip_prior(octaves, 4.0, usual)
         prior -= 0.25 * np.maximum(usual - octaves, 0.0)
         facts = _RATE_CLIPS, prior, self.target_spread, stream, few
         clip = statistics.median_on_grid(counts, n, *facts)
@@ -451,8 +450,9 @@ def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance | Non
 def user_accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
     """The same of what is released for users if gradients are added up by user."""
     m = accuracy(problem, budget, allowance)
-    slots = problem.n_users * budget.rows_per_user if problem.by_user else problem.n_samples
-    return m * slots / problem.n_samples
+    if not problem.by_user:
+        return m
+    return m * problem.n_users * budget.rows_per_user / problem.n_samples
 
 
 def pays(problem: Problem, budget: PrivacyBudget) -> bool:

@@ -416,6 +416,14 @@ def median_on_grid(
     return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
 
 
+def clip_prior(octaves: Array, widest: float, usual: float = 0.0) -> Array:
+    """Log prior of sizes 2^octaves of a clip, about the usual one.
+
+    Far too wide ones, which cost most, are as likely by chance as others.
+    """
+    return -0.25 * np.abs(octaves - usual) - np.maximum(octaves - max(usual, widest), 0.0)
+
+
 def few_longer(n_samples: int, mechanism: SelectVertex) -> int:
     """How many records may exceed a size: clear of the noise of its selection, at most half.
 

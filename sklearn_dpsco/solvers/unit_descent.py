@@ -187,8 +187,7 @@ class Correction(Part):
             few = self.n_above / units.n_users
             few = min(few, max(CORRECTION.rarer * _rarer(problem, units), few / 4))
             return _user_clip(problem, units, coef, self.tail, few, stream)
-        unit = units.unit if problem.n_outputs == 1 else units.unit[:, None]
-        sizes = units.data.map(_residuals, unit * coef.reshape(problem.shape), units.frame.offset)
+        sizes = units.data.map(_residuals, _point(problem, units, coef), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
@@ -359,11 +358,10 @@ class UnitDescentPlan(Plan):
         """See `Plan.run`."""
         problem, d = self.problem, self.problem.n_features
         units = self.units.run(data, stream)
-        start, clip = np.zeros(problem.size), None
         if self.of_users is not None:
             units = self.of_users.run(problem, units, data, stream)
-            clip = units.clip
-        clip, pace = _clip_and_pace(self, units, clip)
+        clip, pace = _clip_and_pace(self, units)
+        start = np.zeros(problem.size)
         coef = _descend(problem, units, start, self.step, clip, pace, stream)
         noise = (clip * self.step.scale) ** 2
         slopes = coef.reshape(problem.dimension, -1)[:d]
@@ -419,7 +417,7 @@ def _descend(
         sum_of = tied_gradient_sum
     for t in steps(range(n_steps)):
         terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
-        point = unit * (coef if is_tied else coef.reshape(problem.shape))
+        point = _point(problem, units, coef)
         if units.users is None:
             total_gradient = units.data.sum(sum_of, point, terms)
         else:
@@ -438,6 +436,13 @@ def _descend(
     return total / n_added
 
 
+def _point(problem: Problem, units: Units, coef: Array) -> Array:
+    """The coefficients as rows take them, a matrix of several outputs if these are not tied."""
+    if problem.n_outputs == 1 or coef.size < problem.size:
+        return units.unit * coef
+    return units.unit[:, None] * coef.reshape(problem.shape)
+
+
 def _user_clip(
     problem: Problem,
     units: Units,
@@ -448,16 +453,13 @@ def _user_clip(
 ) -> float:
     """The norm that this share of the users' gradients exceed, at coefficients as in `_descend`."""
     assert units.users is not None
-    is_matrix = problem.n_outputs > 1 and coef.size == problem.size
-    point = (units.unit * coef.reshape(problem.shape).T).T if is_matrix else units.unit * coef
+    point = _point(problem, units, coef)
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, 1), 1.0)
     norms = user_gradients(units.data, units.users, units.unit, point, terms)[1]
     most, grid = int((units.users.ends - units.users.starts).max()), _USER_CLIPS
     if problem.loss.task == "classification":  # whose derivatives are bounded
         grid = grid[: 1 + np.searchsorted(grid, most * problem.joint_unit)]
-    # far too wide ones, which cost most, are as likely by chance as others
-    octaves = np.log2(grid)
-    prior = -0.25 * np.abs(octaves) - np.maximum(octaves - 2, 0.0)
+    prior = statistics.clip_prior(np.log2(grid), 2.0)
     counts, n = statistics.place_counts(norms, units.users.present, grid), units.n_users
     return median_on_grid(counts, n, grid, prior, mechanism, stream, math.floor(share * n))
 
@@ -691,10 +693,8 @@ def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
     return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
 
 
-def _clip_and_pace(
-    plan: UnitDescentPlan, units: Units, of_users: float | None
-) -> tuple[float, Pace]:
-    """The clip, if it is not one of users, and the steps; by public facts and released numbers."""
+def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
+    """The clip and the steps, from public facts and released numbers."""
     problem = plan.problem
     rules = unit_rules(problem)
     clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
@@ -706,9 +706,9 @@ def _clip_and_pace(
         # is not found, they push the model along it
         frequency = float(expit(units.frame.offset))
         clip = max(clip, frequency, 1 - frequency)
-    clip, size = (units.clip, 1.0) if problem.loss.task == "rates" else (clip, clip)
-    if of_users is not None:
-        clip = size = of_users
+    if units.users is not None or problem.loss.task == "rates":
+        clip = units.clip
+    size = 1.0 if problem.loss.task == "rates" and units.users is None else clip
     # standard deviation of the noise of a coordinate, if one step had all of the budget
     single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
     wanted = min(

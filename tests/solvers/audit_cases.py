@@ -32,6 +32,15 @@ from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import Records
 
 RELATIONS = ["replace-one", "zero-out"]
+# plans with last steps of every kind: on all coefficients, and on slope and intercepts
+CORRECTED = [
+    (task, k, d, relation)
+    for task, k, d in (
+        ("regression", 1, 14), ("regression", 1, 2), ("regression", 2, 2),
+        ("classification", 1, 2), ("classification", 3, 2), ("classification", 4, 30),
+    )
+    for relation in RELATIONS
+]  # fmt: skip
 EPSILON, DELTA = 4.0, 1e-6
 
 # Those that leave the values alone, which the replay cannot see; the epsilon at which they are

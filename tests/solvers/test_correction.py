@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from audit_cases import CORRECTED
 from scipy import sparse
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -14,7 +15,7 @@ from support import problem, rest_is_slow, solver_data, stream
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import Geometry
-from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, unit_descent
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.unit_descent import Pace
@@ -76,14 +77,7 @@ def test_steps_are_counted():
 
 @rest_is_slow(
     ("task", "n_outputs", "d", "relation"),
-    [
-        (task, k, d, relation)
-        for task, k, d in (
-            ("regression", 1, 14), ("regression", 1, 2), ("regression", 2, 2),
-            ("classification", 1, 2), ("classification", 3, 2), ("classification", 4, 30),
-        )
-        for relation in RELATIONS
-    ],
+    CORRECTED,
     [
         "regression-1-14-zero-out", "regression-1-2-zero-out",
         "classification-1-2-replace-one", "classification-4-30-zero-out",

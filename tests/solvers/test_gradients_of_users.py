@@ -5,6 +5,7 @@ import dataclasses
 import dask.array as da
 import numpy as np
 import pytest
+from audit_cases import CORRECTED
 from scipy import sparse
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 from support import problem, recomputed_epsilon, rest_is_slow
@@ -126,14 +127,7 @@ def replayed(plan, relation, n_pairs=12):
 
 @rest_is_slow(
     ("task", "n_outputs", "d", "relation"),
-    [
-        (task, k, d, relation)
-        for task, k, d in (
-            ("regression", 1, 14), ("regression", 1, 2), ("regression", 2, 2),
-            ("classification", 1, 2), ("classification", 3, 2), ("classification", 4, 30),
-        )
-        for relation in RELATIONS
-    ],
+    CORRECTED,
     [
         "regression-1-2-replace-one", "regression-2-2-zero-out",
         "classification-1-2-zero-out", "classification-4-30-replace-one",
