@@ -324,3 +324,15 @@ def test_no_warning_depends_on_a_record(recwarn):
         targets[0] = value
         model_of("Poisson", exposure).fit(X, targets, exposure=exposure)
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_rare_counts_keep_their_level():
+    # one in fifty rows has a count, which a clip of what the others have would leave out
+    levels = []
+    for seed in range(7):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(10_000, 5)).clip(-4, 4)
+        y = rng.poisson(np.exp(X @ [0.4, -0.3, 0.2, 0, 0.1] - 4))
+        model = DPPoissonRegressor(bounds_X=(-4, 4), bounds_y=(0, 20), random_state=seed)
+        levels.append(model.fit(X, y).predict(X).mean() / y.mean())
+    assert 0.6 < np.median(levels) < 1.5, levels
