@@ -418,6 +418,12 @@ class CorrectionDefaults:
     prior: float = 1.0  # standard deviation of the changes of slope and intercept
     prior_of_classes: float = 0.3  # of several classes' intercepts
     steepest: float = 4.0  # of the slopes, where most predictions are alike
+    # Below `least`, from this m on, the levels of a regression are restored to the released means
+    # of its targets, from which they must be off by so many variances; the shares of the whole
+    # budget for these and for the targets' spreads are then up to this.
+    least_for_level: float = 130.0
+    level_share: float = 0.05
+    level_doubt: float = 3.0
 
 
 CORRECTION = CorrectionDefaults()

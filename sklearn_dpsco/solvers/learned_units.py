@@ -26,12 +26,13 @@ from .._types import Array
 from ..data import summation
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import UNIT_ROUNDOFF
+from ..losses import Squared, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, SolverResult, named_releases
-from .defaults import BOX_UNITS, RATES, unit_rules
+from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
 from .records import Frame, SolverData, Users, WithNumbers
 from .statistics import TINY, clipped_to, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
@@ -85,6 +86,9 @@ class Units(NamedTuple):
     transform: Array
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
+    # Variances of the released means: of a target, in its units, and of a column's.
+    level_noise: float = math.inf
+    center_noise: float = math.inf
     # Of rates what few weighted derivatives exceed at the start, of users what some of their
     # gradients exceed; and the largest prediction, of rates.
     clip: float = math.inf
@@ -146,12 +150,9 @@ class LearnedUnits(Part):
         """Make the releases, and bring rows and targets into their units."""
         problem, rules = self.problem, unit_rules(self.problem)
         n = statistics.rows_present(data, self.present, stream)
-        of_rates: dict[str, Any] = {}
-        if problem.loss.task == "rates":
-            data, frame, clip = self._release_rates(data, n, stream)
-            of_rates = {"clip": clip, "largest": -frame.target_center}
-        else:
-            data, frame = self._release_targets(data, n, stream)
+        is_rate = problem.loss.task == "rates"
+        release_targets = self._release_rates if is_rate else self._release_targets
+        data, frame, of_targets = release_targets(data, n, stream)
         data = frame.weighted(data)
         is_binary = problem.loss.task == "classification" and problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
@@ -171,23 +172,28 @@ class LearnedUnits(Part):
         center, found = release(data, measured, n, rough, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
         curvature = problem.loss.smoothness * min(1.0, 4 * balance)
-        if problem.loss.task == "rates":
+        if is_rate:
             curvature = RATES.curvature * balance
         found |= {"balance": balance, "curvature": curvature, "growth": growth}
-        return Units(n, frame=frame, **found, **of_rates)
+        return Units(n, frame=frame, **found, **of_targets)
 
     # ---------------------------------------------------------------------- targets
 
-    def _release_targets(self, data: Any, n: int, stream: RandomStream) -> tuple[Any, Frame]:
-        """Targets in released units, and the frame without its features; of n present records."""
+    def _release_targets(
+        self, data: Any, n: int, stream: RandomStream
+    ) -> tuple[Any, Frame, dict[str, Any]]:
+        """Targets in released units, the frame without its features, and fields of `Units`.
+
+        Of n present records.
+        """
         problem, k, ratio = self.problem, self.problem.n_outputs, data.n_samples / n
         if problem.loss.task == "classification":
             if self.target_mean is None:
-                return data, Frame()
+                return data, Frame(), {}
             mean = data.sum(statistics.target_sum, problem) / data.n_samples
             noisy = self.target_mean.release(mean, stream)
             found = ratio * noisy, ratio**2 * self.target_mean.variance
-            return data, statistics.constant_for_mean(problem, *found)
+            return data, statistics.constant_for_mean(problem, *found), {}
         centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
@@ -203,12 +209,15 @@ class LearnedUnits(Part):
                 of_one = j, float(centers[j]), statistics.SPREADS
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
-        centers = self._moved_to_means(data, ratio, centers, scales, stream)
+        centers, noise = self._moved_to_means(data, ratio, centers, scales, stream)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
-        return data.map(statistics.in_target_units, center, scale), frame
+        data = data.map(statistics.in_target_units, center, scale)
+        return data, frame, {"level_noise": noise}
 
-    def _release_rates(self, data: Any, n: int, stream: RandomStream) -> tuple[Any, Frame, float]:
+    def _release_rates(
+        self, data: Any, n: int, stream: RandomStream
+    ) -> tuple[Any, Frame, dict[str, Any]]:
         """Targets over their mean, the frame of its logarithm, and a clip of derivatives."""
         assert self.target_mean is not None
         assert self.target_median is not None
@@ -235,14 +244,18 @@ class LearnedUnits(Part):
         facts = _RATE_CLIPS, prior, self.target_spread, stream, few
         clip = statistics.median_on_grid(counts, n, *facts)
         weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
-        return data, Frame(target_center=math.log(mean), mean_weight=weight), clip
+        frame = Frame(target_center=math.log(mean), mean_weight=weight)
+        return data, frame, {"clip": clip, "largest": -frame.target_center}
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
-    ) -> Array:
-        """From the medians of the targets to their means; Huber's where the noise is large."""
+    ) -> tuple[Array, float]:
+        """From the medians of the targets to their means; Huber's where the noise is large.
+
+        And the variance of these, in units of the scales.
+        """
         if self.target_mean is None:
-            return centers
+            return centers, math.inf
         k, rules = centers.size, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
         mean = data.sum(statistics.deviation_sum, centers, scales, clip) / data.n_samples
@@ -252,7 +265,7 @@ class LearnedUnits(Part):
         variance = self.target_mean.variance * unit**2
         prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
         moved = centers + scales * noisy * unit / (1 + variance / prior)
-        return np.clip(moved, -1.0, 1.0)  # where all targets are
+        return np.clip(moved, -1.0, 1.0), variance  # where all targets are
 
     # ------------------------------------------------------------------------- rows
 
@@ -278,8 +291,9 @@ class LearnedUnits(Part):
         d, is_rate = problem.n_features, problem.loss.task == "rates"
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
-        center = np.zeros(d)
+        center, found = np.zeros(d), {}
         if self.center is not None:
+            found = {"center_noise": rough**2 * self.center.variance}
             mean = measured.sum(statistics.short_row_sum, rough) / slots
             noisy = self.center.release(mean, stream)
             center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
@@ -313,7 +327,7 @@ class LearnedUnits(Part):
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         of_rows = transform / bound, top, trace / bound**2
-        found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
+        found |= self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
         if doubts is not None:
@@ -481,8 +495,16 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
 
     unit, of_one = statistics.unit_mean(problem, budget), functools.partial(share_present, problem)
     median_share, median, spread, mean = 0.0, None, None, None
+    # where no steps with a wide clip follow, levels are restored to the released means
+    of_steps = user_accuracy(problem, budget, allowance)
+    keeps_level = of_steps >= CORRECTION.least_for_level
+    keeps_level &= of_steps < CORRECTION.least or k > 1
+    keeps_level &= isinstance(base_loss(problem.loss), Squared)
+    keeps_level &= not (is_diagonal or problem.is_wide)
+    of_level = CORRECTION.level_share * keeps_level
     if is_regression:
         median_share, share = _shares_of_targets(problem, m, is_diagonal)
+        share = max(share, k * wanted(40, of_level / k))
         median, spread = medians(median_share, k), medians(share, k)
     if problem.loss.task == "rates":
         most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
@@ -491,7 +513,8 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
-        mean = noise(change, max(rules.least_mean_share, wanted(8, rules.most_mean_share)), k)
+        share = max(rules.least_mean_share, wanted(8, rules.most_mean_share))
+        mean = noise(change, max(share, wanted(60, of_level)), k)
     share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))

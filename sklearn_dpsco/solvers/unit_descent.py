@@ -371,6 +371,9 @@ class UnitDescentPlan(Plan):
             variance = noise * pace.noise(units.curvature * units.trace / problem.dimension)
             slopes *= _clear_part(slopes, variance)
         slopes[:] = _without_doubts(units, slopes, noise, pace)
+        keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
+        if keeps_level and self.units.accuracy >= CORRECTION.least_for_level:
+            _restore_levels(problem, units, coef, noise, pace)
         if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
@@ -480,6 +483,23 @@ def _clear_part(slopes: Array, variance: float) -> float:
     noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
     columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
     return max(0.0, 1 - noise * noise / columns)
+
+
+def _restore_levels(problem: Problem, units: Units, coef: Array, noise: float, pace: Pace) -> None:
+    """Move intercepts, in place, back to the released means, from which they are clearly far.
+
+    Clipped derivatives pull the level of skewed targets towards their median. By a factor as that
+    of James and Stein, of the variance of either.
+    """
+    if not units.level_noise + units.center_noise < math.inf:  # they were not released
+        return
+    d, last = problem.n_features, units.transform[-1, -1]
+    slopes, levels = np.split(coef.reshape(problem.dimension, -1), [d])
+    plain = units.transform[:d, :d] @ slopes
+    variance = units.level_noise + units.center_noise * (plain**2).sum(axis=0)
+    variance += noise * pace.noise(units.curvature * units.unit[d] ** 2) * last**2
+    distances = np.maximum((last * levels) ** 2, TINY)
+    levels *= np.minimum(1.0, CORRECTION.level_doubt * variance / distances)
 
 
 def _without_doubts(units: Units, slopes: Array, noise: float, pace: Pace) -> Array:
