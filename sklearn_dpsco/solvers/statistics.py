@@ -469,8 +469,7 @@ def spread_on_grid(
     exact; an empty record counts as 1/2.
     """
     sizes, candidates = _OCTAVES + 1, np.arange(-17.0, 6.01, 0.25)
-    share = mechanism.scale / n_samples
-    q = max(_LEAST_CLIPPED, 10 * share) if share < 0.03 else 0.5
+    q = min(0.5, max(_LEAST_CLIPPED, 12 * mechanism.scale / n_samples))
     counts = counts[:-1]
     # of an interval's middle over each candidate; sizes in the first interval count as 0
     ratios = 2.0 ** (sizes - candidates[:, None] - 0.125)
@@ -485,6 +484,6 @@ def spread_on_grid(
         return inside / s + 2 * float(ndtr(-s)) - q
 
     unit = float(brentq(excess, 0.1, 1 / q)) / _NORMAL_MEDIAN
-    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
+    prior = -0.35 * np.abs(candidates - math.log2(0.25 * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     return float(2.0 ** candidates[found] / unit)

@@ -498,8 +498,8 @@ def _restore_levels(problem: Problem, units: Units, coef: Array, noise: float, p
     plain = units.transform[:d, :d] @ slopes
     variance = units.level_noise + units.center_noise * (plain**2).sum(axis=0)
     variance += noise * pace.noise(units.curvature * units.unit[d] ** 2) * last**2
-    distances = np.maximum((last * levels) ** 2, TINY)
-    levels *= np.minimum(1.0, CORRECTION.level_doubt * variance / distances)
+    doubtful = CORRECTION.level_doubt * variance
+    levels *= doubtful / np.maximum(np.maximum(doubtful, (last * levels) ** 2), TINY)
 
 
 def _without_doubts(units: Units, slopes: Array, noise: float, pace: Pace) -> Array:
