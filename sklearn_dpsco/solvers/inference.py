@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri, softmax
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
@@ -166,6 +166,7 @@ class NewtonSteps(Part):
             there = copy.map(scored, at, False)
             if t == 0 and self.moments is not None:
                 clip = self._size(there, n_present, self.n_large, stream)
+                clip = max(clip, self._least_clip(problem, units))
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
             # (second derivatives there are released anew, or those of all points are the same)
             move, _ = _move(problem, basis, bread, noisy, at.unit[-1])
@@ -184,7 +185,8 @@ class NewtonSteps(Part):
         variance = clip**2 * self.last.variance
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
         pulls = bread.root.T @ basis.T @ scores
-        noise = bread.inverse @ of_last @ bread.inverse + _left_over(problem, bread, pulls)
+        noise = bread.inverse @ of_last @ bread.inverse
+        noise = noise + _left_over(problem, bread, pulls, units.balance)
         of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
         best = _best(problem, coef, found, *of_bread)
         if self.moments is None:
@@ -231,7 +233,20 @@ class NewtonSteps(Part):
             return self._widest(units)
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
         found = self.clip(usual, large, n, problem.loss.task)
-        return max(found, units.clip) if problem.loss.task == "rates" else found
+        return max(found, self._least_clip(problem, units))
+
+    def _least_clip(self, problem: Problem, units: Units) -> float:
+        """Of rates the descent's, of labels the rarest's, whose rows hardly ever exceed 1."""
+        if problem.loss.task != "classification":
+            return units.clip if problem.loss.task == "rates" else 0.0
+        odds = units.frame.offset if problem.n_outputs > 1 else np.append(0.0, units.frame.offset)
+        # (weights say nothing of how many there are)
+        n = 0 if problem.class_weight else units.n_present
+        return self.least_score(float(softmax(odds).min()), n)
+
+    def least_score(self, rarest: float, n: int) -> float:
+        """The derivative of the rarest of n labels, if ranks may not see them; else 0."""
+        return 0.0 if rarest * n > INFERENCE.seen * self.n_large else 1 - rarest
 
     def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if a quarter and `n_large` of n scores exceed these."""
@@ -295,11 +310,19 @@ def _move(
     return move, bread._replace(inverse=inverse, root=root)
 
 
-def _left_over(problem: Problem, bread: Bread, pulls: Array) -> Any:
-    """Covariance of what a step leaves of labels: second derivatives change on its way."""
+def _left_over(problem: Problem, bread: Bread, pulls: Array, balance: float) -> Any:
+    """Covariance of what a step leaves of labels: second derivatives change on its way.
+
+    Of rare labels they do as exponentials, and a step of one length in their norm is a longer one.
+    """
     if problem.loss.task != "classification":
         return 0.0
-    return (INFERENCE.bend * float(pulls @ pulls)) ** 2 * bread.inverse
+    return _bend(float(pulls @ pulls), balance) ** 2 * bread.inverse
+
+
+def _bend(energy: float, balance: float) -> float:
+    """The error of a step of labels of this squared length, in the norm of their derivatives."""
+    return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
 
 
 def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
@@ -579,6 +602,10 @@ def expected_std(
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
+    rarer = min(prevalence, 1 - prevalence)
+    if is_binary:
+        least = steps.least_score(rarer, n) * float(lengths[-40])  # what hardly a row exceeds
+        clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.2 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
     if safe and is_rate:
@@ -595,7 +622,7 @@ def expected_std(
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
     if is_binary:  # and what changes of the second derivatives leave after it
         energy = problem.dimension * information * of_scores.sum()
-        noise += (INFERENCE.bend * energy) ** 2 / information
+        noise += _bend(energy, 4 * rarer * (1 - rarer)) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     inflation = inflation if d > 1 else 1.0
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)

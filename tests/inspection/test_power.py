@@ -46,6 +46,9 @@ def test_rows_needed_is_the_least_that_is_enough():
     plan = DPLogisticRegression(**LOGISTIC.get_params()).set_params(inference=True)
     assert 0.9 <= plan.plan(by_power, 5).power(0.1, prevalence=0.2, safe=True) < 0.91
     assert LINEAR.inference is False
+    # the rarer an event, the more rows, also where ranks of scores do not see so few
+    rarer = [rows_needed(LOGISTIC, 5, effect=0.5, prevalence=p) for p in (0.005, 0.01, 0.03, 0.1)]
+    assert sorted(rarer, reverse=True) == rarer
     # a large effect takes few rows, of which most intervals would be the whole line
     few = rows_needed(LOGISTIC, 11, effect=1.0)
     with warnings.catch_warnings():

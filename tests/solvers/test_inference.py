@@ -492,6 +492,24 @@ def test_intervals_of_few_rows_allow_for_the_length_of_the_last_step():
     assert np.mean(held) > 0.91
 
 
+def test_intervals_hold_where_events_are_few():
+    """Fewer than ranks of scores can see, whose scores are most of what there is."""
+    held = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(size=(20_000, 5))
+        true = np.array([2.0, -1.0, 0.0, 0.0, 0.0, -5.6])
+        y = (rng.random(len(X)) < expit(X @ true[:5] + true[5])).astype(int)
+        model = DPLogisticRegression(
+            epsilon=1.5, delta=1e-6, bounds_X=(0, 1), classes=[0, 1], inference=True,
+            random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        assert y.sum() < 2 * model.plan_.inference.n_large
+        low, high = np.asarray(model.conf_int()).T
+        held.append((low <= true) & (true <= high))
+    assert np.mean(held) > 0.88, np.mean(held, axis=0)
+
+
 def test_scores_that_a_clip_cuts_are_told():
     # some targets far out, all on one side
     found = {False: [], True: []}
