@@ -271,7 +271,8 @@ class LearnedUnitsDefaults:
     # at least, over its noise, and over that of others.
     least_for_sizes: float = 1000.0
     # A flag is in some p of the rows, and has a mean square of p at most however it is enlarged:
-    # one that is small is not found.
+    # where that rose by less than this part of what it should have, the column stays as it was.
+    grown_size: float = 0.25
     sizes_share: float = 0.06
     small_size: float = 0.05
     clear_size: float = 4.0

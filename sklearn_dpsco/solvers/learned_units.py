@@ -374,12 +374,17 @@ class LearnedUnits(Part):
         rules, scale, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), by
         is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
         of_center: Any = 0.0  # what may be left of it in a column, in units of x
+        used, before = by, np.zeros(center.size)
         for t in range(_N_SIZES):
-            used = by
+            previous, used = used, by
             squares = np.asarray(data.sum(power_sum, center, by, 2)) / data.n_samples
             values = np.maximum(self.sizes.release(squares, stream), 0.0)
             if t == 0:
                 is_small = values < rules.small_size * values.max()
+            # few rows, which are cut: such a column stays as it was
+            expected = np.maximum(before - rules.clear_size * scale, 0.0) * (used / previous) ** 2
+            is_full = is_small & (values < rules.grown_size * expected)
+            by, is_small, before = np.where(is_full, previous, by), is_small & ~is_full, values
             usual = max(float(np.median(values[~is_small])), scale)
             larger = by * np.sqrt(usual / np.maximum(values + 2 * scale, TINY))
             by = np.where(is_small, np.clip(larger, by, most), by)
