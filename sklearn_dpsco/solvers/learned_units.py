@@ -548,7 +548,9 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
 def _shares_of_targets(problem: Problem, m: float, is_diagonal: bool) -> tuple[float, float]:
     """Of the budget, for the medians of the targets and for their spreads."""
     rules, k, wanted = unit_rules(problem), problem.n_outputs, functools.partial(_share, m)
-    for_place, for_size = (BOX_UNITS.aim,) * 2 if is_diagonal else (_FOR_PLACE, 14)
+    # hardly ever far off among some thousand places, once that costs next to nothing
+    for_place = BOX_UNITS.aim if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
+    for_size = BOX_UNITS.aim if is_diagonal else 14
     # more than the usual share only where a median would be of no use with it
     useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
     useful = max(useful, wanted(for_place, rules.median_share / k))
