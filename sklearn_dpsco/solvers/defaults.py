@@ -265,7 +265,7 @@ class LearnedUnitsDefaults:
     whiten: float = 9.0
     least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
     moments_share: float = 0.1  # for both
-    moment_growth: float = 1.0  # of the bound on the rows in them
+    moment_growth: float = 2.0  # of the bound on the rows in them
     # The m from which very small columns are found before, and made as large as others: the share
     # for all rounds; mean squares, over the largest, of such; and what one that was enlarged has
     # at least, over its noise, and over that of others.
@@ -312,7 +312,7 @@ LEARNED_UNITS = {
     "rates": LearnedUnitsDefaults(
         least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0, present_share=0.02,
         smallest_clip=1.0, largest_clip=1.0, prediction_noise=0.4, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.1, median_share=0.05, moment_growth=2.0,
+        least_mean_share=0.02, most_mean_share=0.1, median_share=0.05,
     ),
 }  # fmt: skip
 

@@ -289,8 +289,11 @@ class LearnedUnits(Part):
         """The same, of a dense copy of the rows, with their second moments."""
         problem, rules, slots = self.problem, unit_rules(self.problem), data.n_samples
         d, is_rate = problem.n_features, problem.loss.task == "rates"
-        # moments of rows that are cut shorter than those of the gradients tell less of these
-        cut = growth * (1.0 if self.moments is None else rules.moment_growth)
+        # Moments of rows that are cut shorter than those of the gradients tell less of these. At
+        # twice the usual length few are cut; beyond it, noise would grow with the budget, which
+        # only exponentials, in which long rows weigh most, make up for.
+        wide = 1.0 if self.moments is None else rules.moment_growth
+        cut = growth * wide if is_rate else max(growth, wide)
         center, found = np.zeros(d), {}
         if self.center is not None:
             found = {"center_noise": rough**2 * self.center.variance}

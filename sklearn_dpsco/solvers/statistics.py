@@ -271,9 +271,11 @@ def measure(
     return WithNumbers(data, make_rows(data.rows.X, False).centered(center).norms(unit))
 
 
-def norm_counts(measured: WithNumbers, grid: Array) -> Array:
-    """`place_counts` of the norms of the rows."""
-    return place_counts(measured.numbers, measured.data.rows.present(), grid)
+def norm_counts(measured: WithNumbers, grid: Array, without_zeros: bool = False) -> Array:
+    """`place_counts` of the norms of the rows, those of norm 0 counted as empty or not."""
+    counted = measured.data.rows.present()
+    counted = counted & (measured.numbers > 0) if without_zeros else counted
+    return place_counts(measured.numbers, counted, grid)
 
 
 def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
@@ -450,7 +452,10 @@ def scale_on_grid(
         return guess
     grid = largest * (1 + 2.0**-20) * 2.0**_OCTAVES  # norms are rounded up
     log_prior = -fall * np.abs(_OCTAVES - math.log2(guess / largest))
-    counts, few = measured.sum(norm_counts, grid), few_longer(n_samples, mechanism)
+    few = few_longer(n_samples, mechanism)
+    is_median = few > n_samples // 4  # of those that are not 0, as 0 may be most of them
+    few = n_samples // 2 if is_median else few
+    counts = measured.sum(norm_counts, grid, is_median)
     found = median_on_grid(counts, n_samples, grid, log_prior, mechanism, stream, few)
     # nearly all are 0, and say nothing about the others
     return guess if found <= grid[0] else found

@@ -293,6 +293,29 @@ def test_a_length_of_which_nearly_all_are_0_is_a_guess():
         assert found == pytest.approx(expected, rel=0.2), share
 
 
+def test_a_length_is_that_of_rows_that_are_not_0_where_noise_is_large():
+    """Of small ones between them, too, no grid step above 0 is as good as any."""
+    sizes = np.where(np.arange(500) < 330, 0.0, np.linspace(0.4, 0.6, 500))
+    measured = WithNumbers(SolverData(make_rows(np.ones((500, 1)), False), sizes), sizes)
+    for seed in range(20):
+        found = statistics.scale_on_grid(
+            measured, 500, 2.0, 1.0, SelectVertex(1.0, 14.0), stream(seed)
+        )
+        assert 0.25 < found < 2.0
+
+
+def test_columns_that_are_nearly_the_same_are_told_apart():
+    rng = np.random.default_rng(0)
+    common, apart = 20 * rng.standard_normal(30_000).clip(-4, 4), rng.standard_normal(30_000)
+    X = np.column_stack([rng.uniform(-5, 5, (30_000, 2)), common, common + apart])
+    y = apart + 0.1 * X[:, 0] + 0.3 * rng.standard_normal(30_000)
+    bounds = np.array([5.0, 5.0, 100.0, 100.0])
+    model = DPLinearRegression(
+        epsilon=4.0, delta=1e-6, bounds_X=(-bounds, bounds), bounds_y=(-10, 10), random_state=0
+    )
+    assert model.fit(X, y).score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
+
+
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
 @pytest.mark.parametrize("model", [DPLinearRegression, HeavyTailDPRegressor])
 def test_tables_of_rows_that_are_all_0_but_for_some(model, share):
