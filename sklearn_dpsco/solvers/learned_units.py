@@ -443,7 +443,9 @@ class LearnedUnits(Part):
         rules, scale = unit_rules(self.problem), math.sqrt(self.moments.variance)
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
         noise = rules.clear_usual * ridge
-        if self.accuracy <= rules.doubts_from * len(transform) ** 1.5 or usual <= noise:
+        # (before very small columns are looked for, small ones may be bounds that are too wide)
+        least = rules.doubts_from * len(transform) ** 1.5
+        if self.sizes is None or self.accuracy <= least or usual <= noise:
             return None
         clear = 1 - (noise / usual) ** 2
         plain, sizes, turn = np.linalg.svd(transform * bound)
