@@ -185,8 +185,7 @@ class NewtonSteps(Part):
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
         pulls = bread.root.T @ basis.T @ scores
         noise = bread.inverse @ of_last @ bread.inverse + _left_over(problem, bread, pulls)
-        of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
-        best = _best(problem, coef, found, *of_bread)
+        best = _best(problem, units, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         if self.moments is None:
             return best, None
         noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
@@ -345,7 +344,7 @@ def _of_sampling(
 
 
 def _best(
-    problem: Problem, coef: Array, found: Array, root: Array, noise: Array, unit: float = 1.0
+    problem: Problem, units: Units, coef: Array, found: Array, root: Array, noise: Array
 ) -> Array:
     """Between a descent's coefficients and an estimate with more noise, those that predict best.
 
@@ -376,7 +375,9 @@ def _best(
         size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
         if size > 0:  # or nothing is known of the level
             error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+            unit = float(units.unit[-1])
             best[-1] -= 0.5 * max(0.0, error) * unit / size
+            best = units.near_mean(best, of_level * (unit / size) ** 2)
     return best
 
 
