@@ -328,7 +328,7 @@ class DiagonalUnits(LearnedUnits):
         rules, problem, slots, frame = BOX_UNITS, self.problem, data.n_samples, Frame()
         n = statistics.rows_present(data, self.present, stream)
         if problem.loss.task == "regression":
-            data, frame = self._release_targets(data, n, stream)
+            data, frame, _ = self._release_targets(data, n, stream)
             frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
         data = data.row_major()
         measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)

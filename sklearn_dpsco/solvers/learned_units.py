@@ -321,7 +321,7 @@ class LearnedUnits(Part):
         d, is_rate = problem.n_features, problem.loss.task == "rates"
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
-        center, found = np.zeros(d), {}
+        center, found = np.zeros(d), dict[str, Any]()
         if self.center is not None:
             found = {"center_noise": rough**2 * self.center.variance}
             mean = measured.sum(statistics.short_row_sum, rough) / slots
