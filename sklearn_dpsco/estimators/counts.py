@@ -52,9 +52,10 @@ class RateModel(Inference, DPRegressor):
     -----
     The mean of y is :math:`\mu = e \exp(\langle w, x \rangle + b)`, e the exposure. The loss is
     that of y / e with weights :math:`e^{2 - p}` over their largest, p the power of the variance,
-    which has the same derivatives. A size of the targets, their mean, and how far they are from it
-    buy a start and a clip that few derivatives exceed; a descent in learned units follows and,
-    where there are enough rows, Newton steps (doc/privacy, sections 4.5d and 4.6).
+    which has the same derivatives. The number of targets above 0, their size and their mean buy a
+    start and a clip that few derivatives exceed; a descent in learned units follows and, where
+    there are enough rows, Newton steps. The level is between that of the fit and that of the mean
+    by their noise (doc/privacy, sections 4.5d and 4.6).
 
     References
     ----------

@@ -257,6 +257,7 @@ class LearnedUnitsDefaults:
     widest_mean: float = 4.0
     center_share: float = 0.08
     present_share: float = 0.005  # for the number of records that are not empty
+    positive_share: float = 0.04  # and of rates above 0
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
     row_growth: float = 0.2  # of that growth, for the bound on rows, which costs no bias
     row_bound: float = 0.8  # of centred rows, in units of the norm that few exceed
@@ -312,7 +313,7 @@ LEARNED_UNITS = {
     "rates": LearnedUnitsDefaults(
         least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0, present_share=0.02,
         smallest_clip=1.0, largest_clip=1.0, prediction_noise=0.4, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.1, median_share=0.05,
+        least_mean_share=0.02, most_mean_share=0.07, median_share=0.07,
     ),
 }  # fmt: skip
 
@@ -325,7 +326,12 @@ class RatesDefaults:
     level: float = 2.0  # the sum of the steps of the intercept, at least, over what it needs
     # below which rows are 0, and the level is that of the released mean
     least_level_unit: float = 0.01
-    clear: float = 6.0  # targets beyond a clip, in units of the noise of its selection
+    clear: float = 5.0  # what tells a size, in units of its selection's noise, or it is the usual:
+    usual: float = -4.0  # octaves, of the bounds
+    # Errors of the released mean, at most: parts of what those targets are of all, and of what
+    # slopes add to the mean of the exponentials.
+    beyond: float = 0.25
+    not_normal: float = 0.3
 
 
 RATES = RatesDefaults()

@@ -187,15 +187,13 @@ class NewtonSteps(Part):
         pulls = bread.root.T @ basis.T @ scores
         noise = bread.inverse @ of_last @ bread.inverse
         noise = noise + _left_over(problem, bread, pulls, units.balance)
-        of_bread = basis @ bread.root, basis @ noise @ basis.T, at.unit[-1]
-        best = _best(problem, coef, found, *of_bread)
+        best = _best(problem, units, coef, found, basis @ bread.root, basis @ noise @ basis.T)
         if self.moments is None:
             return best, None
         noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
         scale = clip**2 * math.sqrt(self.moments.variance)
-        found_in = bread, meat, scale, self.rows_per_user
-        sampling, doubt, residual = _of_sampling(problem, *found_in)
+        sampling, doubt, residual = _of_sampling(problem, bread, meat, scale, self.rows_per_user)
         # 0 but for noise, where scores shortened as before pull no other way
         left = _pvalue(pulls, bread.root, before, variance) if self.n_first > 0 else math.nan
         sampling, noise = (basis @ part @ basis.T for part in (sampling / n, noise))
@@ -368,7 +366,7 @@ def _of_sampling(
 
 
 def _best(
-    problem: Problem, coef: Array, found: Array, root: Array, noise: Array, unit: float = 1.0
+    problem: Problem, units: Units, coef: Array, found: Array, root: Array, noise: Array
 ) -> Array:
     """Between a descent's coefficients and an estimate with more noise, those that predict best.
 
@@ -399,7 +397,9 @@ def _best(
         size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
         if size > 0:  # or nothing is known of the level
             error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+            unit = float(units.unit[-1])
             best[-1] -= 0.5 * max(0.0, error) * unit / size
+            best = units.near_mean(best, of_level * (unit / size) ** 2)
     return best
 
 
@@ -602,9 +602,9 @@ def expected_std(
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
-    rarer = min(prevalence, 1 - prevalence)
     if is_binary:
-        least = steps.least_score(rarer, n) * float(lengths[-40])  # what hardly a row exceeds
+        least = steps.least_score(min(prevalence, 1 - prevalence), n)
+        least *= float(lengths[-40])  # which hardly a row exceeds
         clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.2 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
@@ -614,17 +614,15 @@ def expected_std(
         assert steps.moments is not None
         doubt = clip**2 * math.sqrt(steps.moments.variance / problem.dimension) / residual
     of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
-    of_scores = np.array([clip**2 * steps.last.variance, of_first])
-    of_scores /= information**2
+    of_scores = np.array([clip**2 * steps.last.variance, of_first]) / information**2
     sampling = residual / (information**2 * n)
     # what is left of the error before the last step
     of_hessian = (curved / information) ** 2 * steps.hessian.variance / 2
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
     if is_binary:  # and what changes of the second derivatives leave after it
         energy = problem.dimension * information * of_scores.sum()
-        noise += _bend(energy, 4 * rarer * (1 - rarer)) ** 2 / information
+        noise += _bend(energy, 4 * prevalence * (1 - prevalence)) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
-    inflation = inflation if d > 1 else 1.0
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
 
 

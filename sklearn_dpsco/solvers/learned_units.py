@@ -44,8 +44,8 @@ LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _N_SIZES = 4  # rounds that look for very small columns
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
-_RATE_SIZES = 2.0 ** np.arange(-18.0, 0.01, 0.25)  # of bounded rates, and of them over their mean
-_RATE_CLIPS = 2.0 ** np.arange(-4.0, 20.01, 0.5)
+_RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of bounded rates
+_LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 LARGEST_PREDICTION = 1e100  # so that no size overflows
@@ -86,7 +86,8 @@ class Units(NamedTuple):
     transform: Array
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
-    # Variances of the released means: of a target, in its units, and of a column's.
+    # Variances of the released means: of a target, in its units (of rates that of its logarithm),
+    # and of a column's.
     level_noise: float = math.inf
     center_noise: float = math.inf
     # Of rates what few weighted derivatives exceed at the start, of users what some of their
@@ -96,6 +97,22 @@ class Units(NamedTuple):
     # If the sums of gradients over the rows of users are clipped, and about how many have a row.
     users: Users | None = None
     n_users: int = 0
+
+    def near_mean(self, coef: Array, variance: float) -> Array:
+        """Coefficients of rates with a level between theirs, of this variance, and the mean.
+
+        On the log scale, weighed by the variances of both. A level is that of the mean prediction,
+        as if predictions were normal; how far they may not be is added to that of the mean.
+        """
+        unit, slopes = float(self.unit[-1]), coef[:-1]
+        if unit < RATES.least_level_unit:
+            return coef
+        added = 0.5 * self.trace / coef.size * float(slopes @ slopes)
+        by = self.transform[:-1, :-1] if self.transform.ndim == 2 else np.diag(self.transform[:-1])
+        known = self.level_noise + self.center_noise * float(((by @ slopes) ** 2).sum())
+        known += (RATES.not_normal * added) ** 2
+        kept = (known + TINY) / (variance + known + TINY)
+        return np.append(slopes, (kept * (unit * coef[-1] + added) - added) / unit)
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -125,17 +142,17 @@ class LearnedUnits(Part):
     sizes: Gaussian | None = None  # mean squares of the columns, before second moments
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
+    positive: Gaussian | None = None  # the share of rates above 0
 
     @property
     def releases(self) -> tuple[Release, ...]:
         n_targets = self.problem.n_outputs
-        median, spread = "target median", "target spread"
-        if self.problem.loss.task == "rates":
-            median, spread = "target size", "residual size"
+        median = "target size" if self.problem.loss.task == "rates" else "target median"
         return named_releases(
             ("rows present", self.present, 1),
+            ("positive targets", self.positive, 1),
             (median, self.target_median, n_targets),
-            (spread, self.target_spread, n_targets),
+            ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
             ("row length", self.long, 1),
             ("feature means", self.center, 1 if self.sizes is None else 2),
@@ -218,34 +235,47 @@ class LearnedUnits(Part):
     def _release_rates(
         self, data: Any, n: int, stream: RandomStream
     ) -> tuple[Any, Frame, dict[str, Any]]:
-        """Targets over their mean, the frame of its logarithm, and a clip of derivatives."""
+        """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
         assert self.target_median is not None
-        assert self.target_spread is not None
-        # rates that exceed their clips: what noise hides, and what is clear of it
-        slots, counted = self.problem.n_samples, statistics.rate_size_counts
-        hidden = 2 * math.sqrt(self.problem.dimension) * slots / self.accuracy
-        few = math.ceil(min(slots / 4, max(hidden, RATES.clear * self.target_spread.scale)))
-        counts = data.sum(counted, 0.0, _RATE_SIZES)
-        facts = _RATE_SIZES, 0.2 * np.log2(_RATE_SIZES), self.target_median, stream, few
-        size = statistics.median_on_grid(counts, n, *facts)
-        # nearly all are 0, and say nothing about the others
-        size = 1.0 if size <= _RATE_SIZES[0] else size
+        size, few = self._rate_size(data, n, stream)
         sums = data.sum(statistics.rate_sum, size) / data.n_samples
-        least = max(2 * math.sqrt(self.target_mean.variance), TINY)
+        least = max(math.sqrt(self.target_mean.variance), TINY)
         noisy = np.maximum(self.target_mean.release(sums, stream), least)
         mean = min(1.0, size * float(noisy[0] / noisy[1]))
         data = data.map(statistics.in_target_units, 0.0, mean)
-        counts, octaves = data.sum(counted, 1.0, _RATE_CLIPS), np.log2(_RATE_CLIPS)
-        # that of the targets of that size, as a smaller one leaves nothing of rare counts
-        usual = math.log2(size / mean)
-        prior = statistics.clip_prior(octaves, 4.0, usual)
-        prior -= 0.25 * np.maximum(usual - octaves, 0.0)
-        facts = _RATE_CLIPS, prior, self.target_spread, stream, few
-        clip = statistics.median_on_grid(counts, n, *facts)
         weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
+        # what few of the derivatives exceed, and hardly any of rates below the mean
+        clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
+        # the variance of the mean's logarithm, by noise and by what large rates are over the size
+        noise = float(((math.sqrt(self.target_mean.variance) / noisy) ** 2).sum())
+        noise += (RATES.beyond * few / data.n_samples / float(noisy[0])) ** 2
         frame = Frame(target_center=math.log(mean), mean_weight=weight)
-        return data, frame, {"clip": clip, "largest": -frame.target_center}
+        found = {"clip": clip, "largest": -frame.target_center, "level_noise": noise}
+        return data, frame, found
+
+    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, int]:
+        """A size of weighted rates, and how many exceed it: few, but clear of noise.
+
+        If it is not, as too few rates are above 0, a size that is usual for the bounds.
+        """
+        assert self.positive is not None
+        assert self.target_median is not None
+        slots, scale = self.problem.n_samples, self.target_median.scale
+        counts = data.sum(statistics.rate_size_counts, _RATE_SIZES)
+        share = self.positive.release(np.array([counts[1:].sum() / slots]), stream)
+        # no more than there are, as a rule
+        n_positive = slots * (float(share[0]) - math.sqrt(self.positive.variance))
+        n_positive = min(max(n_positive, 0.0), float(n))
+        hidden = 2 * math.sqrt(self.problem.dimension) * slots / self.accuracy
+        few = math.ceil(min(max(hidden, math.sqrt(scale * n_positive)), n_positive / 3))
+        # what rates over such a size add up to at least, of tails of finite variance
+        least, octaves = math.sqrt(few * n_positive), np.log2(_RATE_SIZES)
+        # the less that tells, the more a size is the usual one
+        prior = -np.abs(octaves - RATES.usual) * min(1.0, scale / max(least, TINY))
+        facts = _RATE_SIZES, prior, self.target_median, stream, few, math.ceil(least)
+        size = statistics.rate_size_on_grid(counts, n, *facts)
+        return size if least >= RATES.clear * scale else 2.0**RATES.usual, few
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
@@ -288,13 +318,12 @@ class LearnedUnits(Part):
     ) -> tuple[Array, dict[str, Any]]:
         """The same, of a dense copy of the rows, with their second moments."""
         problem, rules, slots = self.problem, unit_rules(self.problem), data.n_samples
-        d, is_rate = problem.n_features, problem.loss.task == "rates"
-        # Moments of rows that are cut shorter than those of the gradients tell less of these. At
-        # twice the usual length few are cut; beyond it, noise would grow with the budget, which
-        # only exponentials, in which long rows weigh most, make up for.
+        d, is_rate, bound = problem.n_features, problem.loss.task == "rates", 1.0
+        # Moments of rows that are cut shorter than those of the gradients tell less of these.
+        # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, found = np.zeros(d), {}
+        center, found = np.zeros(d), dict[str, Any]()
         if self.center is not None:
             found = {"center_noise": rough**2 * self.center.variance}
             mean = measured.sum(statistics.short_row_sum, rough) / slots
@@ -310,7 +339,7 @@ class LearnedUnits(Part):
             norm = max(norm, rough * min(noise, 0.3))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        data, bound = data.row_major(), 1.0
+        data = data.row_major()
         center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
         transform, top, trace, doubts = by * np.eye(d), 1.0, 0.6, None
         for t in range(self.n_rounds):
@@ -504,27 +533,18 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
 
     unit, of_one = statistics.unit_mean(problem, budget), functools.partial(share_present, problem)
-    median_share, median, spread, mean = 0.0, None, None, None
-    # where no steps with a wide clip follow, levels are restored to the released means
-    of_steps = user_accuracy(problem, budget, allowance)
-    keeps_level = of_steps >= CORRECTION.least_for_level
-    keeps_level &= of_steps < CORRECTION.least or k > 1
-    keeps_level &= isinstance(base_loss(problem.loss), Squared)
-    keeps_level &= not (is_diagonal or problem.is_wide)
-    of_level = CORRECTION.level_share * keeps_level
+    median, spread, mean, positive = None, None, None, None
+    median_share, share, of_mean = _shares_of_targets(problem, budget, allowance, is_diagonal)
     if is_regression:
-        median_share, share = _shares_of_targets(problem, m, is_diagonal)
-        share = max(share, k * wanted(40, of_level / k))
         median, spread = medians(median_share, k), medians(share, k)
     if problem.loss.task == "rates":
-        most = rules.median_share * (1 + (budget.rows_per_user > 1))  # few periods have an event
-        median, spread = medians(wanted(500, most)), medians(wanted(500, most))
-        mean = noise(of_one(budget), wanted(250, rules.most_mean_share), 2)
+        median = medians(max(wanted(20, 0.25), wanted(2500, rules.median_share)))
+        positive = noise(of_one(budget), max(wanted(10, 0.1), wanted(2000, rules.positive_share)))
+        mean = noise(of_one(budget), max(wanted(20, 0.25), wanted(1500, rules.most_mean_share)), 2)
     # a loss that is not convex is for gross errors, which would move a mean; a box has one later
     elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
         change = unit if is_regression else statistics.target_mean(problem, budget, 2)
-        share = max(rules.least_mean_share, wanted(8, rules.most_mean_share))
-        mean = noise(change, max(share, wanted(60, of_level)), k)
+        mean = noise(change, of_mean, k)
     share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
     share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
@@ -543,16 +563,19 @@ def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, ki
         change = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if problem.is_wide else change
         top = noise(change, rules.scalar_share)
-    of_rows = long, length, center, moments, n_rounds, far, top, median_share, left
-    return kind(problem, m, median, spread, mean, *of_rows, present=present, sizes=sizes)
+    of_rows = long, length, center, moments, n_rounds, far, top, median_share, left, sizes
+    return kind(problem, m, median, spread, mean, *of_rows, present=present, positive=positive)
 
 
 # -------------------------------------------------------------------------------- running
 
 
-def _shares_of_targets(problem: Problem, m: float, is_diagonal: bool) -> tuple[float, float]:
-    """Of the budget, for the medians of the targets and for their spreads."""
-    rules, k, wanted = unit_rules(problem), problem.n_outputs, functools.partial(_share, m)
+def _shares_of_targets(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, is_diagonal: bool
+) -> tuple[float, float, float]:
+    """Of the budget, for medians and spreads of the targets of a regression, and for means."""
+    rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(problem, budget, allowance)
+    wanted, of_steps = functools.partial(_share, m), user_accuracy(problem, budget, allowance)
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = BOX_UNITS.aim if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
     for_size = BOX_UNITS.aim if is_diagonal else 14
@@ -561,8 +584,18 @@ def _shares_of_targets(problem: Problem, m: float, is_diagonal: bool) -> tuple[f
     useful = max(useful, wanted(for_place, rules.median_share / k))
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
-    spread = max(wanted(for_size, rules.spread_share / k, 2), *least)
-    return k * useful if problem.fit_intercept else 0.0, k * spread
+    level = CORRECTION.level_share * (not is_diagonal and _keeps_level(problem, of_steps))
+    spread = max(wanted(for_size, rules.spread_share / k, 2), wanted(40, level / k), *least)
+    mean = max(rules.least_mean_share, wanted(8, rules.most_mean_share), wanted(60, level))
+    has_median = problem.fit_intercept and problem.loss.task == "regression"
+    return k * useful * has_median, k * spread, mean
+
+
+def _keeps_level(problem: Problem, m: float) -> bool:
+    """Whether no steps with a wide clip follow, so that levels may go back to released means."""
+    has_none = m < CORRECTION.least or problem.n_outputs > 1
+    is_squared = isinstance(base_loss(problem.loss), Squared)
+    return is_squared and not problem.is_wide and has_none and m >= CORRECTION.least_for_level
 
 
 def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:

@@ -167,10 +167,9 @@ def rate_sum(data: SolverData, clip: float) -> Array:
     return np.asarray(sum_over_records(math.sqrt(0.5) * np.column_stack((sizes, weights))))
 
 
-def rate_size_counts(data: SolverData, center: float, grid: Array) -> Array:
-    """`place_counts` of the weighted distances of targets from a centre."""
-    sizes = data.rows.sample_weights() * np.abs(data.y - center)
-    return place_counts(sizes, data.rows.present(), grid)
+def rate_size_counts(data: SolverData, grid: Array) -> Array:
+    """`place_counts` of the weighted targets."""
+    return place_counts(data.rows.sample_weights() * data.y, data.rows.present(), grid)
 
 
 def in_target_units(
@@ -411,10 +410,40 @@ def median_on_grid(
     be above, halves of many would be more than those.
     """
     rank = n_samples / 2 if n_above is None else n_samples - n_above
+    scores = -_missed_by(counts, n_samples, rank)
+    return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
+
+
+def _missed_by(counts: Array, n_samples: int, rank: float) -> Array:
+    """By how many records the interval up to each candidate misses a rank."""
     half_empty = (n_samples - counts.sum()) / 2
     upper = np.cumsum(counts[:-1]) + half_empty
     lower = np.concatenate(([half_empty], upper[:-1]))
-    scores = -np.maximum(0.0, np.maximum(lower - rank, rank - upper))
+    return np.maximum(0.0, np.maximum(lower - rank, rank - upper))
+
+
+def rate_size_on_grid(
+    counts: Array,
+    n_samples: int,
+    grid: Array,
+    log_prior: Array,
+    mechanism: SelectVertex,
+    stream: RandomStream,
+    n_above: int,
+    least: int,
+) -> float:
+    r"""The size s that `n_above` of the rates exceed, by the `place_counts` of these.
+
+    As `median_on_grid`, where all sizes that are too wide miss the rank by `n_above` alone. So no
+    score is above minus that by which :math:`\sum_i \min(1, y_i / s)` is below `least`. Rates count
+    as the middle of their interval, those in the first one as 0, and an empty record as 1/2; ratios
+    as multiples of 2^-20, so that scores are exact.
+    """
+    half_empty, filled = (n_samples - counts.sum()) / 2, np.append(counts[1:-1], counts[-1])
+    middles = np.append(np.sqrt(grid[1:] * grid[:-1]), grid[-1])
+    ratios = np.floor(np.minimum(1.0, middles / grid[:, None]) * 2.0**20) / 2.0**20
+    below = least - (ratios @ filled + half_empty)
+    scores = -np.maximum(below, _missed_by(counts, n_samples, n_samples - n_above))
     return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
 
 

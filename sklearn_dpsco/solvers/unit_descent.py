@@ -378,6 +378,7 @@ class UnitDescentPlan(Plan):
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
             coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
+            coef = units.near_mean(coef, _level_stretch(units, self.step, clip, pace)[1] ** 2)
         if self.correction is not None:
             coef = self.correction.run(problem, units, coef, stream)
         if self.inference is None:
@@ -409,11 +410,8 @@ def _descend(
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     size, n_added, stretch = math.inf, 0, np.ones(coef.size)
-    if problem.loss.task == "rates" and unit[-1] >= RATES.least_level_unit:
-        # the level of all predictions, a single number, is found unless it would be noise
-        whole = pace.length * units.curvature * unit[-1] ** 2
-        noise_of_level = 0.6 * pace.length * unit[-1] * clip * step.scale / math.sqrt(n_steps)
-        stretch[-1] = min(max(1.0, RATES.level / whole), 0.7 / max(noise_of_level, TINY))
+    if problem.loss.task == "rates":
+        stretch[-1], _ = _level_stretch(units, step, clip, pace)
     length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
     sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
     if is_tied:
@@ -437,6 +435,20 @@ def _descend(
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
     return total / n_added
+
+
+def _level_stretch(units: Units, step: Gaussian, clip: float, pace: Pace) -> tuple[float, float]:
+    """How much longer steps of the level of rates are, and about the noise it has after them.
+
+    A single number for all predictions, it is found unless it would be noise.
+    """
+    unit = float(units.unit[-1])
+    if unit < RATES.least_level_unit:
+        return 1.0, 0.0
+    whole = pace.length * units.curvature * unit**2
+    noise = 0.6 * pace.length * unit * clip * step.scale / math.sqrt(pace.n_steps)
+    stretch = min(max(1.0, RATES.level / whole), 0.7 / max(noise, TINY))
+    return stretch, stretch * noise
 
 
 def _point(problem: Problem, units: Units, coef: Array) -> Array:

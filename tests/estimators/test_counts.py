@@ -326,6 +326,40 @@ def test_no_warning_depends_on_a_record(recwarn):
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("Poisson", None, 1e5),
+        ("Poisson", None, 1e7),
+        ("Poisson", 1e-3, 100),
+        ("Gamma", None, 1e6),
+        ("Tweedie", None, 1e6),
+    ],
+)
+def test_bounds_that_are_far_too_wide_leave_the_level_as_it_is(name, low, high):
+    levels = []
+    for seed in range(6):
+        X, y, exposure = table(name, 8000, seed)
+        given, bounds = (None, None) if low is None else (exposure, (low, 1))
+        facts = {"bounds_y": (1e-9, high), "random_state": seed, "bounds_exposure": bounds}
+        model = model_of(name, **facts).fit(X, y, exposure=given)
+        levels.append(model.predict(X, exposure=given).sum() / y.sum())
+    assert 0.8 < min(levels) <= max(levels) < 1.25, levels
+
+
+def test_few_events_among_many_rows_keep_their_level():
+    levels = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(0, 1, (30_000, 5))
+        y = rng.poisson(0.0035 * np.exp(2 * X[:, 0] - X[:, 1]))  # about 200
+        model = DPPoissonRegressor(
+            epsilon=3.0, bounds_X=(0, 1), bounds_y=(0, 10), random_state=seed
+        ).fit(X, y)
+        levels.append(model.predict(X).sum() / y.sum())
+    assert 0.7 < min(levels) <= max(levels) < 1.4, levels
+
+
 def test_rare_counts_keep_their_level():
     # one in fifty rows has a count, which a clip of what the others have would leave out
     levels = []

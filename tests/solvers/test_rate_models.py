@@ -203,10 +203,50 @@ def test_the_mean_of_rates_is_weighted():
 def test_sizes_are_those_of_weighted_targets():
     data, grid = records(), 2.0 ** np.arange(-12.0, 1.0)
     present = data.rows.present()
-    for center in (0.0, 0.3):
-        sizes = (data.rows.sample_weights() * np.abs(data.y - center))[present]
-        found = statistics.rate_size_counts(data, center, grid)
-        assert found.tolist() == np.bincount(grid.searchsorted(sizes), minlength=14).tolist()
+    sizes = (data.rows.sample_weights() * data.y)[present]
+    found = statistics.rate_size_counts(data, grid)
+    assert found.tolist() == np.bincount(grid.searchsorted(sizes), minlength=14).tolist()
+
+
+class Scores:
+    """In the place of a selection."""
+
+    with_prior = staticmethod(lambda scores, prior: scores + prior)
+
+    def release(self, scores, stream):
+        self.found = scores
+        return int(np.argmax(scores))
+
+
+def test_sizes_that_are_too_wide_miss_by_more_than_the_rates_beyond_the_right_one():
+    rng, grid, scores = np.random.default_rng(0), 2.0 ** np.arange(-20.0, 0.5), Scores()
+    rates = np.append(rng.exponential(2.0**-12, 900), np.zeros(9100))
+    counts = np.bincount(grid.searchsorted(rates), minlength=22).astype(float)
+    facts = grid, np.zeros(21), scores, None, 30, 160
+    found = statistics.rate_size_on_grid(counts, 10_000, *facts)
+    assert np.count_nonzero(rates > found) <= 30 < np.count_nonzero(rates > found / 2)
+    assert scores.found[-1] == pytest.approx(-160, abs=2)
+    assert scores.found[0] == 30 - np.count_nonzero(rates > grid[0])
+    # an empty record in the place of any other moves no two scores apart by more than 1
+    for i in (0, 300, 899, 9999):
+        fewer, first = counts.copy(), scores.found
+        fewer[grid.searchsorted(rates[i])] -= 1
+        statistics.rate_size_on_grid(fewer, 10_000, *facts)
+        assert np.ptp(scores.found - first) <= 1
+        scores.found = first
+
+
+def test_levels_that_are_noise_are_those_of_the_released_mean():
+    facts = dict.fromkeys(learned_units.Units._fields[:11], 1.0)
+    facts |= {"unit": np.full(3, 0.5), "transform": np.full(3, 0.5), "trace": 0.3}
+    units = learned_units.Units(**facts, level_noise=0.01, center_noise=0.0)
+    coef = np.array([0.6, -0.8, 3.0])
+    np.testing.assert_array_equal(units.near_mean(coef, 0.0), coef)
+    # 1.5 by the intercept, and by slopes 0.05 as if predictions were normal
+    for variance, level in ((0.01 + 0.015**2, 1.55 / 2), (1e9, 0.0)):
+        found = units.near_mean(coef, variance)
+        np.testing.assert_array_equal(found[:2], coef[:2])
+        assert 0.5 * found[2] + 0.05 == pytest.approx(level, abs=1e-6)
 
 
 @pytest.mark.parametrize("power", POWERS)
