@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, first_of, import_pandas, warn_user
+from .._checks import check_bool, check_choice, first_of, warn_user
 from .._types import Array
 from ..data.bounds import FeatureScaling
 from ..data.cells import check_in_memory
@@ -106,7 +106,7 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
-    def conf_int(self, level: float = 0.95, encoder: Any = None) -> Any:
+    def conf_int(self, level: float = 0.95, encoder: Any = None, *, units: str = "data") -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
         "True" is the coefficient that the loss has in the population that the rows (of users with
@@ -120,6 +120,8 @@ class Inference(DPLinearModel):
         encoder : PublicEncoder, other transformer or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
+        units : {"data", "scaled"}, default="data"
+            As in `summary`.
 
         Returns
         -------
@@ -142,11 +144,7 @@ class Inference(DPLinearModel):
                 "them, and what helps",
                 PrivacyParameterWarning,
             )
-        if encoder is None and self._encoder is None and self._feature_names() is None:
-            return found.conf_int(level)
-        found = self.summary(encoder, level=level)
-        index, ends = found.to_frame().index, found.conf_int().reshape(-1, 2)
-        return import_pandas("conf_int").DataFrame(ends, index, ["lower", "upper"])
+        return self.summary(encoder, units=units, level=level).conf_int()
 
     def summary(
         self,
@@ -189,14 +187,15 @@ class Inference(DPLinearModel):
         found = self._found("summary")
         names, _, *of_units = self._units(encoder, units)
         found = found.in_units(tuple(names), *of_units)
-        found = dataclasses.replace(found, level=check_level(level))
+        encoder = self._encoder if encoder is None else encoder
+        is_named = encoder is not None or self._feature_names() is not None
+        found = dataclasses.replace(found, level=check_level(level), is_named=is_named)
         if check_bool("exponentiate", exponentiate):
             ratios = check_ratios(self.plan_.problem.loss)
             if any(str(name).startswith("period_") for name in names):  # a table of periods
                 nearly = "nearly " * (ratios == "odds ratios")
                 ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
-        encoder = self._encoder if encoder is None else encoder
         has_all = has_references(encoder) or not self.fit_intercept
         return telling_unknown(found, has_all, *_ADVICE.get(self.plan_.problem.loss.task, ()))
 

@@ -642,6 +642,11 @@ def test_summaries_name_what_encoders_made():
     named = model.fit(columns, y).conf_int()
     assert (named.columns.tolist(), named.index.tolist()[:2]) == (["lower", "upper"], ["a", "f"])
     np.testing.assert_allclose(named, unnamed)
+    pandas.testing.assert_frame_equal(model.summary().conf_int(), named)
+    units = {"units": "scaled"}
+    in_units = model.conf_int(0.9, **units), model.summary(**units, level=0.9).conf_int()
+    pandas.testing.assert_frame_equal(*in_units)
+    assert in_units[0].loc["a"].tolist() != pytest.approx(model.conf_int(0.5).loc["a"].tolist())
     frame = model.coef_frame(encoder)
     np.testing.assert_allclose(found.predicting[0], frame["coef"].to_numpy(), rtol=1e-9)
     scaled = model.summary(units="scaled")
