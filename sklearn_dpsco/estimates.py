@@ -373,12 +373,18 @@ def telling_unknown(
     if not has_references:
         lists = " (as all categories of a list are, together with the intercept)"
         leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
+    others = ""
+    if len(rows) < found.coef.size:
+        others = (
+            " Other rows hold if the effect of such a column, from end to end of its bounds, is at "
+            "most three times the largest known one; else they are those of the regression without "
+            "it."
+        )
     note = (
         f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
         "say nothing: what depends on them has the whole line for an interval "
-        f"({first_of(rows, 5) or 'no row by itself'}), and its coef is a guess. Other rows hold if "
-        "the effect of such a column, from end to end of its bounds, is at most three times the "
-        "largest known one; else they are those of the regression without it. Such are columns "
+        f"({first_of(rows, 5) or 'no row by itself'}), and its coef is a guess."
+        f"{others} Such are columns "
         f"whose bounds are far too wide, that hardly occur, or that are sums of others{lists}"
         f"{strong}. What helps: narrower bounds, {leave_out}rare categories that are joined, fewer "
         f"columns or a larger epsilon{more}"

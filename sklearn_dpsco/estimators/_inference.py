@@ -16,7 +16,7 @@ from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import filled_middles, has_references
+from ..preprocessing.encoder import filled_middles, filled_references, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import Targets
@@ -93,7 +93,9 @@ class Inference(DPLinearModel):
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(found, "users" if by_user else "rows", self._encoder),
+            notes=_notes(
+                found, "users" if by_user else "rows", self._encoder, targets.class_weight
+            ),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -324,7 +326,7 @@ _ADVICE = {
 }
 
 
-def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:
+def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
@@ -335,6 +337,16 @@ def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
+    if class_weight is not None:
+        notes.append(
+            "classes are weighted (class_weight): the intercept, probabilities and their intervals "
+            "are those of a table in which classes have these weights, not of the one that was read"
+        )
+    if references := filled_references(encoder):
+        notes.append(
+            "categories that were not declared, if there are any, count as the reference "
+            f"({first_of(references, 3)}): unknown='other' gives them a column"
+        )
     if middles := filled_middles(encoder):
         notes.append(
             "missing numbers, if there are any, count as the middle of their bounds "

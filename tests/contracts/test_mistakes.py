@@ -388,7 +388,7 @@ WARNED = {
     "in folds": (lambda: cross_val_score(R(delta=0.1), X, y, cv=2),
         PrivacyParameterWarning, "delta=0.1"),
     "hardly a row": (lambda: R(epsilon=0.1).fit(X, y), PrivacyParameterWarning,
-        r"too small to learn from 2 features at epsilon=0\.1 .* about \d+0 rows on"),
+        r"too small to learn from 2 features at epsilon=0\.1 .* about \d+0 rows on, and are clear"),
     "a large delta": (lambda: R(delta=0.1).plan(N, 2), PrivacyParameterWarning, "1 / n_samples"),
     "no classes": (lambda: C(classes=None).fit(X, labels), PrivacyLeakWarning, "Declare the"),
     "a seed that nobody asked for": (lambda: BaggingRegressor(R(random_state=None), 1).fit(X, y),
