@@ -119,8 +119,9 @@ class CalibrationDisplay:
     @property
     def _is_doubling(self) -> bool:
         """Whether bins grow as those of a logarithmic axis."""
-        widths = np.diff(self.score.bin_edges)
-        return bool(self.score.bin_edges[0] >= 0 and widths[-1] > 3 * widths[0])
+        edges = np.asarray(self.score.bin_edges)
+        widths = np.diff(edges)
+        return bool(edges[0] >= 0 and widths[-1] > 3 * widths[0])
 
     @property
     def _is_share(self) -> bool:
@@ -163,7 +164,7 @@ class CalibrationDisplay:
         (self.line_,) = ax.plot([], [], color="gray", linewidth=0.8)
         if self._is_doubling:
             ax.set(xscale="log", yscale="log")
-        shown_edges = self.score.bin_edges if frame.empty else np.unique(frame[["from", "to"]])
+        shown_edges = np.unique((self.to_frame() if frame.empty else frame)[["from", "to"]])
         least = shown_edges[shown_edges > 0][0] / 4 if self._is_doubling else shown_edges[0]
         ends = [max(shown_edges[0], least), shown_edges[-1]]
         self.line_.set_data(ends, ends)

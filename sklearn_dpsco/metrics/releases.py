@@ -330,7 +330,7 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     return {"value": value, "interval": (low, high)}
 
 
-def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: float = 0.0) -> Estimate:
+def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: Any = 0.0) -> Estimate:
     """Shares of hits, and 1/2 where nothing is known, from sums of `terms` noisy counts each."""
     ends = ratio_interval(hits, misses, terms, law, of_compared)
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)

@@ -758,8 +758,14 @@ class DPScore(Overviewed):
             is_means = self.scoring == "binned_means"
             means = ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
             names = ("from", "to", *means, "low", "high", "valid")
-            ends = self.bin_edges[:-1], self.bin_edges[1:]
-            found = *ends, self.prob_pred, self.prob_true, low, high, self.bin_counts
+            found = (
+                *(self.bin_edges[:-1], self.bin_edges[1:]),
+                self.prob_pred,
+                self.prob_true,
+                low,
+                high,
+                self.bin_counts,
+            )
             return dict(zip(names, found, strict=True))
         ends = self.fpr_interval or (None, None)
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
