@@ -47,7 +47,7 @@ from sklearn_dpsco.solvers import (
 NAN, INF = np.nan, np.inf
 
 # what a careful user declares, wherever an estimator has such a parameter
-DECLARED = {"bounds_X": (-1, 1), "classes": ["no", "yes"]}
+DECLARED = {"bounds_X": (-1, 1), "classes": ["no", "yes"], "max_weight": 1.0}
 
 # bad values of the parameters that mean the same in all estimators
 BAD = {
