@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from ._checks import check_choice, check_count, shown, warn_user
+from ._checks import check_choice, check_count, rounded, shown, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
 from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, is_declaring
@@ -143,12 +143,12 @@ class Accounting(NamedTuple):
         size /= budget.record_factor
         needed = math.sqrt(min(n_features, 1000)) / size
         if n_samples < 4 * needed:
-            epsilon, enough = float(budget.epsilon), float(f"{12 * needed:.2g}")
+            first, clear = rounded(4 * needed, 2), rounded(12 * needed, 2)
             warn_user(
                 f"n_samples={n_samples} is too small to learn from {n_features} features at "
-                f"epsilon={epsilon:g} with {budget.relation} neighbours: noise hides even strong "
-                f"effects. They show from about {enough:.0f} rows on; or take fewer features, or a "
-                "larger epsilon",
+                f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
+                f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
+                f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
                 PrivacyParameterWarning,
             )
         delta = budget.delta

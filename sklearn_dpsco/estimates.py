@@ -69,6 +69,8 @@ class Estimates(Overviewed):
     ----------
     names : sequence of str
         Of the features, without the intercept.
+    is_named : bool, default=False
+        Whether columns have these names, so that `conf_int` is a frame, or only numbers.
     outputs : sequence
         Labels of the targets or the classes; ("coef",) if there is one.
     coef : ndarray of shape (n_outputs, n_params)
@@ -116,6 +118,7 @@ class Estimates(Overviewed):
     """
 
     names: Sequence[str]
+    is_named: bool = False
     outputs: Sequence[Any] = ("coef",)
     coef: Array
     sampling: Array
@@ -185,7 +188,7 @@ class Estimates(Overviewed):
             variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
 
-    def conf_int(self, level: float | None = None) -> Array:
+    def conf_int(self, level: float | None = None) -> Any:
         """Intervals of the coefficients, which each cover the true one with this probability.
 
         Parameters
@@ -195,12 +198,20 @@ class Estimates(Overviewed):
 
         Returns
         -------
-        ndarray of shape (n_params, 2), or (n_outputs, n_params, 2) if there are several outputs
-            Lower and upper ends; the intercept's last.
+        pandas.DataFrame, or ndarray of shape (n_params, 2) or (n_outputs, n_params, 2)
+            A frame with the columns "lower" and "upper" and the rows of `to_frame` where columns
+            have names. Else an array, of the shape with n_outputs if there are several; the last
+            dimension is lower and upper end. The intercept is last.
         """
+        ends = self._ends(level)
+        if not self.is_named:
+            return ends if len(self.coef) > 1 else ends[0]
+        frame = import_pandas("conf_int").DataFrame
+        return frame(ends.reshape(-1, 2), self._index, ["lower", "upper"])
+
+    def _ends(self, level: float | None = None) -> Array:
         half = self.half_widths(np.eye(self.coef.size), level).reshape(self.coef.shape)
-        ends = np.stack((self.coef - half, self.coef + half), axis=-1)
-        return ends if len(self.coef) > 1 else ends[0]
+        return np.stack((self.coef - half, self.coef + half), axis=-1)
 
     def half_widths(
         self, functions: Array, level: float | None = None, *, of_std: bool = False
@@ -301,16 +312,20 @@ class Estimates(Overviewed):
     def to_frame(self) -> Any:
         """The table as a pandas data frame, a row for each coefficient (of each output)."""
         pandas = import_pandas("to_frame")
-        columns = self._columns()
-        index = pandas.Index(self.params, name="feature")
-        if len(self.outputs) > 1:
-            index = pandas.MultiIndex.from_product(
-                [list(self.outputs), self.params], names=["output", "feature"]
-            )
-        return pandas.DataFrame({name: column.ravel() for name, column in columns}, index)
+        columns = {name: column.ravel() for name, column in self._columns()}
+        return pandas.DataFrame(columns, self._index)
+
+    @property
+    def _index(self) -> Any:
+        """Of a frame with a row for each coefficient."""
+        pandas = import_pandas("to_frame")
+        if len(self.outputs) == 1:
+            return pandas.Index(self.params, name="feature")
+        parts = [list(self.outputs), self.params]
+        return pandas.MultiIndex.from_product(parts, names=["output", "feature"])
 
     def _columns(self) -> list[tuple[str, Array]]:
-        ends = self.conf_int().reshape(-1, 2)
+        ends = self._ends().reshape(-1, 2)
         tail = (1 - self.level) / 2
         values = self.coef, self.std, self.std_sampling, self.std_noise, self.zvalues, self.pvalues
         columns = list(zip(_COLUMNS, values, strict=True))
@@ -358,12 +373,18 @@ def telling_unknown(
     if not has_references:
         lists = " (as all categories of a list are, together with the intercept)"
         leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
+    others = ""
+    if len(rows) < found.coef.size:
+        others = (
+            " Other rows hold if the effect of such a column, from end to end of its bounds, is at "
+            "most three times the largest known one; else they are those of the regression without "
+            "it."
+        )
     note = (
         f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
         "say nothing: what depends on them has the whole line for an interval "
-        f"({first_of(rows, 5) or 'no row by itself'}), and its coef is a guess. Other rows hold if "
-        "the effect of such a column, from end to end of its bounds, is at most three times the "
-        "largest known one; else they are those of the regression without it. Such are columns "
+        f"({first_of(rows, 5) or 'no row by itself'}), and its coef is a guess."
+        f"{others} Such are columns "
         f"whose bounds are far too wide, that hardly occur, or that are sums of others{lists}"
         f"{strong}. What helps: narrower bounds, {leave_out}rare categories that are joined, fewer "
         f"columns or a larger epsilon{more}"

@@ -31,6 +31,8 @@ class BlocksChangedError(RuntimeError):
 class BoundsNotDeclaredWarning(UserWarning):
     """Bounds of the data were not given, so (-1, 1) is used and values outside are clipped.
 
+    Or weights were given without `max_weight`, and those above 1 count as 1.
+
     Examples
     --------
     Forgotten bounds as an error:

@@ -266,7 +266,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     >>> bounds = {"age": (0, 120), "dose": (0, 10), "pressure": (50, 250)}
     >>> moments = PrivateMoments(epsilon=1.0, bounds_X=bounds).fit(table)
     >>> one = moments.regression("pressure", ["age", "dose"])
-    >>> low, high = one.conf_int()[0]
+    >>> low, high = one.conf_int().loc["age"]
     >>> bool(low < 0.6 and high > 0.4)
     True
     >>> other = moments.regression("dose", ["age"])  # costs nothing more
@@ -459,6 +459,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
         estimates = Estimates(
             names=tuple(names[k] for k in chosen),
+            is_named=self._feature_names() is not None,
             coef=coef[None],
             sampling=variance / self._n * turn @ bread @ gram @ bread @ turn.T,
             noise=turn @ bread @ noise @ bread @ turn.T + unsure @ unsure.T,

@@ -70,7 +70,8 @@ def test_a_note_names_what_is_unknown():
     assert first == "first"
     assert "of 1 direction of the columns the released numbers say nothing" in note
     assert "interval (b), and its coef is a guess" in note
-    assert "else they are those of the regression without it" in note
+    assert "Other rows hold if" in note
+    assert "else they are those of the regression without it. Such are" in note
     assert "as all categories of a list are, together" in note
     assert "the intercept), or strong. What helps: narrower bounds, a reference" in note
     assert "drop='first'" in note
@@ -85,6 +86,8 @@ def test_a_note_names_what_is_unknown():
     )  # fmt: skip
     assert "(u: a, u: b, u: c, u: d, v: a and 2 more)" in telling_unknown(many, True).notes[0]
     assert "of 7 directions" in telling_unknown(many, True).notes[0]
+    none_left = dataclasses.replace(many, unknown=np.eye(8))
+    assert "is a guess. Such are" in telling_unknown(none_left, True).notes[0]
     # of none all that is said is true
     spread = Estimates(
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from .._checks import SMALLEST, listed, shown, warn_user
+from .._checks import SMALLEST, check_size, listed, shown, warn_user
 from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
@@ -266,6 +266,17 @@ def feature_scaling(
     shift = np.where(one_sided, 0.0, low / 2 + high / 2)
     width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
     return FeatureScaling(low, high, shift, width)
+
+
+def largest_weight(max_weight: Any, *, has_weights: bool = False) -> float:
+    """The largest weight that counts; None stands for 1, and warns where weights are given."""
+    if max_weight is None and has_weights:
+        warn_user(
+            "max_weight was not given: weights above 1 count as 1. Declare the largest weight from "
+            "domain knowledge, not from the data.",
+            BoundsNotDeclaredWarning,
+        )
+    return 1.0 if max_weight is None else check_size("max_weight", max_weight)
 
 
 def _undeclared(name: str, what: str, low: float = -1.0) -> tuple[Any, Any]:

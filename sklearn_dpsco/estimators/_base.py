@@ -21,7 +21,6 @@ from .._checks import (
     check_bool,
     check_choice,
     check_count,
-    check_size,
     import_pandas,
     shown,
 )
@@ -117,10 +116,11 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         is made or a fit begins, or without one "replace-one". The number of records is public in
         both. Zero-out needs about half of the noise, and its (epsilon, delta) implies replace-one
         (2 epsilon, (1 + e^epsilon) delta).
-    max_weight : float in [1e-50, 1e50], default=1.0
+    max_weight : float in [1e-50, 1e50] or None, default=None
         The largest weight that counts, if `fit` is given a `sample_weight`: weights are divided by
         it, and larger ones count as 1. Declare it from domain knowledge, never from the weights:
-        noise is that of a table whose weights all are `max_weight`.
+        noise is that of a table whose weights all are `max_weight`. None stands for 1, and a fit
+        with weights warns `BoundsNotDeclaredWarning`.
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
@@ -187,7 +187,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
     _with_settings = ""  # the estimator that has the parameters which this one does without
 
-    max_weight: float = 1.0
+    max_weight: float | None = None
     bounds_X: FeatureBounds | None = None
     fit_intercept: bool = True
     verbose: int = 0
@@ -247,7 +247,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         if inference and solver.form not in ("auto", "descent"):
             raise ValueError(f"inference=True is for solver='descent', got {shown(self.solver)}")
         bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
-        check_size("max_weight", self.max_weight)
+        bounds.largest_weight(self.max_weight)
         check_verbose(self.verbose)
         facts = fit_intercept, units, inference, None, not self._is_strict
         return Settings(solver, accounting, loss, feasible_set, *facts)
@@ -259,7 +259,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     @property
     def _reader(self) -> Reader:
         # (a stream does not check its parameters again)
-        largest = check_size("max_weight", self.max_weight)
+        largest = bounds.largest_weight(self.max_weight)
         return Reader(type(self).__name__, self._task, self._is_strict, largest, self._lowest)
 
     def _validate(
@@ -413,6 +413,11 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             If blocks are elsewhere, and are not the same when they are read again, or their workers
             or scheduler are lost; the charge stays.
         """
+        bounds.largest_weight(self.max_weight, has_weights=sample_weight is not None)
+        return self._fit(X, y, groups, sample_weight)
+
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Self:
+        """`fit` with weights of which nothing is left to say."""
         settings = self._settings()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():

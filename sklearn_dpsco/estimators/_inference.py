@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, first_of, import_pandas, warn_user
+from .._checks import check_bool, check_choice, first_of, warn_user
 from .._types import Array
 from ..data.bounds import FeatureScaling
 from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import filled_middles, has_references
+from ..preprocessing.encoder import filled_middles, filled_references, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import Targets
@@ -93,7 +93,9 @@ class Inference(DPLinearModel):
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(found, "users" if by_user else "rows", self._encoder),
+            notes=_notes(
+                found, "users" if by_user else "rows", self._encoder, targets.class_weight
+            ),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
@@ -106,7 +108,7 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
-    def conf_int(self, level: float = 0.95, encoder: Any = None) -> Any:
+    def conf_int(self, level: float = 0.95, encoder: Any = None, *, units: str = "data") -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
         "True" is the coefficient that the loss has in the population that the rows (of users with
@@ -120,6 +122,8 @@ class Inference(DPLinearModel):
         encoder : PublicEncoder, other transformer or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
+        units : {"data", "scaled"}, default="data"
+            As in `summary`.
 
         Returns
         -------
@@ -142,11 +146,7 @@ class Inference(DPLinearModel):
                 "them, and what helps",
                 PrivacyParameterWarning,
             )
-        if encoder is None and self._encoder is None and self._feature_names() is None:
-            return found.conf_int(level)
-        found = self.summary(encoder, level=level)
-        index, ends = found.to_frame().index, found.conf_int().reshape(-1, 2)
-        return import_pandas("conf_int").DataFrame(ends, index, ["lower", "upper"])
+        return self.summary(encoder, units=units, level=level).conf_int()
 
     def summary(
         self,
@@ -189,14 +189,15 @@ class Inference(DPLinearModel):
         found = self._found("summary")
         names, _, *of_units = self._units(encoder, units)
         found = found.in_units(tuple(names), *of_units)
-        found = dataclasses.replace(found, level=check_level(level))
+        encoder = self._encoder if encoder is None else encoder
+        is_named = encoder is not None or self._feature_names() is not None
+        found = dataclasses.replace(found, level=check_level(level), is_named=is_named)
         if check_bool("exponentiate", exponentiate):
             ratios = check_ratios(self.plan_.problem.loss)
             if any(str(name).startswith("period_") for name in names):  # a table of periods
                 nearly = "nearly " * (ratios == "odds ratios")
                 ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
-        encoder = self._encoder if encoder is None else encoder
         has_all = has_references(encoder) or not self.fit_intercept
         return telling_unknown(found, has_all, *_ADVICE.get(self.plan_.problem.loss.task, ()))
 
@@ -325,7 +326,7 @@ _ADVICE = {
 }
 
 
-def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:
+def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
         "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
@@ -336,6 +337,16 @@ def _notes(found: Any, records: str, encoder: Any) -> tuple[str, ...]:
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
+    if class_weight is not None:
+        notes.append(
+            "classes are weighted (class_weight): the intercept, probabilities and their intervals "
+            "are those of a table in which classes have these weights, not of the one that was read"
+        )
+    if references := filled_references(encoder):
+        notes.append(
+            "categories that were not declared, if there are any, count as the reference "
+            f"({first_of(references, 3)}): unknown='other' gives them a column"
+        )
     if middles := filled_middles(encoder):
         notes.append(
             "missing numbers, if there are any, count as the middle of their bounds "

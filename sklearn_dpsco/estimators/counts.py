@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from .._checks import check_real, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
-from ..data.bounds import TargetScaling, number_bounds, rate_scaling
+from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
 from ..data.cells import as_numbers, as_weights, check_in_memory
 from ..losses import Tweedie
 from ..solvers import Descent
@@ -125,12 +125,13 @@ class RateModel(Inference, DPRegressor):
         check_consistent_length(y, e)
         power = 2 - self.loss.power
         if power > 0:
+            largest = self._reader.max_weight
             weights = np.minimum(e / most, 1.0) ** power
             if sample_weight is not None:
-                given = as_weights(sample_weight, self.max_weight, strict=self._is_strict)
+                given = as_weights(sample_weight, largest, strict=self._is_strict)
                 check_consistent_length(given, e)
                 weights = weights * given
-            sample_weight = weights * self.max_weight
+            sample_weight = weights * largest
         with np.errstate(all="ignore"):
             # finite targets stay finite, and those above 0 so
             rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
@@ -158,8 +159,9 @@ class RateModel(Inference, DPRegressor):
         self
         """
         self._settings()  # a parameter that is wrong is named before the data
+        largest_weight(self.max_weight, has_weights=sample_weight is not None)
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
-        return super().fit(X, y, groups=groups, sample_weight=sample_weight)
+        return self._fit(X, y, groups, sample_weight)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).
@@ -205,9 +207,11 @@ class RateModel(Inference, DPRegressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """D2, the part of the deviance that is explained. **Not private**.
 
-        With exposure, of y / exposure with weights exposure^(2 - p), which is that of y against
-        one rate for all.
+        With exposure, which is needed after a fit with it, of y / exposure with weights
+        exposure^(2 - p): that of y against one rate for all.
         """
+        if exposure is None and self.bounds_exposure is not None:
+            raise ValueError("exposure must be given: the estimator has bounds_exposure")
         if exposure is not None:
             e = self._exposure(exposure)
             y = here(y) / e

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count
 from .._progress import progress_bar
 from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
-from ..data.bounds import FeatureScaling
+from ..data.bounds import FeatureScaling, largest_weight
 from ..data.cells import check_classes
 from ..data.summation import piece_rows, slices
 from ..geometry import Geometry
@@ -231,6 +231,7 @@ class _StreamingModel(DPLinearModel):
         read: Callable[[Any], Targets],
     ) -> Self:
         """Take in a chunk; `read` makes targets of the first one's validated y."""
+        largest_weight(self.max_weight, has_weights=sample_weight is not None)
         # threads take turns, also in counting the rows of users
         lock = threading.RLock() if isinstance(progress, Settings) else progress.lock
         with lock, np.errstate(all="ignore"):  # as in `fit`

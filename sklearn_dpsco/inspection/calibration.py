@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._checks import import_pandas, shown
+from .._checks import import_pandas
 from ..data.bounds import number_bounds
-from ..metrics.scores import DPScore, dp_score, opened, predicted_means
+from ..metrics.scores import DPScore, dp_score, opened
 from .axes import axes_for
 
+_RARE = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.05])
+_OF_SHARES = np.r_[0, _RARE, np.arange(1, 10) / 10, 1 - _RARE[::-1], 1]
 _EVEN = 10  # bins of equal width
 _DOUBLING = 12  # bins of which each is twice as wide as the one before
 
@@ -22,20 +23,16 @@ _DOUBLING = 12  # bins of which each is twice as wide as the one before
 class CalibrationDisplay:
     r"""Observed against predicted means, by bins of the prediction, on held-out private records.
 
-    Records are put into public bins by their predictions. Of each bin the mean prediction less the
-    mean target, :math:`b`, is released with an interval (`dp_score`). Its point is at
-    :math:`(m, m - b)`, m the middle of the bin, so that its distance from the diagonal is b: below
-    the diagonal the model predicts too much. The mean prediction itself is somewhere in the bin.
-    Of classifiers m - b is moved into [0, 1].
+    Records are put into public bins by their predictions. Of each bin the mean target, with an
+    interval, and the mean prediction are released (`dp_score`), of classifiers the share of the
+    second class and its mean probability: below the diagonal the model predicts too much.
 
     Make one by `from_estimator`.
 
     Parameters
     ----------
-    edges : array-like of shape (n_bins + 1,)
-        Of the bins, rising.
     score : DPScore
-        Of the bins as groups, which are named by their numbers from 0 on.
+        Of "calibration_curve" or of "binned_means".
 
     Attributes
     ----------
@@ -58,7 +55,6 @@ class CalibrationDisplay:
     ...     max_error=4)  # doctest: +SKIP
     """
 
-    edges: Any
     score: DPScore
 
     @classmethod
@@ -74,7 +70,7 @@ class CalibrationDisplay:
         plot_kwargs: dict[str, Any] | None = None,
         **score_kwargs: Any,
     ) -> Self:
-        """Release the bias in each bin, and draw.
+        """Release the means in each bin, and draw.
 
         Parameters
         ----------
@@ -83,12 +79,13 @@ class CalibrationDisplay:
         X, y
             Records that the estimator was not fitted on.
         edges : array-like of shape (n_bins + 1,) or None, default=None
-            Rising numbers, from 2 bins to 1000, in units of the prediction, of classifiers the
+            Rising numbers, in units of the prediction, of classifiers the
             probability of the second class. They must be public: quantiles of these predictions
-            are not. Predictions outside count in the outer bins. None stands for ten bins of equal
-            width on `bounds_y` or [0, 1]; of models of counts and costs for twelve up to the end of
-            `bounds_y`, each twice as wide as the one before. More bins cost no privacy, but each
-            has the same noise and fewer records.
+            are not. Records with a prediction outside of them are left out. None stands for ten
+            bins of equal width on `bounds_y`; of models of counts and costs for twelve up to the
+            end of `bounds_y`, each twice as wide as the one before; of classifiers for tenths, of
+            which the first is cut at .001, .002, .005, .01, .02 and .05, for rare classes, and the
+            last likewise. More bins cost no privacy, but each has the same noise and fewer records.
         exposure : array-like of shape (n_samples,) or None, default=None
             As in `dp_score`: predictions are the expected numbers of each record's exposure, and so
             are bins and axes.
@@ -97,8 +94,8 @@ class CalibrationDisplay:
             As `plot` takes them.
         **score_kwargs
             `epsilon`, `delta`, `relation`, `accountant`, `confidence`, `max_error` and others of
-            `dp_score`, but `scoring` and `by`. Noise is proportional to `max_error`, which is the
-            width of `bounds_y` unless you say less.
+            `dp_score`, but `scoring`, `by` and `n_bins`. Targets are clipped at `max_error` from
+            the ends of their bin, and noise is proportional to what that leaves of `bounds_y`.
 
         Returns
         -------
@@ -109,47 +106,27 @@ class CalibrationDisplay:
         ValueError, PrivacyBudgetError
             As of `dp_score`, or if `edges` are wrong. Nothing is spent then.
         """
-        if taken := {"scoring", "by", "by_values"} & set(score_kwargs):
+        if taken := {"scoring", "by", "by_values", "n_bins"} & set(score_kwargs):
             raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself")
         of_classes = is_classifier(estimator)
         if edges is None:  # by the model's bounds and its link alone
-            model = opened(estimator)[0]
-            bounds = (0.0, 1.0) if of_classes else score_kwargs.get("bounds_y")
-            bounds = getattr(model, "bounds_y", None) if bounds is None else bounds
-            if bounds is None:
-                raise ValueError("edges must be given: the estimator has no bounds_y")
-            low, high = number_bounds(bounds) or (-1.0, 1.0)
-            edges, plan = np.linspace(low, high, _EVEN + 1), getattr(model, "plan_", None)
-            if plan is not None and plan.problem.loss.task == "rates":
-                edges = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
-                edges = np.append(low, edges[edges > low])
-        given, edges = edges, np.empty(0)
-        with suppress(TypeError, ValueError):
-            edges = np.asarray(given, dtype=np.float64)
-        is_right = edges.ndim == 1 and 3 <= edges.size <= 1001 and np.isfinite(edges).all()
-        if not (is_right and (np.diff(edges) > 0).all()):
-            raise ValueError(f"edges must be 3 to 1001 rising numbers, got {shown(given)}")
-        with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
-            if of_classes:
-                predicted = np.asarray(estimator.predict_proba(X))[:, -1]
-            else:
-                predicted = predicted_means(estimator, X, exposure, len(y))
-        bins = np.clip(np.searchsorted(edges, predicted, "right") - 1, 0, edges.size - 2)
-        scoring: Any = "calibration_in_the_large" if of_classes else "mean_bias"
-        groups = {"by": bins, "by_values": list(range(edges.size - 1)), "exposure": exposure}
-        score = dp_score(estimator, X, y, scoring=scoring, **groups, **score_kwargs)
-        return cls(edges=edges, score=score).plot(ax=ax, **(plot_kwargs or {}))
+            edges = _OF_SHARES if of_classes else _edges_of_means(estimator, score_kwargs)
+        scoring: Any = "calibration_curve" if of_classes else "binned_means"
+        given = {"scoring": scoring, "n_bins": edges, "exposure": exposure}
+        score = dp_score(estimator, X, y, **given, **score_kwargs)
+        return cls(score=score).plot(ax=ax, **(plot_kwargs or {}))
 
     @property
     def _is_doubling(self) -> bool:
         """Whether bins grow as those of a logarithmic axis."""
-        widths = np.diff(self.edges)
-        return bool(self.edges[0] >= 0 and widths[-1] > 3 * widths[0])
+        edges = np.asarray(self.score.bin_edges)
+        widths = np.diff(edges)
+        return bool(edges[0] >= 0 and widths[-1] > 3 * widths[0])
 
     @property
     def _is_share(self) -> bool:
         """Whether frequencies of a class are observed."""
-        return self.score.scoring == "calibration_in_the_large"
+        return self.score.scoring == "calibration_curve"
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each bin.
@@ -157,28 +134,20 @@ class CalibrationDisplay:
         Returns
         -------
         pandas.DataFrame
-            Columns "from" and "to", the edges; "predicted", the middle; "observed", the middle less
-            the bias, with the ends "low" and "high" of its interval, of classifiers within [0, 1]
-            as frequencies are (`score` has each bias itself); "valid", a noisy number of records.
+            Columns "from" and "to", the edges; "predicted" and "observed", the means, both NaN
+            where noise hides them; "low" and "high", the interval of "observed", which is all that
+            is possible there; "valid", a noisy number of records.
         """
-        pandas = import_pandas(f"{type(self).__name__}.to_frame")
-        low, high = np.asarray(self.edges[:-1]), np.asarray(self.edges[1:])
-        middle = low / 2 + high / 2
-        if self._is_doubling:
-            middle = np.where(low > 0, np.sqrt(low * high), middle)
-        scores = (self.score.by_group or {}).values()
-        bias, least, most = np.array([[s.value, *s.interval] for s in scores]).T
-        seen = np.array([middle - bias, middle - most, middle - least])
-        if self._is_share:
-            seen = np.clip(seen, 0, 1)
-        columns = {"from": low, "to": high, "predicted": middle}
-        columns |= dict(zip(("observed", "low", "high"), seen, strict=True))
-        return pandas.DataFrame(columns | {"valid": [s.n_valid for s in scores]})
+        import_pandas(f"{type(self).__name__}.to_frame")
+        names = {"prob_pred": "predicted", "prob_true": "observed"}
+        frame = self.score.to_frame().rename(columns=names)
+        frame.loc[self.score.is_vacuous, ["predicted", "observed"]] = np.nan
+        return frame
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw a point with its interval for each bin, and the diagonal.
 
-        Bins whose bias noise hides altogether have no point. Axes are logarithmic where bins grow.
+        Bins that noise hides have no point. Axes are logarithmic where bins grow.
 
         Parameters
         ----------
@@ -187,16 +156,15 @@ class CalibrationDisplay:
         **kwargs
             For the points, as `matplotlib.axes.Axes.errorbar` takes them.
         """
-        ax, frame = axes_for(self, ax), self.to_frame()
-        scores = (self.score.by_group or {}).values()
-        frame = frame[[s.interval[0] > s.limits[0] or s.interval[1] < s.limits[1] for s in scores]]
-        ends = np.abs(frame[["low", "high"]].T - frame["observed"])
+        ax, frame = axes_for(self, ax), self.to_frame().dropna()
+        points = frame[["predicted", "observed"]].to_numpy().T
+        ends = np.abs(frame[["low", "high"]].to_numpy().T - points[1])
         style = {"fmt": "o", "capsize": 3, **kwargs}
-        self.points_ = ax.errorbar(frame["predicted"], frame["observed"], yerr=ends, **style)
+        self.points_ = ax.errorbar(*points, yerr=ends, **style)
         (self.line_,) = ax.plot([], [], color="gray", linewidth=0.8)
         if self._is_doubling:
             ax.set(xscale="log", yscale="log")
-        shown_edges = self.edges if frame.empty else np.unique(frame[["from", "to"]])
+        shown_edges = np.unique((self.to_frame() if frame.empty else frame)[["from", "to"]])
         least = shown_edges[shown_edges > 0][0] / 4 if self._is_doubling else shown_edges[0]
         ends = [max(shown_edges[0], least), shown_edges[-1]]
         self.line_.set_data(ends, ends)
@@ -206,3 +174,17 @@ class CalibrationDisplay:
         what, seen_as = ("probability", "share") if self._is_share else ("mean", "mean")
         ax.set(xlabel=f"Predicted {what}", ylabel=f"Observed {seen_as}")
         return self
+
+
+def _edges_of_means(estimator: Any, facts: dict[str, Any]) -> Any:
+    """By the model's bounds, or those that are given, and its link alone."""
+    model, bounds = opened(estimator)[0], facts.get("bounds_y")
+    bounds = getattr(model, "bounds_y", None) if bounds is None else bounds
+    if bounds is None:
+        raise ValueError("edges must be given: the estimator has no bounds_y")
+    low, high = number_bounds(bounds) or (-1.0, 1.0)
+    plan = getattr(model, "plan_", None)
+    if plan is None or plan.problem.loss.task != "rates":
+        return np.linspace(low, high, _EVEN + 1)
+    edges = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
+    return np.append(low, edges[edges > low])

@@ -38,6 +38,7 @@ _SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
 # for tables that are harder than the stand-ins, found by simulation: a part of the score that may
 # be lost, and a factor of rows or epsilon
 _SAFE_PART, _SAFE = 0.8, 1.4
+_CORRELATION = 0.5  # of each column with each other one, if nothing is said
 
 
 def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
@@ -72,7 +73,8 @@ def _infers(
     if isinstance(n_features, PublicEncoder):
         n_features = len(n_features.get_feature_names_out())
     check_count("n_features", n_features)
-    model, facts = _with_errors(estimator), {"safe": True, **assumptions}
+    model = _with_errors(estimator)
+    facts = {"safe": True, "correlation": _CORRELATION, **assumptions}
     if (std is None) == (effect is None):
         raise ValueError("give either std, or effect and power")
     # (defaults would be silent, and for most counts too few rows)
@@ -181,16 +183,20 @@ def rows_needed(
         In the place of `std`: this score on new rows is wanted, where the best linear model
         has that one. Of a regression R2, of two classes the area under the ROC curve.
     **assumptions
-        `r2`, `correlation`, `prevalence`, and of the interval `level`, as in the plan's methods.
-        Of counts and costs `mean` and `dispersion` must be given, too. For a score:
+        `r2`, `prevalence`, and of the interval `level`, as in the plan's methods. Of counts and
+        costs `mean` and `dispersion` must be given, too.
+
+        `correlation` : float in [0, 1), default=.5
+            Of each feature with each other one. Independent columns need a fifth to a third fewer
+            rows than .5, and .8 up to twice as many.
+
+        For a score also:
 
         `target` : {"normal", "skewed", "zeros"}, default="normal"
             Of a regression. "skewed": few are large, such as costs or counts. "zeros": most are
             0, and the rest amounts.
         `prevalence` : float in (0, 1), default=.5, or .1 for zeros
             The frequency of the second class, or of targets that are not 0.
-        `correlation` : float in [0, 1), default=.5
-            Of each feature with each other one.
 
     Returns
     -------

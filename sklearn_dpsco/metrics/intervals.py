@@ -102,7 +102,7 @@ def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
 
 
 def ratio_interval(
-    hits: Array, misses: Array, terms: Any, law: Law, of_compared: float = 0.0
+    hits: Array, misses: Array, terms: Any, law: Law, of_compared: Any = 0.0
 ) -> Ends:
     """Of the probability r of a hit, from sums of `terms` noisy counts each (Fieller's method).
 

@@ -47,7 +47,7 @@ class Facts:
     max_error: float = 2.0
     max_log_loss: float = 5.0
     n_thresholds: Any = None  # without it, their number follows from the noise
-    n_bins: int = 5
+    edges: tuple[float, ...] = (0.0, 1.0)  # of bins of predictions
     low_score: float = 0.0  # ends of the range that thresholds divide
     high_score: float = 1.0
     excludes: bool = False  # whether scores are those of the valid records
@@ -119,11 +119,21 @@ _COUNTS = {
     "scores by class": _CURVE,
     # of a group, whose pairs are few against how many a record may change
     "scores by class and group": _CURVE._replace(tells=("roc_auc", "roc_curve")),
+    # records have their prediction and their target in the place of a column
     "calibration": _Formula(
         ("calibration_curve",),
         _SCORES,
-        lambda facts: (2, facts.n_bins),
-        lambda facts, of: _bins(of["score"], facts.n_bins),
+        lambda facts: (2, len(facts.edges) - 1),
+        lambda facts, of: (
+            np.clip(of["score"], 0, 1),
+            np.where(of["truth"] >= 0, of["truth"], np.nan),
+        ),
+    ),
+    "means by prediction": _Formula(
+        ("binned_means",),
+        _NUMBERS,
+        lambda facts: (3, len(facts.edges) - 1),
+        lambda facts, of: (np.clip(of["prediction"], facts.low, facts.high), of["y"]),
     ),
 }
 
@@ -207,24 +217,43 @@ class Counts:
 
 @dataclass(frozen=True)
 class Bins(Counts):
-    """Counts of both classes in bins of the probability, and sums of where in its bin it is.
+    """Of each bin of the prediction, counts of its targets and where in the bin predictions are.
 
-    That is d in [-1, 1], from one end to the other, of which a record adds w d.
+    A target at the share a of its range, from 0 to 1, counts as (1 - a)^2, 2 a (1 - a) and a^2,
+    which add up to 1: these tell the number of records, the mean and the variance. Labels, which
+    are 0 or 1, need no middle one. The place of a prediction is d in [-1, 1], from one end of its
+    bin to the other, of which a record adds w d.
     """
 
     @property
-    def weight(self) -> float:
-        """The w of about the least noise in frequency less prediction.
+    def ranges(self) -> tuple[Array, Array]:
+        """Of the targets in each bin: labels, or what is within the largest error of the bin."""
+        facts, edges = self.facts, np.array(self.facts.edges)
+        if self.name == "calibration":
+            return np.zeros(edges.size - 1), np.ones(edges.size - 1)
+        ends = edges[:-1] - facts.max_error, edges[1:] + facts.max_error
+        return np.clip(ends[0], facts.low, facts.high), np.clip(ends[1], facts.low, facts.high)
 
-        With c half the width of a bin, w^2 is c, in l1 w^3 is c^2.
+    @property
+    def halves(self) -> Array:
+        """Half the width of each bin, in units of the range of its targets."""
+        width = np.subtract(*self.ranges[::-1])
+        # beyond the bounds there are no targets
+        return np.diff(self.facts.edges) / 2 / np.where(width > 0, width, np.inf)
+
+    @property
+    def weight(self) -> float:
+        """The w of about the least noise in observed less predicted means.
+
+        With c half the width of the widest bin, w^2 is c, in l1 w^3 is c^2.
         """
-        half: float = 0.5 / self.facts.n_bins
+        half = float(np.clip(self.halves.max(), 1e-9, 0.5))
         return half ** (1 / 2 if self.order == 2 else 2 / 3)
 
     @property
     def dimension(self) -> int:
         """How many numbers are released."""
-        return 3 * self.facts.n_bins
+        return (self.shape[0] + 1) * self.shape[1]
 
     def sensitivity(self, factor: float) -> float:
         """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
@@ -234,29 +263,61 @@ class Bins(Counts):
 
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
-        n_bins = self.facts.n_bins
-        is_counted = (answers["truth"] >= 0) & np.isfinite(answers["score"])
-        score = np.clip(answers["score"][is_counted], 0, 1)
-        bins = _bins(score, n_bins)
-        places = np.clip(2 * (n_bins * score - bins) - 1, -1, 1) * self.weight
-        sums = np.zeros(n_bins, dtype=np.int64)
-        np.add.at(sums, bins, np.rint(places / _UNIT).astype(np.int64))
-        return np.append(super().statistic(answers), sums * _UNIT)
+        edges, (low, high) = np.array(self.facts.edges), self.ranges
+        p, y = _COUNTS[self.name].of_records(self.facts, answers)
+        is_counted = np.isfinite(y) & (p >= edges[0]) & (p <= edges[-1])  # no NaN is
+        p, y = p[is_counted], y[is_counted]
+        k = np.minimum(np.searchsorted(edges, p, "right"), edges.size - 1) - 1
+        a = np.clip((y - low[k]) / np.where(high > low, high - low, 1)[k], 0, 1)
+        d = np.clip(2 * (p - edges[k]) / np.diff(edges)[k] - 1, -1, 1)
+        parts = [(1 - a) ** 2, 2 * a * (1 - a), a**2][:: 2 if self.shape[0] == 2 else 1]
+        sums = np.zeros((len(parts) + 1, edges.size - 1), dtype=np.int64)
+        for own, part in zip(sums, [*parts, self.weight * d], strict=True):
+            np.add.at(own, k, np.rint(part / _UNIT).astype(np.int64))
+        return np.ravel(sums * _UNIT)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
         """How many records are in a bin, and the variance in units of that of a number's noise."""
-        return super().n_valid(noisy[: -self.facts.n_bins])[0], 2 * self.facts.n_bins
+        return super().n_valid(noisy[: -self.shape[1]])[0], math.prod(self.shape)
+
+    @property
+    def clipped(self) -> str:  # type: ignore[override]
+        """What targets are clipped to, in words; empty if to nothing but the bounds."""
+        is_less = self.facts.max_error < self.facts.high - self.facts.low
+        what = f"targets clipped at {self.facts.max_error:g} from the ends of their bin"
+        return what if is_less and self.name != "calibration" else ""
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """The frequency in each bin, and the mean prediction, which is within its bin."""
-        misses, hits, places = noisy.reshape(3, -1)
-        half = 0.5 / hits.size
-        of_place = half / self.weight  # the noise of a sum of predictions
-        found = _shares(hits, misses, (1, 1), law, of_place**2)
-        total = np.maximum(np.maximum(hits, 0) + np.maximum(misses, 0), 1e-9)
-        place = np.clip(places / self.weight / total, -1, 1)
-        predicted = (2 * np.arange(hits.size) + 1 + place) * half
-        return found | {"prob_true": found["value"], "prob_pred": predicted}
+        """The mean observed in each bin, and the mean prediction, which is within its bin."""
+        edges, table = np.array(self.facts.edges), noisy.reshape(-1, self.shape[1])
+        counts, of_place = np.maximum(table[:-1], 0), self.halves / self.weight
+        total = np.maximum(counts.sum(axis=0), 1e-9)
+        place = np.clip(table[-1] / self.weight / total, -1, 1)
+        # both are compared: the noise of both is in the interval
+        if self.name == "calibration":
+            found = _shares(counts[1], counts[0], (1, 1), law, of_place**2)
+        else:
+            found = _means(counts, self.ranges, law, of_place)
+        predicted = np.clip(edges[:-1] + (1 + place) * np.diff(edges) / 2, edges[:-1], edges[1:])
+        more = {"bin_edges": edges, "bin_counts": total, "prob_pred": predicted}
+        return found | more | {"prob_true": found["value"]}
+
+
+def _means(counts: Array, ranges: tuple[Array, Array], law: Law, of_compared: Array) -> Estimate:
+    """Means of targets from the three counts that `Bins` has of each bin.
+
+    Of u = 2 a - 1 the sum is the last count less the first, that of 1 - u^2 is twice the middle
+    one, and the noise in sum u - m n has the variance v (2 + 3 m^2).
+    """
+    n, found = np.maximum(counts.sum(axis=0), 1.0), []
+    for (below, between, above), one, compared in zip(counts.T, n, of_compared, strict=True):
+        noise = 2 + 4 * compared**2
+        widths = math.sqrt(4 / noise), math.sqrt(3 / noise)
+        own = replace(law, variance=noise * law.variance)
+        low, high = mean_interval(above - below, 2 * between, one, widths, own)
+        found.append((float(np.clip((above - below) / one, -1, 1)), low[0], high[0]))
+    mean, low, high = ranges[0] + (1 + np.array(found).T) / 2 * np.subtract(*ranges[::-1])
+    return {"value": mean, "interval": (np.minimum(low, mean), np.maximum(high, mean))}
 
 
 def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
@@ -269,7 +330,7 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     return {"value": value, "interval": (low, high)}
 
 
-def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: float = 0.0) -> Estimate:
+def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: Any = 0.0) -> Estimate:
     """Shares of hits, and 1/2 where nothing is known, from sums of `terms` noisy counts each."""
     ends = ratio_interval(hits, misses, terms, law, of_compared)
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
@@ -616,14 +677,16 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
     while left:
         best = max(formulas, key=lambda name: len(set(left) & set(formulas[name].tells)))
         kind = Ranks if best in _RANKS else Counts if best in _COUNTS else Moments
-        kind = Bins if best == "calibration" else kind
+        kind = Bins if best in ("calibration", "means by prediction") else kind
         chosen.append(kind(best, facts, order))
         left = [name for name in left if name not in FORMULAS[best].tells]
     return chosen
 
 
-def limits(query: Query, scoring: str) -> tuple[float, float]:
-    """The smallest and the largest value of a score."""
+def limits(query: Query, scoring: str) -> tuple[Any, Any]:
+    """The smallest and the largest value of a score, of means in bins in each of them."""
+    if isinstance(query, Bins) and scoring == "binned_means":
+        return query.ranges
     if scoring == "r2":
         return -math.inf, 1.0
     if query.name in _LOSSES:

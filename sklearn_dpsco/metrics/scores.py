@@ -7,6 +7,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
@@ -66,7 +67,8 @@ from .releases import (
     sized,
 )
 
-_OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
+_LOSSES = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
+_OF_NUMBERS = (*_LOSSES, "binned_means")
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 20  # rows of a table
@@ -96,7 +98,7 @@ _HIDDEN = (
 )
 _HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
 # What an invalid record counts as, where it is not left out.
-_COUNTED = dict.fromkeys((*_OF_NUMBERS, "neg_log_loss"), "as half of the largest loss")
+_COUNTED = dict.fromkeys((*_LOSSES, "neg_log_loss"), "as half of the largest loss")
 _COUNTED |= {"accuracy": "as wrong", "mean_bias": "as 0", "calibration_in_the_large": "as 0"}
 
 
@@ -280,7 +282,7 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
     if any(str(name).startswith("d2") or "deviance" in str(name) for name in names):
         raise ValueError(
             "a deviance, and D2, have no private score here: take one of "
-            f"{', '.join(map(repr, _OF_NUMBERS))}, or draw a CalibrationDisplay"
+            f"{', '.join(map(repr, _LOSSES))}, or draw a CalibrationDisplay"
         )
     if of_classes := {"precision", "recall", "f1"} & set(map(str, names)):
         raise ValueError(
@@ -304,7 +306,7 @@ def plan_score(
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
-    n_bins: int = 5,
+    n_bins: Any = 5,
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     n_groups: int = 1,
@@ -371,7 +373,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         widest if most is None else min(most, widest),
         check_real("max_log_loss", max_log_loss, low=0.1, high=700),
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
-        check_count("n_bins", n_bins, high=10_000),
+        _edges(n_bins, (low, high) if "binned_means" in names else (0.0, 1.0)),
         *ends_of_scores,
         invalid == "exclude" or n_groups > 1,
         n_groups,
@@ -395,6 +397,20 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     plan = plan_within(accounting.budget_of(n), make)
     _warn_if_hidden(plan)
     return plan
+
+
+def _edges(n_bins: Any, ends: tuple[float, float]) -> tuple[float, ...]:
+    """Of bins, from their number or as they are given."""
+    if np.ndim(n_bins) == 0 and not isinstance(n_bins, str):
+        edges = np.linspace(*ends, check_count("n_bins", n_bins, high=10_000) + 1)
+    else:
+        edges = np.empty(0)
+        with suppress(TypeError, ValueError):
+            edges = np.asarray(n_bins, dtype=np.float64)
+    is_right = edges.ndim == 1 and 2 <= edges.size <= 10_001 and np.isfinite(edges).all()
+    if not (is_right and (np.diff(edges) > 0).all()):
+        raise ValueError(f"edges must be 2 to 10001 rising numbers, got {shown(n_bins)}")
+    return tuple(edges.tolist())
 
 
 def _warn_if_hidden(plan: ScorePlan) -> None:
@@ -481,7 +497,7 @@ class DPScore(Overviewed):
     scoring : str
     value : float or ndarray
         The score; for "confusion_matrix" the matrix, rows by true and columns by predicted class,
-        for "roc_curve" `tpr` and for "calibration_curve" `prob_true`.
+        for "roc_curve" `tpr` and for "calibration_curve" and "binned_means" `prob_true`.
     interval : pair (low, high) of floats or of arrays like `value`
         Of the score on the population that the records were drawn from, independently: it covers
         both the noise and the sampling of the records. For arrays each entry by itself; of a
@@ -497,9 +513,9 @@ class DPScore(Overviewed):
         Of all scores of the call together.
     noise_is_secret : bool
         False if `random_state` was given: then `guarantee` does not hold against those who know it.
-    limits : pair (low, high) of floats
-        The smallest and the largest value that the score can have. A value at either was put there
-        by noise, as ``print`` says.
+    limits : pair (low, high) of floats, or of arrays
+        The smallest and the largest value that the score can have, of "binned_means" in each bin. A
+        value at either was put there by noise, as ``print`` says.
     clipped : str
         What the losses are clipped to, such as "errors clipped at 5", or the range that was
         released; "" if to nothing but the bounds. R^2 has errors clipped to `max_error` over the
@@ -510,8 +526,11 @@ class DPScore(Overviewed):
         Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
     prob_true, prob_pred : ndarray or None
         Of "calibration_curve": frequency of the second class in each bin, and its mean probability
-        there, a noisy number within the bin. Intervals count the noise of both: of a model that is
-        calibrated, that of a bin holds `prob_pred` about as often as `confidence` says.
+        there, a noisy number within the bin. Of "binned_means": mean target and mean prediction.
+        Intervals count the noise of both: of a model that is calibrated, that of a bin holds
+        `prob_pred` about as often as `confidence` says.
+    bin_edges, bin_counts : ndarray or None
+        Of both: the edges, and about how many records are in each bin, noisy numbers.
     by_class : dict or None
         Of "confusion_matrix": "precision", "recall", "f1", and "share", the part of the records
         in the matrix that are of the class: where none is invalid, or these are left out, the
@@ -554,10 +573,12 @@ class DPScore(Overviewed):
     fpr_interval: tuple[Array, Array] | None = None
     prob_true: Array | None = None
     prob_pred: Array | None = None
+    bin_edges: Array | None = None
+    bin_counts: Array | None = None
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
     is_of_group: bool = False
-    limits: tuple[float, float] = (0.0, 1.0)
+    limits: tuple[Any, Any] = (0.0, 1.0)
     clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
     by_group: dict[Any, DPScore] | None = None
@@ -570,10 +591,16 @@ class DPScore(Overviewed):
     @property
     def _is_hidden(self) -> Any:
         """Whether nothing is known of the value, of a curve of each."""
-        ends = np.isclose(self.interval[0], self.limits[0], atol=1e-12)
-        ends &= np.isclose(self.interval[1], self.limits[1], atol=1e-12)
         # Laplace or normal noise is at an end of the range with probability 0 unless clipped
-        return np.isin(self.value, self.limits) | ends
+        is_clipped = (self.value == self.limits[0]) | (self.value == self.limits[1])
+        return is_clipped | self.is_vacuous
+
+    @property
+    def is_vacuous(self) -> Any:
+        """Whether the interval is all of the range, of a curve each."""
+        low, high = self.interval
+        ends = np.isclose(low, self.limits[0], atol=1e-12)
+        return ends & np.isclose(high, self.limits[1], atol=1e-12)
 
     def __float__(self) -> float:
         if np.ndim(self.value):
@@ -712,9 +739,9 @@ class DPScore(Overviewed):
         if self.by_class is None:
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
             hidden = np.array([])
-            if self.scoring == "calibration_curve":
-                hidden = self._is_hidden
-                parts["prob_true"] = np.where(hidden, "hidden*", parts["prob_true"]).tolist()
+            if self.bin_counts is not None:
+                hidden, name = self._is_hidden, list(parts)[3]
+                parts[name] = np.where(hidden, "hidden*", parts[name]).tolist()
             top = (head, _HIDDEN) if hidden.any() else (head,)
             return _table(top, tuple(parts), [*zip(*parts.values(), strict=True)])
         labels = [str(label) for label in (() if self.classes is None else self.classes)]
@@ -727,9 +754,19 @@ class DPScore(Overviewed):
     def _columns(self) -> dict[str, Any]:
         """Of a curve, what each threshold or bin has."""
         low, high = self.interval
-        if self.scoring == "calibration_curve":
-            columns = {"prob_pred": self.prob_pred, "prob_true": self.prob_true}
-            return {**columns, "low": low, "high": high}
+        if self.bin_edges is not None:
+            is_means = self.scoring == "binned_means"
+            means = ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
+            names = ("from", "to", *means, "low", "high", "valid")
+            found = (
+                *(self.bin_edges[:-1], self.bin_edges[1:]),
+                self.prob_pred,
+                self.prob_true,
+                low,
+                high,
+                self.bin_counts,
+            )
+            return dict(zip(names, found, strict=True))
         ends = self.fpr_interval or (None, None)
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
         more = {"fpr_low": ends[0], "fpr_high": ends[1], "tpr_low": low, "tpr_high": high}
@@ -768,7 +805,7 @@ def dp_score(
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
-    n_bins: int = 5,
+    n_bins: Any = 5,
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     by: Any = None,
@@ -800,7 +837,8 @@ def dp_score(
         "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
         "calibration_curve", "calibration_in_the_large" (mean probability of the second class less
         its frequency), "neg_log_loss", "r2", "neg_mean_absolute_error", "neg_mean_squared_error",
-        "mean_bias" (mean prediction less mean target). None: the accuracy of classifiers, else R^2.
+        "mean_bias" (mean prediction less mean target), "binned_means" (mean target and mean
+        prediction by bins of the prediction). None: the accuracy of classifiers, else R^2.
         The scores of a list come from as few releases as tell them all, which share the budget
         evenly: accuracies and the matrix are one, and so is R^2 with the squared error.
     epsilon, delta, relation, precision
@@ -837,9 +875,11 @@ def dp_score(
         Number of equal bins of the scores from which the ROC curve is made, and the area under it
         for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3), within [4, 1000], n the records
         per group and s the standard deviation of the noise.
-    n_bins : int in [1, 1e4], default=5
-        Of the calibration curve, of equal width on [0, 1]. In each, the frequency and the mean
-        prediction are released.
+    n_bins : int in [1, 1e4], or array-like of rising edges, default=5
+        Of "calibration_curve" and "binned_means": bins of equal width on [0, 1] or `bounds_y`, or
+        public edges. In each, the frequency or the mean target, and the mean prediction are
+        released. Records with a prediction outside of the edges are in none. Targets are clipped at
+        `max_error` from the ends of their bin.
     score_bounds : pair (low, high) of floats, default=(0, 1)
         Range of scores that the bins of the ROC curve divide; scores outside count in the outer
         bins. A score is the second class's predicted probability, or where the estimator has none

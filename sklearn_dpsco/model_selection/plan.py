@@ -63,12 +63,20 @@ class SearchPlan(Overviewed):
         """Number of columns that reach what predicts."""
         return next(int(p.problem.n_features) for p in self.refits[0] if hasattr(p, "problem"))
 
+    @property
+    def needed_for_choice(self) -> str:
+        """From how many records on there is one, in words."""
+        budget, rows = self.budget, self.budget.rows_per_user
+        of_users = f" and max_rows_per_user={rows}, in proportion to which it grows" * (rows > 1)
+        least = math.ceil(rows_for_choice(budget) / 100) * 100
+        return f"which takes about {least} at epsilon={budget.epsilon:g}{of_users}"
+
     def overview(self) -> Overview:
         """What the guarantee shows, with what is done."""
         if self.choice is None:
             how = (
-                "too few records for a choice at this epsilon, so that the default is fitted with "
-                "the whole budget"
+                f"too few records for a choice, {self.needed_for_choice}, so that the default is "
+                "fitted with the whole budget"
             )
         else:
             how = f"{len(self.probes)} trial fits, a private choice, and a fit of what was chosen"
@@ -78,6 +86,14 @@ class SearchPlan(Overviewed):
 
 class UnfitCurrencyError(Exception):
     """A plan does not add up in the currency that was tried."""
+
+
+def rows_for_choice(budget: PrivacyBudget) -> float:
+    """From how many records on a choice pays; as many times more as a user has rows."""
+    allowed = budget.epsilon / budget.rows_per_user
+    if not budget.is_pure:  # of a row
+        allowed = math.sqrt(2 * budget.mixed_allowance.amount)
+    return LEAST_ACCURACY * budget.record_factor / allowed
 
 
 def plan_probes(
@@ -90,10 +106,7 @@ def plan_probes(
 ) -> SearchPlan:
     """The plan of a search, or of a fit of the default if a choice cannot pay."""
     plain: Composition = "pure" if budget.is_pure else "zcdp"
-    allowed = budget.epsilon / budget.rows_per_user
-    if not budget.is_pure:
-        allowed = math.sqrt(2 * budget.mixed_allowance.amount)
-    if len(candidates) < 2 or n_samples * allowed / budget.record_factor < LEAST_ACCURACY:
+    if len(candidates) < 2 or n_samples < rows_for_choice(budget):
         # the default alone, in the currency that gives it the least noise
         plans = plans_of(candidates[0], budget, plain)
         default = (), None, (plans,), _together(budget, plain, plans), budget, budget, plain

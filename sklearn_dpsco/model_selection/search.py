@@ -19,14 +19,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_count, check_size, shown, unwarned, warn_user
+from .._checks import check_count, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked
 from .._progress import check_verbose, progress_bar, steps
 from .._types import Auto, Precision, RandomState, Relation, SearchScoring
 from ..data import cells
+from ..data.bounds import largest_weight
 from ..data.cells import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
+from ..preprocessing.declared import declared_columns
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
@@ -93,7 +95,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         n_samples, n_features : int
-            Numbers of records, and of columns that reach the private steps.
+            Numbers of records, and of columns that reach the private steps; of a step with an
+            encoder for `bounds_X`, the number of the encoder's columns counts.
         n_outputs : int or None
             Number of classes, or of targets; None stands for the declared classes, or 1.
 
@@ -118,7 +121,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             found = {}
             for prefix, step in private_steps(estimator).items():
                 more = (outputs,) if hasattr(step, "predict") else ()
-                found[prefix] = step.plan(n, d, *more)
+                columns = declared_columns(getattr(step, "bounds_X", None)) or d
+                found[prefix] = step.plan(n, columns, *more)
             return found
 
         return self._plan(plans, n, outputs, None)
@@ -245,8 +249,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             plan = self._plan(plans, len(table.y), n_outputs, table.classes)
             if plan.choice is None and len(plan.candidates) > 1:
                 warn_user(
-                    f"n_samples={plan.n_samples} is too small for a private choice at epsilon="
-                    f"{plan.budget.epsilon:g}: the default settings are fitted with the whole "
+                    f"n_samples={plan.n_samples} is too small for a private choice, "
+                    f"{plan.needed_for_choice}: the default settings are fitted with the whole "
                     "budget, and the grid is not used",
                     PrivacyParameterWarning,
                 )
@@ -339,7 +343,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_consistent_length(y, users)
             weights[cells.surplus_rows(users, most, {})] = 0.0  # of which the fits warn
         if "sample_weight" in extras:
-            largest = check_size("max_weight", last.max_weight)
+            largest = largest_weight(last.max_weight)
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, given)
             weights *= given

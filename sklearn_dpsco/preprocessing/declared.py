@@ -116,6 +116,14 @@ def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
     return Declared(bounds_X, row_norm, ends is not None and bool(np.all(ends[0] == 0)))
 
 
+def declared_columns(bounds_X: Any) -> int | None:
+    """How many columns a transformer in the place of bounds makes; None if it is none."""
+    if not is_declaring(bounds_X) or isinstance(bounds_X, type):
+        return None
+    found = _output_of(type(bounds_X).__name__, bounds_X)
+    return None if found is None else found.n_outputs
+
+
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     """What a step declares; None for a pipeline that does nothing."""
     if hasattr(step, "declared_output"):

@@ -19,7 +19,7 @@ from .._types import Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, is_frame
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
-from .schema import UNKNOWN, Cells, Field, OutputColumn, fields_of, proposed, read_column
+from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
 
@@ -69,9 +69,10 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         tables in which codes such as -1 or 999 stand for what is not known: then nothing outside
         of the bounds is a value. A dict has a rule for some columns, ``{"age": "missing"}``, and
         "clip" for the others.
-    unknown : {"none", "other"}, default="none"
+    unknown : {"none", "other"} or dict, default="none"
         What a category that was not declared becomes: no column is 1, or a column
-        ``<column>_other`` is.
+        ``<column>_other`` is. A dict has a rule for some lists, ``{"edu": "other"}``, and "none"
+        for the others.
     drop : {"first"}, dict or None, default=None
         Which category of a list has no column, as the reference that the coefficients of the others
         are compared with: "first" is the first that is declared, of each list. A dict has a
@@ -129,7 +130,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     _: KW_ONLY
     missing: Missing | Mapping[str, Missing | float] = "middle"
     outside: Outside | dict[str, Outside] = "clip"
-    unknown: Unknown = "none"
+    unknown: Unknown | dict[str, Unknown] = "none"
     drop: Literal["first"] | dict[str, Any] | None = None
     extra: Extra = "raise"
     sparse_output: bool = False
@@ -137,7 +138,6 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""
         fields = fields_of(self.schema, self.missing, self.unknown, self.drop, self.outside)
-        check_choice("unknown", self.unknown, UNKNOWN)
         check_choice("extra", self.extra, ("raise", "drop"))
         check_bool("sparse_output", self.sparse_output)
         names = [column.name for field in fields for column in field.columns]
@@ -349,7 +349,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
             drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
         outside = dict(self.outside) if isinstance(self.outside, Mapping) else self.outside
         settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": missing}
-        settings |= {"outside": outside, "unknown": self.unknown, "drop": drop}
+        unknown = dict(self.unknown) if isinstance(self.unknown, Mapping) else self.unknown
+        settings |= {"outside": outside, "unknown": unknown, "drop": drop}
         settings |= {"extra": self.extra, "sparse_output": bool(self.sparse_output)}
         return json.dumps(settings, indent=2)
 
@@ -441,6 +442,17 @@ def has_references(encoder: Any) -> bool:
     if not isinstance(encoder, PublicEncoder):
         return False
     return all(f.reference is not None for f in encoder._fields() if f.scaling is None)
+
+
+def filled_references(encoder: Any) -> list[str]:
+    """Lists whose undeclared categories count as the reference, with it."""
+    if not isinstance(encoder, PublicEncoder):
+        return []
+    return [
+        f"{f.name}: {f.declared[f.reference]}"
+        for f in encoder._fields()
+        if f.reference is not None and f.unknown == "none"
+    ]
 
 
 def filled_middles(encoder: Any) -> list[str]:

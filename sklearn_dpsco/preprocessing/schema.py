@@ -245,13 +245,13 @@ class Field:
 
 
 def fields_of(
-    schema: Any, missing: Any, unknown: str, drop: Any = None, outside: Any = "clip"
+    schema: Any, missing: Any, unknown: Any, drop: Any = None, outside: Any = "clip"
 ) -> list[Field]:
     """The columns that a schema declares; errors name the column.
 
-    `missing` is what is done with a missing cell, and `outside` with a number out of its bounds, of
-    all columns or in a dict by their names, which may have the number that a missing one is;
-    `drop` says which category has no column.
+    `missing` is what is done with a missing cell, `outside` with a number out of its bounds, and
+    `unknown` with a category that is not declared, of all columns or in a dict by their names,
+    which may have the number that a missing one is; `drop` says which category has no column.
     """
     if not isinstance(schema, Mapping) or not schema:
         raise ValueError(
@@ -259,10 +259,15 @@ def fields_of(
             f"{_FORMS}; got {shown(schema)}"
         )
     ranges = [name for name, given in schema.items() if isinstance(given, tuple)]
-    for what, rules, known in (("missing", missing, schema), ("outside", outside, ranges)):
+    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
+    for what, rules, known, kind in (
+        ("missing", missing, schema, "not in the schema"),
+        ("outside", outside, ranges, "no numbers with bounds"),
+        ("unknown", unknown, lists, "no lists of categories"),
+        ("drop", drop, lists, "no lists of categories"),
+    ):
         others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
         if others:
-            kind = "not in the schema" if known is schema else "no numbers with bounds"
             raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
     if isinstance(missing, Real) and not isinstance(missing, bool):
         raise ValueError(
@@ -271,11 +276,7 @@ def fields_of(
         )
     if not isinstance(missing, Mapping):
         missing = dict.fromkeys(schema, check_choice("missing", missing, MISSING))
-    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
-    if isinstance(drop, Mapping):
-        if others := [name for name in drop if name not in lists]:
-            raise ValueError(f"drop has columns that are no lists of categories: {shown(others)}")
-    elif drop is not None:
+    if not isinstance(drop, Mapping) and drop is not None:
         drop = dict.fromkeys(lists, check_choice("drop", drop, ("first",)))
     fields = []
     for name, given in schema.items():
@@ -289,7 +290,8 @@ def fields_of(
                 f"missing[{name!r}] must be a name, as schema[{name!r}] is a list of categories; "
                 f"got the number {shown(found)}"
             )
-        facts = found, unknown
+        of_others = unknown.get(name, "none") if isinstance(unknown, Mapping) else unknown
+        facts = found, check_choice("unknown", of_others, UNKNOWN)
         rule = outside.get(name, "clip") if isinstance(outside, Mapping) else outside
         check_choice("outside", rule, OUTSIDE)
         if name in lists:

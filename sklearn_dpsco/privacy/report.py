@@ -110,6 +110,13 @@ def up(x: float) -> str:
     return f"{near:,.0f}" if 100 <= near < 1e12 else f"{near:.3g}"
 
 
+def _decimal(delta: float) -> str:
+    """The same without an exponent, unless there would be too many zeros."""
+    digits = 2 - math.floor(math.log10(delta))
+    near = f"{rounded(delta, 3):.{digits}f}".rstrip("0")
+    return near if 1e-9 <= delta < 1 else up(delta)
+
+
 def _factor(epsilon: float) -> str:
     return up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
 
@@ -126,7 +133,7 @@ def promise(
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
-    slack = f", give or take {up(delta)} (delta)" if delta > 0 else ""
+    slack = f", give or take {_decimal(delta)} (delta)" if delta > 0 else ""
     factor = _factor(epsilon)
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
@@ -146,7 +153,7 @@ def _sure(epsilon: float) -> str:
     certain = ", which is close to certainty" if expit(epsilon) >= _CERTAIN else ""
     return (
         f"who was 50% sure can become at most {even} sure{certain}, who was 1% sure at most {rare} "
-        f"(odds times {_factor(epsilon)})"
+        f"(a bet of 1 to 99 becomes one of {_factor(epsilon)} to 99)"
     )
 
 
@@ -189,13 +196,13 @@ def _explained(
     same = "; whether a certain person is among them is protected to the same limits"
     lines += [
         f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
-        f"Epsilon is {epsilon:.4g}, the same limit as {_factor(epsilon)} in other words: at "
-        "epsilon 0 the factor is 1, and each 0.7 more about doubles it. What others accepted does "
+        f"Epsilon is {epsilon:.4g}, the same limit as the {_factor(epsilon)} times above: at "
+        "epsilon 0 it would be 1, and each 0.7 more about doubles it. What others accepted does "
         "not say what is safe: from about 1 (page views of Wikimedia) to 34.9 a month (queries of "
         "advertisers at LinkedIn), some for a day's use and not for all that is known of a person.",
-        f"Delta is {up(delta)}: that much, {one_in}, is added to the probability of any results, "
-        "for each person and all results together, so that rare ones can tell more than these "
-        "limits say."
+        f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of any "
+        "results, for each person and all results together, so that rare ones can tell more than "
+        "these limits say."
         if delta > 0
         else "Delta, what rare results can add to a probability, is 0: there is no exception.",
     ]
@@ -381,8 +388,8 @@ def _of_budget(
             + ". Do not add these numbers up: together, results tell less than the sum of what "
             "each can alone.",
             "The ledger is the list of results below. A model is a formula, with a number for each "
-            "column, that predicts; a score says how well it does. Rows of one result may be those "
-            "of another one, too.",
+            "column, that predicts; a score says how well it does. Several results may be made "
+            "from the same rows.",
         ]
         confirmed.append(
             "- [ ] Before the first result it was settled which ones would be computed, and with "

@@ -62,6 +62,9 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = 2.0
 _FEW = 4.0  # coefficients
+_SAFE = (
+    1.6  # standard deviations that nine of ten variances by sampling stay below: they are skewed
+)
 _MOST_STEPS = 20  # of counts and costs without noise
 
 
@@ -253,6 +256,19 @@ class NewtonSteps(Part):
         ranks = [-math.log(k / n) for k in (n // 4, self.n_large, self.n_beyond)]
         slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
         return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
+
+    def doubt(self, square: float, kurtosis: float, problem: Problem) -> float:
+        """Standard deviation of a released variance by sampling, over it.
+
+        By the noise in the moments, of which less is kept the more there is, `square` being that of
+        the clip over the variance of residuals; and by the rows, of which features are normal and
+        residuals have that kurtosis.
+        """
+        assert self.moments is not None
+        spread = square * math.sqrt(self.moments.variance)
+        kept = INFERENCE.prior**2 / (INFERENCE.prior**2 + spread**2)
+        of_noise = spread * math.hypot(kept, 1 / math.sqrt(problem.dimension))
+        return math.hypot(of_noise, math.sqrt((3 * kurtosis - 1) / problem.n_samples))
 
     def _bread(
         self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
@@ -540,7 +556,8 @@ def _check_rows(
         advice.append("PrivateMoments (about .8 as many rows for as few whole lines)")
     elif problem.loss.task == "classification" and not problem.by_user:
         advice.append(
-            "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows)"
+            "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows; "
+            "if most probabilities are within .2 and .8)"
         )
     take = f"Take {', '.join(advice)} or inference=False"
     if n < needed:
@@ -608,11 +625,13 @@ def expected_std(
         clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.2 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
-    if safe and is_rate:
-        # with long tails more: the candidate after that, and a deviation of the mean residual
-        factor = steps.clip(usual, large * 2**0.25, n, problem.loss.task) / clip
-        assert steps.moments is not None
-        doubt = clip**2 * math.sqrt(steps.moments.variance / problem.dimension) / residual
+    if safe:
+        if is_rate:  # with long tails more: the candidate after that
+            factor = steps.clip(usual, large * 2**0.25, n, problem.loss.task) / clip
+        p = prevalence
+        kurtosis = (p**3 + (1 - p) ** 3) / (p * (1 - p)) if is_binary else 3.0
+        kurtosis = 3.0 + float(law.stats("k")) if law is not None else kurtosis
+        doubt = _SAFE * steps.doubt(clip**2 / residual, kurtosis, problem)
     of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
     of_scores = np.array([clip**2 * steps.last.variance, of_first]) / information**2
     sampling = residual / (information**2 * n)

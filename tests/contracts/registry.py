@@ -47,14 +47,14 @@ from sklearn_dpsco.solvers import (
 NAN, INF = np.nan, np.inf
 
 # what a careful user declares, wherever an estimator has such a parameter
-DECLARED = {"bounds_X": (-1, 1), "classes": ["no", "yes"]}
+DECLARED = {"bounds_X": (-1, 1), "classes": ["no", "yes"], "max_weight": 1.0}
 
 # bad values of the parameters that mean the same in all estimators
 BAD = {
     "epsilon": (-1, 0, NAN, -INF, 1e10, "inf", None, True),
     "delta": (-1e-9, 1, 1.5, NAN, "0", None),
     "relation": ("replace_one", None),
-    "max_weight": (0, -1, NAN, INF, "1", None, True, 1e51, [1.0]),
+    "max_weight": (0, -1, NAN, INF, "1", True, 1e51, [1.0]),
     "max_rows_per_user": (0, -1, 1.5, "2", None, True, NAN),
     "bounds_X": (
         (1, -1), (0, 0), (0,), (0, NAN), (-INF, 1), "ab", 3, ("low", "high"),

@@ -236,7 +236,9 @@ def test_a_search_for_labels_warns_once():
 
 def refused(X, y, match, error=ValueError, **arguments):
     accountant = BudgetAccountant(1.0, 1e-5)
-    model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), accountant=accountant)
+    model = DPMirrorRegressor(
+        max_weight=1.0, bounds_X=(-1, 1), bounds_y=(-1, 1), accountant=accountant
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(error, match=match):

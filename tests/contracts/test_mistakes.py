@@ -41,6 +41,7 @@ from sklearn_dpsco import (
     DPLassoFW,
     DPLassoFWClassifier,
     DPMirrorRegressor,
+    DPPoissonRegressor,
     DPRandomizedSearchCV,
     DPScaler,
     HeavyTailDPRegressor,
@@ -68,6 +69,15 @@ AGE, BOX = {"age": (0, 100)}, {"age": (0, 1), "pay": (0, 1)}
 
 def R(**parameters):
     return DPLassoFW(**{"bounds_X": (0, 1), "bounds_y": (0, 1), "random_state": 0} | parameters)
+
+
+def S():
+    return DPFTRLRegressor(bounds_X=(0, 1), bounds_y=(0, 1), horizon=N, random_state=0)
+
+
+def P(**parameters):
+    given = {"bounds_X": (0, 1), "bounds_y": (0, 9), "bounds_exposure": (0.1, 1)}
+    return DPPoissonRegressor(**given, epsilon=20.0, random_state=0, **parameters)
 
 
 def C(**parameters):
@@ -367,10 +377,18 @@ WARNED = {
         BoundsNotDeclaredWarning, "bounds_X"),
     "in a private search": (lambda: grid(R(bounds_X=None)).fit(X, y),
         BoundsNotDeclaredWarning, "bounds_X"),
+    "no largest weight": (lambda: R().fit(X, y, sample_weight=y),
+        BoundsNotDeclaredWarning, "max_weight was not given"),
+    "no largest weight of a stream": (lambda: S().partial_fit(X, y, sample_weight=y),
+        BoundsNotDeclaredWarning, "max_weight was not given"),
+    "no largest weight in a private search": (lambda: grid(R()).fit(X, y, sample_weight=y),
+        BoundsNotDeclaredWarning, "max_weight was not given"),
+    "no largest weight next to exposure": (lambda: P().fit(X, y, exposure=y, sample_weight=y),
+        BoundsNotDeclaredWarning, "max_weight was not given"),
     "in folds": (lambda: cross_val_score(R(delta=0.1), X, y, cv=2),
         PrivacyParameterWarning, "delta=0.1"),
     "hardly a row": (lambda: R(epsilon=0.1).fit(X, y), PrivacyParameterWarning,
-        r"too small to learn from 2 features at epsilon=0\.1 .* about \d+0 rows on"),
+        r"too small to learn from 2 features at epsilon=0\.1 .* about \d+0 rows on, and are clear"),
     "a large delta": (lambda: R(delta=0.1).plan(N, 2), PrivacyParameterWarning, "1 / n_samples"),
     "no classes": (lambda: C(classes=None).fit(X, labels), PrivacyLeakWarning, "Declare the"),
     "a seed that nobody asked for": (lambda: BaggingRegressor(R(random_state=None), 1).fit(X, y),
@@ -401,6 +419,14 @@ def test_a_warning_stands_at_the_line_of_the_user(name):
         assert (warning.filename, warning.lineno - first) in ((__file__, 0), (__file__, 1))
     for warning in caught:
         assert_nothing_is_quoted(warning.message)
+
+
+def test_weights_are_silent_where_their_largest_is_declared_and_where_exposure_makes_them():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BoundsNotDeclaredWarning)
+        R(max_weight=1.0).fit(X, y, sample_weight=y)
+        P().fit(X, y, exposure=y)
+        P(max_weight=2.0).fit(X, y, exposure=y, sample_weight=y)
 
 
 # ------------------------------------------------------------------------ what goes on being taken

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -21,8 +21,11 @@ rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (12_000, 2))
 MEAN = np.exp(X[:, 0] - 1)
 y = rng.poisson(MEAN)
-EDGES = [0.1, 0.2, 0.4, 0.6, 0.8, 1.2]
+EDGES = [0.04, 0.1, 0.2, 0.4, 0.6, 0.8, 1.2]
 SURE = {"epsilon": 2.0, "confidence": 1 - 1e-8, "max_error": 8, "random_state": 0}
+
+
+SURE_OF_ALL = {"confidence": 1 - 1e-5}
 
 
 class Rates(RegressorMixin, BaseEstimator):
@@ -44,14 +47,14 @@ def _close():
 
 
 def has_diagonal(display):
-    frame = display.to_frame()
+    frame = display.to_frame().dropna()
     return (frame["low"] <= frame["predicted"]) & (frame["predicted"] <= frame["high"])
 
 
 def test_a_right_model_is_on_the_diagonal_and_a_wrong_one_is_not():
     right = CalibrationDisplay.from_estimator(Rates(), X, y, edges=EDGES, **SURE)
     assert has_diagonal(right).all()
-    wrong = CalibrationDisplay.from_estimator(Rates(2.0), X, y, edges=EDGES, **SURE)
+    wrong = CalibrationDisplay.from_estimator(Rates(2.0), X, y, edges=EDGES, **SURE | SURE_OF_ALL)
     is_on = has_diagonal(wrong)
     assert not is_on.iloc[0]
     assert not is_on.iloc[-1]
@@ -61,19 +64,68 @@ def test_a_right_model_is_on_the_diagonal_and_a_wrong_one_is_not():
     assert not is_below.iloc[0]
 
 
-def test_the_release_is_that_of_scores_by_group_with_outer_bins_for_the_rest():
+def test_the_release_is_a_score_and_other_predictions_are_left_out():
     display = CalibrationDisplay.from_estimator(Rates(), X, y, edges=EDGES, **SURE)
-    bins = np.digitize(Rates().predict(X), EDGES[1:-1])
-    given = {"scoring": "mean_bias", "by": bins, "by_values": range(5)}
-    score = dp_score(Rates(), X, y, **given, **SURE)
+    score = dp_score(Rates(), X, y, scoring="binned_means", n_bins=EDGES, **SURE)
     frame = display.to_frame()
-    for k, of_bin in score.by_group.items():
-        row = frame.loc[k]
-        assert row["predicted"] - row["observed"] == pytest.approx(of_bin.value)
-        ends = row["predicted"] - row["high"], row["predicted"] - row["low"]
-        assert ends == pytest.approx(of_bin.interval)
-        assert row["valid"] == of_bin.n_valid
-        assert row["from"] < row["predicted"] < row["to"]
+    np.testing.assert_array_equal(frame[1:], score.to_frame()[1:])
+    np.testing.assert_array_equal(frame["predicted"][1:], score.prob_pred[1:])
+    assert frame.loc[0, ["predicted", "observed"]].isna().all()  # no record is there
+    assert frame["valid"].sum() == pytest.approx(12_000, abs=40)
+    part = CalibrationDisplay.from_estimator(Rates(), X, y, edges=EDGES[2:5], **SURE).to_frame()
+    numbers = np.histogram(MEAN, EDGES[2:5])[0]
+    np.testing.assert_allclose(part["valid"], numbers, atol=20)
+    np.testing.assert_allclose(part["predicted"], frame["predicted"][2:4], atol=0.02)
+
+
+class Line(RegressorMixin, BaseEstimator):
+    """Means from `scale` on, up to a tenth more; `Chances` has them as probabilities."""
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def predict(self, X):
+        return self.scale * (1 + 0.1 * X[:, 0])
+
+
+class Chances(ClassifierMixin, BaseEstimator):
+    classes_ = np.array([0, 1])
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+
+    def predict_proba(self, X):
+        p = 0.02 * (1 + 0.1 * X[:, 0])
+        return np.column_stack((1 - p, p))
+
+
+@pytest.mark.parametrize(
+    ("model", "scale", "draw", "given"),
+    [
+        (Chances(), 0.02, lambda rng, mean: (rng.random(mean.size) < mean).astype(int), {}),
+        (Line(0.3), 0.3, lambda rng, mean: rng.poisson(mean),
+         {"bounds_y": (0, 10), "max_error": 4, "edges": [0, 1, 2, 10]}),
+        (Line(20), 20, lambda rng, mean: rng.normal(mean, 3),
+         {"bounds_y": (0, 200), "max_error": 30}),
+    ],
+    ids=["rare class", "counts", "numbers"],
+)  # fmt: skip
+def test_means_are_true_where_predictions_are_at_one_end_of_their_bin(model, scale, draw, given):
+    hits, truth = 0, 1.05 * scale
+    ends = given.get("bounds_y", (0, 1))
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        z = rng.uniform(0, 1, (6000, 1))
+        target = draw(rng, scale * (1 + 0.1 * z[:, 0]))
+        facts = {"epsilon": 2.0, "random_state": seed, **given}
+        frame = CalibrationDisplay.from_estimator(model, z, target, **facts).to_frame()
+        plt.close("all")
+        row = frame.loc[np.searchsorted(frame["to"], truth, "right")]
+        assert row["predicted"] == pytest.approx(truth, rel=0.05)
+        assert row["observed"] == pytest.approx(truth, rel=0.4)
+        hits += row["low"] <= truth <= row["high"]
+        assert ends[0] <= frame["low"].min() <= frame["high"].max() <= ends[1]
+    assert 35 <= hits <= 40
 
 
 def test_exposures_multiply_predictions():
@@ -95,23 +147,26 @@ def test_probabilities_are_compared_with_shares():
     given = {name: SURE[name] for name in ("epsilon", "confidence", "random_state")}
     display = CalibrationDisplay.from_estimator(model, X, labels, **given)
     assert has_diagonal(display).all()
-    np.testing.assert_allclose(display.edges, np.linspace(0, 1, 11))
+    assert display.score.bin_edges.size == 23  # tenths, the outer ones in seven parts
+    np.testing.assert_allclose(display.score.bin_edges[7:16], np.arange(0.1, 0.95, 0.1))
     model.coef_ *= 3
     assert not has_diagonal(CalibrationDisplay.from_estimator(model, X, labels, **given)).all()
     assert display.ax_.get_ylabel() == "Observed share"
 
 
-def test_frequencies_are_within_0_and_1_and_biases_are_not():
+def test_what_noise_hides_has_no_means_and_an_interval_of_all_that_is_possible():
     labels = rng.random(400) < 0.5
     model = LogisticRegression().fit(X[:400], labels)  # no record in most bins
     display = CalibrationDisplay.from_estimator(model, X[:400], labels, epsilon=0.5, random_state=0)
-    seen = display.to_frame()[["observed", "low", "high"]].T
-    assert seen.min(axis=None) == 0
-    assert seen.max(axis=None) == 1
-    assert (seen.loc["low"] <= seen.loc["observed"]).all()
-    assert (seen.loc["observed"] <= seen.loc["high"]).all()
-    assert min(of.value for of in display.score.by_group.values()) < 0
-    assert max(abs(of.value) for of in display.score.by_group.values()) > 0.9
+    frame = display.to_frame()
+    hidden = frame[["predicted", "observed"]].isna()
+    assert hidden.sum().between(1, 22).all()
+    assert (frame.loc[hidden["observed"], "low"] == 0).all()
+    assert (frame.loc[hidden["observed"], "high"] == 1).all()
+    seen = frame[~hidden["observed"]]
+    assert (seen["low"] <= seen["observed"]).all()
+    assert (seen["observed"] <= seen["high"]).all()
+    assert (seen["predicted"].between(seen["from"], seen["to"])).all()
 
 
 def test_bins_without_records_have_no_point_and_axes_follow_the_bins():
@@ -122,7 +177,7 @@ def test_bins_without_records_have_no_point_and_axes_follow_the_bins():
     np.testing.assert_array_equal(display.line_.get_xdata(), display.line_.get_ydata())
     even = CalibrationDisplay.from_estimator(Rates(), X, y, edges=[0, 0.4, 0.6, 1], **SURE)
     assert even.ax_.get_xscale() == "linear"
-    assert list(even.points_[0].get_xdata()) == pytest.approx([0.2, 0.5, 0.8])
+    assert list(even.points_[0].get_xdata()) == list(even.to_frame()["predicted"])
     again = even.plot(ax=display.ax_, fmt="s")
     assert again.ax_ is display.ax_
 
@@ -140,16 +195,16 @@ def test_default_edges_follow_from_public_facts():
         (line, np.arange(0, 5.1, 0.5)),
     ):
         display = CalibrationDisplay.from_estimator(model, X, y, **SURE)
-        np.testing.assert_allclose(display.edges, edges)
+        np.testing.assert_allclose(display.score.bin_edges, edges)
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"edges": [0, 1]}, ValueError, "3 to 1001 rising"),
-        ({"edges": [0, 2, 1]}, ValueError, "3 to 1001 rising"),
-        ({"edges": [0, np.nan, 1]}, ValueError, "3 to 1001 rising"),
-        ({"edges": "deciles"}, ValueError, "3 to 1001 rising"),
+        ({"edges": [1]}, ValueError, "2 to 10001 rising"),
+        ({"edges": [0, 2, 1]}, ValueError, "2 to 10001 rising"),
+        ({"edges": [0, np.nan, 1]}, ValueError, "2 to 10001 rising"),
+        ({"edges": "deciles"}, ValueError, "2 to 10001 rising"),
         ({"by": y}, TypeError, "sets by itself"),
         ({"max_error": -1}, ValueError, "max_error"),
         ({"exposure": np.ones(3)}, ValueError, "exposure must have shape"),

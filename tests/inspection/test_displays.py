@@ -541,12 +541,9 @@ def test_refits_tell_how_much_noise_moves_coefficients():
 
 
 def test_all_follow_the_conventions():
-    given = {"by": y > 0, "by_values": [False, True], "bounds_y": (-500, 500)}
+    given = {"scoring": "binned_means", "bounds_y": (-500, 500)}
     displays = [
-        CalibrationDisplay(
-            edges=[-500, 0, 500],
-            score=dp_score(DummyRegressor().fit(X, y), X, y, scoring="mean_bias", **given),
-        ),
+        CalibrationDisplay(score=dp_score(DummyRegressor().fit(X, y), X, y, **given)),
         PrivacyUtilityDisplay(epsilons=[1, 2], scores=[[0.1, 0.2], [0.3, 0.4]]),
         LedgerDisplay(totals=[0.5, 1.0], labels=["a", "b"], epsilon=1.0),
         PlanDisplay(names=["a", "b"], shares=[0.5, 0.5]),

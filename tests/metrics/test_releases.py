@@ -135,16 +135,23 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("n_bins", [1, 2, 1000])
-def test_ends_of_bins_are_as_far_apart_as_the_plan_says(relation, delta, n_bins):
-    chosen = plan(7, "calibration_curve", relation=relation, delta=delta, n_bins=n_bins)
+@pytest.mark.parametrize("n_bins", [1, 2, 1000, (0, 0.01, 0.1, 0.9)])
+@pytest.mark.parametrize("scoring", ["calibration_curve", "binned_means"])
+def test_ends_of_bins_are_as_far_apart_as_the_plan_says(relation, delta, n_bins, scoring):
+    facts = {"relation": relation, "delta": delta, "bounds_y": (0, 1), "max_error": 0.5}
+    chosen = plan(7, scoring, n_bins=n_bins, **facts)
     (noise,), draws = chosen.noises, np.random.default_rng(0)
     base_truth, base_score = draws.integers(0, 2, 6), draws.random(6)
-    ends = [0.0, np.nextafter(1 / n_bins, 0), 1 / n_bins, 0.5 / n_bins, 1.0, np.nan, 7.0]
-    sums = [
-        chosen.statistics({"truth": np.r_[base_truth, k], "score": np.r_[base_score, at]})[0]
-        for at in ends for k in (-1, 0, 1)
-    ]  # fmt: skip
+    edges = chosen.queries[0].facts.edges
+    ends = [edges[0], np.nextafter(edges[1], 0), *edges[1:4], edges[1] / 2, edges[-1], np.nan, 7.0]
+    if np.ndim(n_bins):  # both ends of the widest bin, which the sums are scaled by
+        ends.append(np.nextafter(0.9, 0))
+    sums = []
+    for at, k in itertools.product(ends, (-1, 0, 1, 0.5)):
+        own = np.r_[base_truth, k], np.r_[base_score, at]
+        given = {"truth": own[0].astype(int), "score": own[1], "prediction": own[1]}
+        given["y"] = np.where(own[0] < 0, np.nan, own[0])
+        sums.append(chosen.statistics(given)[0])
     empty = sums[0] if relation == "zero-out" else None
     pairs = [(a, empty) for a in sums] if empty is not None else itertools.combinations(sums, 2)
     largest = max(noise.distance(a - b) for a, b in pairs)
@@ -308,7 +315,8 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     assert names("r2", "neg_mean_squared_error") == ["squared error and target"]
     assert sorted(names(*SCORINGS)) == [
         "absolute error", "calibration", "confusion matrix", "error", "log loss",
-        "probability less label", "ranks by class", "scores by class", "squared error and target",
+        "means by prediction", "probability less label", "ranks by class", "scores by class",
+        "squared error and target",
     ]  # fmt: skip
 
 
@@ -388,6 +396,11 @@ def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
     prediction = np.clip(y + 0.3 * rng.standard_normal(3000), -1, 3)
     given = {"y": y, "prediction": prediction}
     scorings = ["r2", "neg_mean_squared_error", "neg_mean_absolute_error", "mean_bias"]
+    (curve,) = without_noise("binned_means", given, 3000, bounds_y=(-1, 3), n_bins=8).values()
+    bins = np.digitize(prediction, np.linspace(-1, 3, 9)[1:-1])
+    for name, values in (("prob_true", y), ("prob_pred", prediction)):
+        expected = np.bincount(bins, values) / np.bincount(bins)
+        np.testing.assert_allclose(curve[name], expected, atol=1e-6)
     for delta in (0.0, 1e-6):
         found = without_noise(scorings, given, 3000, bounds_y=(-1, 3), delta=delta)
         expected = [
@@ -543,6 +556,7 @@ def test_bad_settings_are_named():
         ({"max_log_loss": 0.0}, "max_log_loss"),
         ({"n_thresholds": 0}, "n_thresholds"),
         ({"n_bins": 0}, "n_bins"),
+        ({"n_bins": [0, 0.5, 0.2]}, "2 to 10001 rising"),
         ({"score_bounds": (1.0, 0.0)}, "score_bounds"),
         ({"score_bounds": 1.0}, "score_bounds"),
         ({"score_bounds": None}, "score_bounds"),

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
@@ -126,8 +127,16 @@ def test_few_records_get_the_default_with_the_whole_budget():
     plan = search.plan(60, 3)
     assert (plan.choice, plan.probes) == (None, ())
     assert "too few records" in str(plan)
-    with pytest.warns(PrivacyParameterWarning, match="the grid is not used"):
+    with pytest.warns(PrivacyParameterWarning, match="takes about .* the grid is not used"):
         search.fit(X, y)
+    # the number that is named is the one that decides, and it grows with the rows of a user
+    for rows in (1, 12):
+        of_users = search_of(epsilon=1.0, delta=1e-6, max_rows_per_user=rows)
+        told = str(of_users.plan(60, 3))
+        assert ("max_rows_per_user=12, in proportion" in told) == (rows == 12)
+        least = int(re.search(r"takes about (\d+) at", told).group(1))
+        assert of_users.plan(least, 3).choice is not None
+        assert of_users.plan(least - 101, 3).choice is None
     assert search.best_index_ == 0
     alone = clone(search.estimator).set_params(epsilon=1.0, delta=search.guarantee_.delta)
     assert search.best_estimator_.guarantee_ == alone.plan(60, 3).guarantee == search.guarantee_
@@ -298,6 +307,15 @@ def test_a_search_behind_an_encoder_finds_what_that_declares():
     assert pipe.score(frame, y) > 0.85
 
 
+def test_a_plan_of_encoders_has_their_numbers_of_columns():
+    small, large = (PublicEncoder(dict.fromkeys(names, (-1, 1))) for names in ("u", "uvw"))
+    model = DPMirrorClassifier(bounds_X=small, classes=["a", "b"])
+    pipe = Pipeline([("e", small), ("m", model)])
+    search = search_of(pipe, [{"e": [large], "m__bounds_X": [large]}])
+    plan = search.plan(5000, 6)
+    assert [probe[0].problem.n_features for probe in plan.probes] == [1, 3]
+
+
 @pytest.mark.slow  # tests/contracts/test_parallel.py has it of models
 def test_in_a_worker_a_block_of_an_accountant_is_not_forgotten():
     X, y = table(300)
@@ -362,7 +380,8 @@ def test_options_reach_the_best_model():
     best = search.best_estimator_
     np.testing.assert_array_equal(search.predict(X, exposure=e), e * best.predict(X))
     assert search.score(X, y, exposure=e) == best.score(X, y, exposure=e)
-    assert search.score(X, y, exposure=e) != search.score(X, y)
+    with pytest.raises(ValueError, match="exposure must be given: the estimator has bounds_exp"):
+        search.score(X, y)
     with pytest.raises(TypeError, match="exposures"):
         search.predict(X, exposures=e)
 

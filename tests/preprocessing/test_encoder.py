@@ -26,6 +26,7 @@ from sklearn_dpsco import (
     PublicEncoder,
     preprocessing,
 )
+from sklearn_dpsco.preprocessing.encoder import filled_references
 from sklearn_dpsco.preprocessing.schema import nice_bounds
 
 SCHEMA = {
@@ -378,6 +379,7 @@ def test_bad_schemas(schema, pattern):
 
 def test_bad_parameters():
     bad = ("missing", "mean"), ("missing", None), ("unknown", "error"), ("sparse_output", 1)
+    bad += ("unknown", {"age": "other"}), ("unknown", {"edu": "drop"})
     for parameters, name in (({name: value}, name) for name, value in bad):
         with pytest.raises(ValueError, match=name):
             PublicEncoder(SCHEMA, **parameters).fit()
@@ -683,6 +685,17 @@ def test_rules_of_any_mapping_travel():
     frozen = {name: MappingProxyType(rule) for name, rule in rules.items()}
     again = PublicEncoder.from_json(PublicEncoder(SCHEMA, **frozen).to_json())
     assert (again.missing, again.outside) == tuple(rules.values())
+
+
+def test_a_dict_says_of_which_lists_undeclared_categories_have_a_column():
+    encoder = PublicEncoder(SCHEMA, unknown={"edu": "other"}, drop="first")
+    names = encoder.get_feature_names_out().tolist()
+    assert [name for name in names if name.endswith("_other")] == ["edu_other"]
+    again = PublicEncoder.from_json(encoder.to_json())
+    assert again.get_params() == encoder.get_params()
+    # the others count as the reference, of which a summary tells
+    assert filled_references(encoder) == ["rooms: 1", "urban: True"]
+    assert filled_references(PublicEncoder(SCHEMA)) == filled_references((0, 1)) == []
 
 
 def test_references_of_integers_and_booleans_travel():

@@ -70,9 +70,10 @@ def test_a_guarantee_in_words():
     text = joined(report)
     for words in (
         "the values of any single row", "find out at most about the row's values, apart from",
-        "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take 1e-06 (delta)",
-        "50% sure can become at most 73.2% sure", "1% sure at most 2.68% (odds times 2.72)",
-        "is 1e-06: that much, at most one in 1,000,000, is added", "Epsilon is 1, the same limit",
+        "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take 0.000001 (del",
+        "50% sure can become at most 73.2% sure", "at most one in 1,000,000, is added",
+        "1% sure at most 2.68% (a bet of 1 to 99 becomes one of 2.72 to 99)",
+        "is 0.000001: that much", "Epsilon is 1, the same limit as the 2.72 times",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "- [ ] No person has more",
@@ -224,7 +225,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert "500 rows, 2 columns" in text
     spent = accountant.total_spent()
     assert re.search(
-        rf"below alone, who was 50% .* \(odds times {up(math.exp(spent))}\): rely", text
+        rf"below alone, who was 50% .* becomes one of {up(math.exp(spent))} to 99\): rely", text
     )
     assert "now and later, who was 50% sure can become at most 88.1% sure, who" in text
     assert f"Used is epsilon {rounded(spent, 4):.4g} of 2, and one more result of" in text
@@ -310,7 +311,7 @@ def test_no_comfort_where_there_is_none(relation):
         found = text(epsilon)
         assert f"50% sure can become at most {sure}% sure" in found
         assert ("close to certainty" in found) == (epsilon == 8.0)
-    assert "Delta is 1e-06: that much, at most one in 1,000,000, is added" in found
+    assert "Delta is 0.000001: that much, at most one in 1,000,000, is added" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
         assert "Delta is 0.01: that much, at most one in 100, is added" in text(1.0, 0.01)
     assert "one row of the data. With two, 50% can become 100%, with five 100%, and" in found

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 from sklearn.base import clone
-from support import half_is_enough, problem, recomputed_epsilon, rest_is_slow
+from support import half_is_enough, joined, problem, recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -660,6 +660,11 @@ def test_summaries_name_what_encoders_made():
     named = model.fit(columns, y).conf_int()
     assert (named.columns.tolist(), named.index.tolist()[:2]) == (["lower", "upper"], ["a", "f"])
     np.testing.assert_allclose(named, unnamed)
+    pandas.testing.assert_frame_equal(model.summary().conf_int(), named)
+    units = {"units": "scaled"}
+    in_units = model.conf_int(0.9, **units), model.summary(**units, level=0.9).conf_int()
+    pandas.testing.assert_frame_equal(*in_units)
+    assert in_units[0].loc["a"].tolist() != pytest.approx(model.conf_int(0.5).loc["a"].tolist())
     frame = model.coef_frame(encoder)
     np.testing.assert_allclose(found.predicting[0], frame["coef"].to_numpy(), rtol=1e-9)
     scaled = model.summary(units="scaled")
@@ -683,6 +688,17 @@ def encoded(inference=True, **settings):
     return model.fit(encoder.transform(frame), y), frame
 
 
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 1.0, 1: 3.0}])
+def test_a_summary_says_that_classes_are_weighted(class_weight):
+    rng = np.random.default_rng(0)
+    X, facts = rng.uniform(0, 1, (3000, 1)), {"epsilon": 5.0, "bounds_X": (0, 1), **COMMON}
+    facts |= {"random_state": 0, "classes": [0, 1]}
+    model = DPLogisticRegression(**facts, class_weight=class_weight)
+    text = joined(model.fit(X, (rng.random(3000) < 0.2).astype(int)).summary())
+    says = "are those of a table in which classes have these weights" in text
+    assert says == (class_weight is not None)
+
+
 def test_a_model_takes_the_encoder_of_its_bounds():
     model, frame = encoded(drop="first")
     encoder, X = model.bounds_X, model.bounds_X.transform(frame)
@@ -694,6 +710,7 @@ def test_a_model_takes_the_encoder_of_its_bounds():
         "predicting: coef_, the model that predicts best; it has noise" in model.summary().notes[0]
     )
     assert "shrunk" not in str(model.summary())
+    assert "count as the reference (sex: f): unknown='other'" in joined(model.summary())
     assert frame.index.tolist() == [("age", ""), ("sex", "m"), ("(intercept)", "")]
     assert summary["coef"]["age"] == pytest.approx(0.1, abs=0.01)  # of a year
     np.testing.assert_array_equal(summary, model.summary(encoder).to_frame())
