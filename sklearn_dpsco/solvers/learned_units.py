@@ -97,6 +97,7 @@ class Units(NamedTuple):
     # If the sums of gradients over the rows of users are clipped, and about how many have a row.
     users: Users | None = None
     n_users: int = 0
+    level_bias: float = 0.0  # square of how far their clip may move the level of rates
 
     def near_mean(self, coef: Array, variance: float) -> Array:
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
@@ -111,7 +112,7 @@ class Units(NamedTuple):
         by = self.transform[:-1, :-1] if self.transform.ndim == 2 else np.diag(self.transform[:-1])
         known = self.level_noise + self.center_noise * float(((by @ slopes) ** 2).sum())
         known += (RATES.not_normal * added) ** 2
-        kept = (known + TINY) / (variance + known + TINY)
+        kept = (known + TINY) / (variance + self.level_bias + known + TINY)
         return np.append(slopes, (kept * (unit * coef[-1] + added) - added) / unit)
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:

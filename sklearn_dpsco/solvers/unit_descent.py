@@ -95,7 +95,11 @@ class OfUsers(Part):
         # as many as the noise hides, and no more than have a label of the rarer class
         hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
         many, start = min(0.5, 2 * _rarer(problem, units), hidden), np.zeros(problem.size)
-        return units._replace(clip=_user_clip(problem, units, start, self.size, many, stream))
+        clip, bias = _user_clip(problem, units, start, self.size, many, stream), 0.0
+        if problem.loss.task == "rates":
+            # of users most of whom have no event, the clip may leave little of one
+            bias = math.log(max(1.0, units.clip * float(units.unit[-1]) / clip)) ** 2
+        return units._replace(clip=clip, level_bias=bias)
 
 
 @dataclass(frozen=True)

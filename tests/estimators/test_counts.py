@@ -360,6 +360,21 @@ def test_few_events_among_many_rows_keep_their_level():
     assert 0.7 < min(levels) <= max(levels) < 1.4, levels
 
 
+def test_nor_do_few_events_of_few_persons_vanish():
+    # most persons have none, and a clip that many of them exceed leaves next to nothing of one
+    levels = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, users = rng.normal(size=(10_000, 3)).clip(-4, 4), np.repeat(np.arange(2000), 5)
+        y = rng.poisson(0.02 * np.exp(X @ [0.3, -0.3, 0.2]))
+        model = DPPoissonRegressor(
+            relation="zero-out", max_rows_per_user=5, bounds_X=(-4, 4), bounds_y=(0, 10),
+            random_state=seed, precision="float",
+        )  # fmt: skip
+        levels.append(model.fit(X, y, groups=users).predict(X).sum() / y.sum())
+    assert 0.2 < min(levels) <= max(levels) < 4, levels
+
+
 def test_rare_counts_keep_their_level():
     # one in fifty rows has a count, which a clip of what the others have would leave out
     levels = []
