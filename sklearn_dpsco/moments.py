@@ -63,12 +63,11 @@ _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
 _TAILS = 0.08
 _PAYS, _PAYS_THRICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and three rounds
 _FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
-_FEWEST, _MOST = 4.0, 8.0  # such rows, over the scale of the noise with which they are counted
 _OCTAVES = np.arange(0.0, 4.01, 0.5)  # of the lengths of far rows, which are told apart
 _OUTSIDE = 0.07  # of normal rows exceed the root of their mean square by 1, the first length
 _SKEWED = 2.5  # deviations of what columns have on one side by chance
 # Rows that may be longer than a column's tail: of the noise of counts, and a part of the root of n.
-_FEW, _MANY = 0.7, 12.0
+_FEW, _MANY = 1.0, 8.0
 _BEYOND = 2.0  # few normal rows exceed the root of their mean square by more
 _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
@@ -156,10 +155,7 @@ class MomentsPlan(Plan):
             ("tails of columns", tails, 1), ("far rows", far, 1),
             ("second moments", moments, 1),
         )  # fmt: skip
-        # fewer where noise is below sampling: bias shows, and longer rows cost little
-        noise = (math.sqrt(d) + _BEYOND) ** 2 * math.sqrt(moments.variance * n_samples / 2)
-        few = min(max(_FEWEST, _MOST * noise**2), _MOST) * far.scale
-        n_far = math.floor(min(_FAR_SHARE * n_samples, few))
+        n_far = math.floor(min(_FAR_SHARE * n_samples, 6 * far.scale))
         guarantee = Guarantee.of(budget, named_releases(*named), allowance.kind)
         facts = problem, budget, "moments", 1, guarantee
         return cls(*facts, present, length, center, rough, n_rounds, tails, far, n_far, moments)
@@ -169,21 +165,22 @@ class MomentsPlan(Plan):
         n, d = self.problem.n_samples, self.problem.n_features
         n_present = statistics.rows_present(data, self.present, stream)
         center, transform, usual = self._units(data, n_present, stream)
-        copy = data.row_major().map(copied, center, transform)
+        copy, least = data.row_major().map(copied, center, transform), 0.0
         if self.tails is not None:
             # a centre in units in which all columns are alike
             noisy = self.center.release(copy.sum(_cut_sum, usual) / n, stream)
             moved = usual * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
             center = center + np.linalg.solve(transform.T, moved)
             copy = data.row_major().map(copied, center, transform)
-            transform = transform / self._widths(copy, usual, stream)
+            widths, least = self._widths(copy, usual, stream)
+            transform = transform / widths
             copy = data.row_major().map(copied, center, transform)
         sizes, octaves = copy.map(lengths), np.arange(-4.0, 8.01, 0.125)
         # short cuts bias, and noise grows with the square of this length
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
         counts = sizes.sum(statistics.norm_counts, grid)
         further = prior, self.far, stream, self.n_far
-        bound = statistics.median_on_grid(counts, n_present, grid, *further)
+        bound = max(least, statistics.median_on_grid(counts, n_present, grid, *further))
         mean = copy.sum(joined_sum, bound) / n
         noisy = self.moments.release(statistics.isometric_vector(mean), stream)
         back = np.zeros((d + 1, d + 1))
@@ -223,7 +220,7 @@ class MomentsPlan(Plan):
             transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
         return center, transform, usual
 
-    def _widths(self, copy: WithNumbers, usual: float, stream: RandomStream) -> Array:
+    def _widths(self, copy: WithNumbers, usual: float, stream: RandomStream) -> tuple[Array, float]:
         """What columns are divided by: more than 1 if they are skewed and would cut rows.
 
         Rows that are cut by a skewed target bias its slopes, those cut by its features do not, nor
@@ -246,12 +243,14 @@ class MomentsPlan(Plan):
         # less what other columns have of that length
         ends = np.sqrt(np.maximum(ends.min(axis=0) ** 2 - (usual - _BEYOND) ** 2, 0.0))
         # of this length in one column, and usual in others, rows are not far
-        short = math.sqrt(2 * usual)
+        short = math.sqrt(2 * (usual - 1))
         # not so wide that noise hides what is not far
         hidden = max(2 * _edge(math.sqrt(self.moments.variance), 1), _NO_NOISE)
         squares = np.max(is_clear * counts * grid[:, None] ** 2, axis=0, initial=n) / n
         widest = np.maximum(np.sqrt(squares / hidden) / usual, 1.0)
-        return np.asarray(np.where(is_clear.any(axis=0), np.clip(ends / short, 1.0, widest), 1.0))
+        widths = np.where(is_clear.any(axis=0), np.clip(ends / short, 1.0, widest), 1.0)
+        least = math.sqrt(max(short**2 + (usual - _BEYOND) ** 2 - 1, 0.0))
+        return widths, least * bool((widths > 1).any())
 
 
 def _edge(scale: float, r: Any) -> Any:

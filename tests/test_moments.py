@@ -122,6 +122,32 @@ def test_standard_errors_are_those_of_repeated_tables(n, epsilon):
     assert np.mean(np.abs(errors) < 1.96) > 0.85
 
 
+def test_rows_are_hardly_cut_by_a_skewed_target():
+    common = {"epsilon": 1.0, "relation": "replace-one", "bounds_X": ([0] * 5, [1] * 4 + [50])}
+    errors = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(size=(20_000, 4))
+        mean = 0.05 * np.exp(0.8 * X[:, 0] - 0.4 * X[:, 1])
+        y = np.where(rng.random(20_000) < 0.05, rng.gamma(2, mean / 0.1), 0)
+        found = PrivateMoments(**common, random_state=seed).fit(np.column_stack((X, y)))
+        one = found.regression(4)
+        true = np.linalg.lstsq(np.column_stack((X, np.ones(20_000))), mean)[0]
+        errors.append((one.coef[0] - true)[0] / one.std[0, 0])
+    assert np.mean(errors) > -1.5, errors
+    assert one.std[0, 0] < 4 * one.residual_std[0] / math.sqrt(20_000 / 12)
+
+
+def test_a_rare_flag_does_not_widen_intervals_of_other_columns():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((table(20_000), rng.random(20_000) < 0.01))
+    common = {**COMMON, "epsilon": 3.0}
+    found = PrivateMoments(**common).fit(X).regression(3, [0, 1, 2, 5])
+    without = PrivateMoments(**common).fit(X[:, :5]).regression(3, [0, 1, 2])
+    assert np.all(found.std[0, :3] < 1.2 * without.std[0, :3])
+    assert abs(found.coef[0, 3]) < 4 * found.std[0, 3] < 4
+
+
 def test_many_regressions_are_as_sure_as_one():
     one = released(20_000, 1.0).regression(3, [0, 1, 2])
     fortieth = released(20_000, 1.0 / 40).regression(3, [0, 1, 2])
