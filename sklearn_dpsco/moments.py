@@ -35,7 +35,7 @@ from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.rows import scaled_rows
-from .data.summation import chunk_rows, slices, sum_on_threads
+from .data.summation import chunk_rows, row_slices, slices, sum_on_threads
 from .estimates import Estimates, beside_unknown, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
@@ -60,8 +60,14 @@ _SOME = 1.3  # rows over those with which noise hides most directions, that hide
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
 # Shares of the budget; what is left is for the second moments that are published.
 _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
-_PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
+_TAILS = 0.08
+_PAYS, _PAYS_THRICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and three rounds
 _FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
+_OCTAVES = np.arange(0.0, 4.01, 0.5)  # of the lengths of far rows, which are told apart
+_OUTSIDE = 0.07  # of normal rows exceed the root of their mean square by 1, the first length
+_SKEWED = 2.5  # deviations of what columns have on one side by chance
+# Rows that may be longer than a column's tail: of the noise of counts, and a part of the root of n.
+_FEW, _MANY = 1.0, 8.0
 _BEYOND = 2.0  # few normal rows exceed the root of their mean square by more
 _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
@@ -92,6 +98,9 @@ class MomentsPlan(Plan):
     center : Gaussian
     rough : Gaussian or None
         Of `n_rounds` rounds of rough second moments; None where they would be noise.
+    tails : Gaussian or None
+        On which side of the centre far rows are, for each column, by their lengths; None with fewer
+        than 3 rounds.
     far : SelectVertex
         The length that `n_far` rows exceed.
     n_far : int
@@ -104,6 +113,7 @@ class MomentsPlan(Plan):
     center: Gaussian
     rough: Gaussian | None
     n_rounds: int
+    tails: Gaussian | None
     far: SelectVertex
     n_far: int
     moments: Gaussian
@@ -118,16 +128,20 @@ class MomentsPlan(Plan):
         score = statistics.median_score(n_samples, budget.record_factor)
         far = SelectVertex.calibrate(score, allowance.share(_FAR))
         m = accuracy(problem, budget)
-        rough, change = None, statistics.second_moments(problem, budget)
-        n_rounds = (m > _PAYS * d**1.5) + (m > _PAYS_TWICE * d**1.5)
+        rough, tails, change = None, None, statistics.second_moments(problem, budget)
+        mean = statistics.unit_mean(problem, budget)
+        n_rounds = (m > _PAYS * d**1.5) + 2 * (m > _PAYS_THRICE * d**1.5)
         if n_rounds:
             left -= _ROUGH
             size = d * (d + 1) // 2
             rough = Gaussian.calibrate(change, allowance.share(_ROUGH), n_rounds, size)
+        if n_rounds > 1:
+            left -= _TAILS
+            tails = Gaussian.calibrate(mean, allowance.share(_TAILS), 1, d * _OCTAVES.size)
         wider = statistics.second_moments(Problem(n_samples, d + 1, Squared(), Geometry), budget)
-        mean = statistics.unit_mean(problem, budget)
         length = SelectVertex.calibrate(score, allowance.share(2 * _SIZE), 2)
-        center = Gaussian.calibrate(mean, allowance.share(_CENTER), 1, d)
+        n_centers = 1 + (n_rounds > 1)
+        center = Gaussian.calibrate(mean, allowance.share(_CENTER), n_centers, d)
         present = None
         if may_be_empty:
             left -= _PRESENT
@@ -137,47 +151,36 @@ class MomentsPlan(Plan):
         moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)
         named = (
             ("rows present", present, 1), ("row lengths", length, 2),
-            ("column means", center, 1), ("rough moments", rough, n_rounds),
-            ("far rows", far, 1), ("second moments", moments, 1),
+            ("column means", center, n_centers), ("rough moments", rough, n_rounds),
+            ("tails of columns", tails, 1), ("far rows", far, 1),
+            ("second moments", moments, 1),
         )  # fmt: skip
-        n_far = math.floor(min(_FAR_SHARE * n_samples, 8 * far.scale))
+        n_far = math.floor(min(_FAR_SHARE * n_samples, 6 * far.scale))
         guarantee = Guarantee.of(budget, named_releases(*named), allowance.kind)
         facts = problem, budget, "moments", 1, guarantee
-        return cls(*facts, present, length, center, rough, n_rounds, far, n_far, moments)
+        return cls(*facts, present, length, center, rough, n_rounds, tails, far, n_far, moments)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """The released moments, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
-        longest, measured = math.sqrt(d), data.map(statistics.measure)
         n_present = statistics.rows_present(data, self.present, stream)
-        facts = longest, longest / 2, self.length, stream
-        rough = min(1.3 * statistics.scale_on_grid(measured, n_present, *facts), longest)
-        noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
-        center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
-        measured = data.map(statistics.measure, center)
-        facts = 2 * rough, rough / 2, self.length, stream
-        # the centre of shorter rows is noise
-        noise = rough * min(3 * math.sqrt(d * self.center.variance), 0.3)
-        transform = np.eye(d) / max(statistics.scale_on_grid(measured, n_present, *facts), noise)
-        copy, usual = data.row_major().map(copied, center, transform), 1.0
-        for t in range(self.n_rounds):
-            assert self.rough is not None
-            mean = copy.sum(statistics.moment_sum) / n
-            noisy = self.rough.release(statistics.isometric_vector(mean), stream)
-            # at least so much that the way back is exact to many digits
-            scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
-            root, values, ridge = statistics.whitening(noisy, d, scale)
-            size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
-            usual = size + _BEYOND
-            # rows beyond 1 are cut for the next round
-            transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
+        center, transform, usual = self._units(data, n_present, stream)
+        copy, least = data.row_major().map(copied, center, transform), 0.0
+        if self.tails is not None:
+            # a centre in units in which all columns are alike
+            noisy = self.center.release(copy.sum(_cut_sum, usual) / n, stream)
+            moved = usual * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
+            center = center + np.linalg.solve(transform.T, moved)
+            copy = data.row_major().map(copied, center, transform)
+            widths, least = self._widths(copy, usual, stream)
+            transform = transform / widths
             copy = data.row_major().map(copied, center, transform)
         sizes, octaves = copy.map(lengths), np.arange(-4.0, 8.01, 0.125)
         # short cuts bias, and noise grows with the square of this length
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
         counts = sizes.sum(statistics.norm_counts, grid)
         further = prior, self.far, stream, self.n_far
-        bound = statistics.median_on_grid(counts, n_present, grid, *further)
+        bound = max(least, statistics.median_on_grid(counts, n_present, grid, *further))
         mean = copy.sum(joined_sum, bound) / n
         noisy = self.moments.release(statistics.isometric_vector(mean), stream)
         back = np.zeros((d + 1, d + 1))
@@ -187,10 +190,97 @@ class MomentsPlan(Plan):
         found = Moments(statistics.symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
         return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
 
+    def _units(
+        self, data: SolverData, n_present: int, stream: RandomStream
+    ) -> tuple[Array, Array, float]:
+        """A centre, what whitens centred rows, and a length that few of those then exceed."""
+        n, d = self.problem.n_samples, self.problem.n_features
+        longest, measured = math.sqrt(d), data.map(statistics.measure)
+        facts = longest, longest / 2, self.length, stream
+        rough = min(1.3 * statistics.scale_on_grid(measured, n_present, *facts), longest)
+        noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
+        center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
+        measured = data.map(statistics.measure, center)
+        facts = 2 * rough, rough / 2, self.length, stream
+        # the centre of shorter rows is noise
+        noise = rough * min(3 * math.sqrt(d * self.center.variance), 0.3)
+        transform = np.eye(d) / max(statistics.scale_on_grid(measured, n_present, *facts), noise)
+        usual = 1.0
+        for t in range(self.n_rounds):
+            assert self.rough is not None
+            copy = data.row_major().map(copied, center, transform)
+            mean = copy.sum(statistics.moment_sum) / n
+            noisy = self.rough.release(statistics.isometric_vector(mean), stream)
+            # at least so much that the way back is exact to many digits
+            scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
+            root, values, ridge = statistics.whitening(noisy, d, scale)
+            size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
+            usual = size + _BEYOND
+            # rows beyond 1 are cut for the next round
+            transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
+        return center, transform, usual
+
+    def _widths(self, copy: WithNumbers, usual: float, stream: RandomStream) -> tuple[Array, float]:
+        """What columns are divided by: more than 1 if they are skewed and would cut rows.
+
+        Rows that are cut by a skewed target bias its slopes, those cut by its features do not, nor
+        by a target with as much on either side. But any column may be a target later.
+        """
+        assert self.tails is not None
+        n, d = self.problem.n_samples, self.problem.n_features
+        grid = (usual - 1) * 2.0**_OCTAVES
+        noisy = n * self.tails.release(copy.sum(_side_sum, grid).ravel() / n, stream)
+        # rows of an octave of lengths, those of one side less those of the other
+        sums, sigma = noisy.reshape(-1, d), n * math.sqrt(self.tails.variance)
+        counts, noise = np.abs(sums + np.vstack((sums[1:], np.zeros(d)))), math.sqrt(2) * sigma
+        by_chance = np.hypot(noise, math.sqrt(_OUTSIDE * n / d) * 2.0 ** (-1.5 * _OCTAVES))
+        # more where a tail that is none would cost more
+        is_clear = counts > ((_SKEWED + _OCTAVES) * by_chance)[:, None]
+        # few rows are longer, if their number falls with the third power of the length
+        few = max(_FEW * sigma, math.sqrt(n) / _MANY)
+        ends = grid[:, None] * ((counts + noise) / few) ** (1 / 3)
+        ends[:-1][np.logical_or.accumulate(is_clear[:0:-1])[::-1]] = np.inf
+        # less what other columns have of that length
+        ends = np.sqrt(np.maximum(ends.min(axis=0) ** 2 - (usual - _BEYOND) ** 2, 0.0))
+        # of this length in one column, and usual in others, rows are not far
+        short = math.sqrt(2 * (usual - 1))
+        # not so wide that noise hides what is not far
+        hidden = max(2 * _edge(math.sqrt(self.moments.variance), 1), _NO_NOISE)
+        squares = np.max(is_clear * counts * grid[:, None] ** 2, axis=0, initial=n) / n
+        widest = np.maximum(np.sqrt(squares / hidden) / usual, 1.0)
+        widths = np.where(is_clear.any(axis=0), np.clip(ends / short, 1.0, widest), 1.0)
+        least = math.sqrt(max(short**2 + (usual - _BEYOND) ** 2 - 1, 0.0))
+        return widths, least * bool((widths > 1).any())
+
 
 def _edge(scale: float, r: Any) -> Any:
     """What eigenvalues of noise alone hardly ever exceed, in r directions."""
     return scale * (np.sqrt(2 * r) + 3)
+
+
+def _cut_sum(copy: WithNumbers, bound: float) -> Array:
+    """Sum of the rows of a copy, cut to a norm of at most 1 in units of the bound."""
+    x, norms, present = copy.numbers[0], copy.numbers[2], copy.data.rows.present()
+    weights = LONGEST / bound * clipped_to(bound, norms) * present
+    return np.asarray(sum_on_threads(lambda part: weights[part] @ x[part], row_slices(x)))
+
+
+def _side_sum(copy: WithNumbers, grid: Array) -> Array:
+    """Sums of squares with their signs, of rows of length 1, by place in a grid of lengths.
+
+    Each row is in one place or, if it is shorter than the grid, in none: its numbers are of norm
+    at most 1.
+    """
+    x, norms = copy.numbers[0], copy.numbers[2]
+    places = np.searchsorted(grid, norms) - 1
+    weights = np.where(norms < math.inf, LONGEST / np.maximum(norms, grid[0]), 0.0)
+
+    def added(part: slice) -> Array:
+        z = x[part] * weights[part, None]
+        is_there = places[part] == np.arange(grid.size)[:, None]
+        return np.asarray(is_there.astype(np.float64) @ (z * np.abs(z)))
+
+    return np.asarray(sum_on_threads(added, row_slices(x)))
 
 
 def joined_sum(copy: WithNumbers, bound: float) -> Array:
