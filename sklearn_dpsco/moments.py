@@ -542,13 +542,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
         unsure = beside_unknown(coef, unknown, gram_of_turn, widths)
-        names = self._names
         notes = [f"{self._n} rows, of which about {n_far} that are far out count less"]
         notes.append("sampling: under one variance of all rows about their means")
         if ridge:
             notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
         estimates = Estimates(
-            names=tuple(names[k] for k in chosen),
+            names=tuple(self._names[k] for k in chosen),
             is_named=self._feature_names() is not None,
             coef=coef[None],
             sampling=variance / self._n * turn @ bread @ gram @ bread @ turn.T,
@@ -557,7 +556,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             unknown=unknown,
             gram=gram_of_turn,
             residual_std=np.array([math.sqrt(variance)]),
-            title=f"{names[at]} by least squares from private moments",  # type: ignore[index]
+            title=f"{self._names[at]} by least squares from private moments",  # type: ignore[index]
             notes=tuple(notes),
         )
         return telling_unknown(estimates, self._has_references)

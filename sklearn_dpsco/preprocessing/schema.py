@@ -244,6 +244,25 @@ class Field:
         return cells
 
 
+def _check_columns(
+    schema: Mapping[Any, Any],
+    lists: list[Any],
+    of_lists: dict[str, Any],
+    missing: Any,
+    outside: Any,
+) -> None:
+    """Rules by column must be of columns of their kind."""
+    ranges = [name for name, given in schema.items() if isinstance(given, tuple)]
+    for what, rules, known, kind in (
+        ("missing", missing, schema, "not in the schema"),
+        ("outside", outside, ranges, "no numbers with bounds"),
+        *((what, rules, lists, "no lists of categories") for what, rules in of_lists.items()),
+    ):
+        others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
+        if others:
+            raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
+
+
 def fields_of(
     schema: Any, missing: Any, unknown: Any, drop: Any = None, outside: Any = "clip"
 ) -> list[Field]:
@@ -258,17 +277,8 @@ def fields_of(
             "schema must be a dict with an entry for every column of the table, each of them "
             f"{_FORMS}; got {shown(schema)}"
         )
-    ranges = [name for name, given in schema.items() if isinstance(given, tuple)]
     lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
-    for what, rules, known, kind in (
-        ("missing", missing, schema, "not in the schema"),
-        ("outside", outside, ranges, "no numbers with bounds"),
-        ("unknown", unknown, lists, "no lists of categories"),
-        ("drop", drop, lists, "no lists of categories"),
-    ):
-        others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
-        if others:
-            raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
+    _check_columns(schema, lists, {"unknown": unknown, "drop": drop}, missing, outside)
     if isinstance(missing, Real) and not isinstance(missing, bool):
         raise ValueError(
             "missing must be a dict {column: number} if a number stands for what is missing, got "

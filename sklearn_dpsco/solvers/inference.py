@@ -62,9 +62,7 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = 2.0
 _FEW = 4.0  # coefficients
-_SAFE = (
-    1.6  # standard deviations that nine of ten variances by sampling stay below: they are skewed
-)
+_SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _MOST_STEPS = 20  # of counts and costs without noise
 
 
@@ -619,10 +617,8 @@ def expected_std(
     # sizes are looked for on a grid, whose next candidate is half an interval larger
     usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
     clip = steps.clip(usual, large, n, problem.loss.task)
-    if is_binary:
-        least = steps.least_score(min(prevalence, 1 - prevalence), n)
-        least *= float(lengths[-40])  # which hardly a row exceeds
-        clip, large = max(clip, least), max(large, least)
+    least = _of_event(problem, steps, prevalence, mean) * float(lengths[-40])  # few are longer
+    clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.2 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
     if safe:
@@ -643,6 +639,13 @@ def expected_std(
         noise += _bend(energy, 4 * prevalence * (1 - prevalence)) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
+
+
+def _of_event(problem: Problem, steps: NewtonSteps, prevalence: float, mean: float) -> float:
+    """The derivative of a rare label or a count of 1, if no clip is below it; else 0."""
+    if problem.loss.task == "classification":
+        return steps.least_score(min(prevalence, 1 - prevalence), problem.n_samples)
+    return max(1 / mean - 1, 0.0) if problem.loss == Tweedie(1) else 0.0
 
 
 def _law(loss: Loss, mean: float, variance: float) -> Any:
