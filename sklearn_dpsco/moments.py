@@ -247,7 +247,7 @@ class MomentsPlan(Plan):
         short = math.sqrt(2 * (usual - 1))
         # not so wide that noise hides what is not far
         hidden = max(2 * _edge(math.sqrt(self.moments.variance), 1), _NO_NOISE)
-        squares = np.max(is_clear * counts * grid[:, None] ** 2, axis=0, initial=n) / n
+        squares = np.maximum(np.sum(is_clear * counts * grid[:, None] ** 2, axis=0) / n, 1.0)
         widest = np.maximum(np.sqrt(squares / hidden) / usual, 1.0)
         widths = np.where(is_clear.any(axis=0), np.clip(ends / short, 1.0, widest), 1.0)
         least = math.sqrt(max(short**2 + (usual - _BEYOND) ** 2 - 1, 0.0))
