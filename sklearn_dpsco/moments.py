@@ -346,7 +346,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     hold no fourth ones, so that one variance is assumed for all rows.
     The few rows that are far out in the learned units count less. Columns with a long tail on one
     side are widened, so that as targets they hardly cut rows, which would draw slopes to 0: with
-    extreme tails (99 % zeros) they still do. (doc/privacy, section 4.7)
+    longer tails (98 % zeros) they still do. (doc/privacy, section 4.7)
 
     Examples
     --------
