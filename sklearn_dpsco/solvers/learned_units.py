@@ -585,7 +585,8 @@ def _shares_of_targets(
     useful = max(useful, wanted(for_place, rules.median_share / k))
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
-    level = CORRECTION.level_share * (not is_diagonal and _keeps_level(problem, of_steps))
+    level = CORRECTION.level_share * _keeps_level(problem, of_steps)
+    level *= not (is_diagonal or problem.is_wide)
     spread = max(wanted(for_size, rules.spread_share / k, 2), wanted(40, level / k), *least)
     mean = max(rules.least_mean_share, wanted(8, rules.most_mean_share), wanted(60, level))
     has_median = problem.fit_intercept and problem.loss.task == "regression"
@@ -593,10 +594,11 @@ def _shares_of_targets(
 
 
 def _keeps_level(problem: Problem, m: float) -> bool:
-    """Whether no steps with a wide clip follow, so that levels may go back to released means."""
+    """Whether no steps with a wide clip follow, and levels pay that go back to released means."""
     has_none = m < CORRECTION.least or problem.n_outputs > 1
-    is_squared = isinstance(base_loss(problem.loss), Squared)
-    return is_squared and not problem.is_wide and has_none and m >= CORRECTION.least_for_level
+    # (of many columns, slopes need the budget more)
+    has_enough = m >= max(CORRECTION.least_for_level, problem.n_features**1.5)
+    return isinstance(base_loss(problem.loss), Squared) and has_none and has_enough
 
 
 def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
