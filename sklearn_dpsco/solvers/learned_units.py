@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import chdtri, expit
 
 from .._types import Array
 from ..data import summation
@@ -86,7 +86,9 @@ class Units(NamedTuple):
     transform: Array
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
-    # Variances of the released means: of a target, in its units, and of a column's.
+    spread: float = 0.0  # root mean square of the predictions of slopes of norm 1
+    # Variances of the released means: of a target, in its units, or of a frequency, and of a
+    # column's.
     level_noise: float = math.inf
     center_noise: float = math.inf
     # Of rates what few weighted derivatives exceed at the start, of users what some of their
@@ -193,7 +195,9 @@ class LearnedUnits(Part):
             mean = data.sum(statistics.target_sum, problem) / data.n_samples
             noisy = self.target_mean.release(mean, stream)
             found = ratio * noisy, ratio**2 * self.target_mean.variance
-            return data, statistics.constant_for_mean(problem, *found), {}
+            # two classes have targets of -1 and 1
+            noise = found[1] if problem.has_frequencies else found[1] / 4
+            return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
         centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
@@ -291,15 +295,16 @@ class LearnedUnits(Part):
         d, is_rate = problem.n_features, problem.loss.task == "rates"
         # moments of rows that are cut shorter than those of the gradients tell less of these
         cut = growth * (1.0 if self.moments is None else rules.moment_growth)
-        center, found = np.zeros(d), {}
+        center, found = np.zeros(d), dict[str, Any]()
         if self.center is not None:
-            found = {"center_noise": rough**2 * self.center.variance}
+            found["center_noise"] = rough**2 * self.center.variance
             mean = measured.sum(statistics.short_row_sum, rough) / slots
             noisy = self.center.release(mean, stream)
             center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
             measured = data.map(statistics.measure, center)
         facts = 2 * rough, rough / 2, self.length, stream, 1.0
-        norm = rules.row_bound * statistics.scale_on_grid(measured, n, *facts)
+        usual = statistics.scale_on_grid(measured, n, *facts)
+        norm = rules.row_bound * usual
         norm *= cut if self.sizes is None else 1.0  # which `_release_sizes` divides by
         if self.center is not None:
             # the centre of shorter rows is noise
@@ -328,12 +333,15 @@ class LearnedUnits(Part):
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         of_rows = transform / bound, top, trace / bound**2
         found |= self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
+        spread = math.sqrt(found["trace"] / problem.dimension)
+        if not self.n_rounds:  # of normal rows, half of which are longer than is usual
+            spread = usual / norm / math.sqrt(chdtri(d, 0.5)) / found["longest"]
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
-        found |= {"data": data, "unit": unit, "doubts": doubts}
+        found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
         return center, found | {"copy": copy if problem.inference or is_rate else None}
 
     def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
