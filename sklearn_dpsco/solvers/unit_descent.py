@@ -5,6 +5,7 @@ c; the mean of the second half of the iterates is the model. Clip, step and mome
 public facts and from what was released. A small clip keeps the noise small and biases what is
 estimated, means and probabilities more than ranks. So the last steps have a wide one: on all
 coefficients where the noise allows it, else on the slope and the intercept of the predictions.
+Intercepts of classes stay near those that the released frequencies tell, see `levels`.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5). Of users of several rows,
@@ -543,11 +544,13 @@ def _toward_levels(problem: Problem, units: Units, coef: Array, noise: float, pa
     unit = units.unit[problem.n_features]
     apart = slopes - slopes.mean(axis=1, keepdims=True) if own.size > 1 else slopes
     size = float(np.linalg.norm(apart))
-    thought = levels(problem, units, normal_points(slopes, units.spread * size)) / unit
-    doubt = level_variance(problem, units, slopes)
+    points = normal_points(slopes, units.spread * size)
+    thought = levels(problem, units, points)
+    wrong = levels(problem, units, CORRECTION.law_doubt * points) - thought
+    doubt = level_variance(problem, units, slopes) + wrong**2
     # clipped derivatives hardly pull back what noise has moved
     kept = doubt / np.maximum(doubt + noise * pace.noise(0.0) * unit**2, TINY)
-    own[0] = thought + kept * (own[0] - thought)
+    own[0] = thought / unit + kept * (own[0] - thought / unit)
 
 
 def _without_doubts(units: Units, slopes: Array, noise: float, pace: Pace) -> Array:
