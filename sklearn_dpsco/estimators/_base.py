@@ -67,6 +67,7 @@ class Settings(NamedTuple):
     inference: bool
     n_users: int | None  # None stands for as few as there may be
     may_be_empty: bool
+    has_weights: bool = False
 
     def plan(
         self, shape: tuple[int, int], declared: Declared, n_outputs: int, class_weight: Any
@@ -87,6 +88,7 @@ class Settings(NamedTuple):
             self.inference,
             n_users,
             self.may_be_empty,
+            self.has_weights,
         )
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
@@ -429,9 +431,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 # those of weight 0 are, and those beyond the rows of their user
                 if groups is not None or sample_weight is not None:
                     settings = settings._replace(may_be_empty=True)
-                settings = settings._replace(n_users=table.n_users)
+                is_weighed = sample_weight is not None
+                settings = settings._replace(n_users=table.n_users, has_weights=is_weighed)
                 settings.accounting.warn_if_weak(*table.shape)
-                self._is_weighed = sample_weight is not None
+                self._is_weighed = is_weighed
                 charge = settings, n_samples, table.X[:0], targets, groups is not None
                 plan, scaling = self._charge(*charge)
             self._solve(plan, scaling, table)

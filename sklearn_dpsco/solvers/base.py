@@ -61,6 +61,8 @@ class Problem:
     may_be_empty : bool
         Whether records may be invalid and count as empty ones: then their number is worth a
         release. Some may be empty whatever this says, and no sensitivity depends on it.
+    has_weights : bool
+        Whether records have weights of their own, which released frequencies do not count.
     n_outputs : int
         Number of predictions for a record: K classes (1 if K = 2), or targets.
     dimension, size : int
@@ -91,6 +93,7 @@ class Problem:
     # plans say what they make of these
     n_users: int = field(default=0, compare=False)
     may_be_empty: bool = field(default=False, compare=False)
+    has_weights: bool = field(default=False, compare=False)
     # what follows from these
     n_outputs: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)

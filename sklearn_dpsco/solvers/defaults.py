@@ -424,6 +424,9 @@ class CorrectionDefaults:
     aim: float = 160.0
     prior: float = 1.0  # standard deviation of the changes of slope and intercept
     prior_of_classes: float = 0.3  # of several classes' intercepts
+    # where frequencies tell the level of probabilities, in the place of these for intercepts: what
+    # the spread of the predictions is thought to be wrong by
+    law_doubt: float = 1.25
     steepest: float = 4.0  # of the slopes, where most predictions are alike
     # Below `least`, from this m on, the levels of a regression are restored to the released means
     # of its targets, from which they must be off by so many variances; the shares of the whole

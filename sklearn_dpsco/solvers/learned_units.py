@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import chdtri, expit
 
 from .._types import Array
 from ..data import summation
@@ -86,8 +86,9 @@ class Units(NamedTuple):
     transform: Array
     doubts: Doubts | None = None
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
+    spread: float = 0.0  # root mean square of the predictions of slopes of norm 1
     # Variances of the released means: of a target, in its units (of rates that of its logarithm),
-    # and of a column's.
+    # or of a frequency, and of a column's.
     level_noise: float = math.inf
     center_noise: float = math.inf
     # Of rates what few weighted derivatives exceed at the start, of users what some of their
@@ -211,7 +212,9 @@ class LearnedUnits(Part):
             mean = data.sum(statistics.target_sum, problem) / data.n_samples
             noisy = self.target_mean.release(mean, stream)
             found = ratio * noisy, ratio**2 * self.target_mean.variance
-            return data, statistics.constant_for_mean(problem, *found), {}
+            # two classes have targets of -1 and 1
+            noise = found[1] if problem.has_frequencies else found[1] / 4
+            return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
         centers, scales = np.zeros(k), np.ones(k)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
@@ -324,20 +327,9 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, found = np.zeros(d), dict[str, Any]()
-        if self.center is not None:
-            found = {"center_noise": rough**2 * self.center.variance}
-            mean = measured.sum(statistics.short_row_sum, rough) / slots
-            noisy = self.center.release(mean, stream)
-            center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (slots / n)
-            measured = data.map(statistics.measure, center)
-        facts = 2 * rough, rough / 2, self.length, stream, 1.0
-        norm = rules.row_bound * statistics.scale_on_grid(measured, n, *facts)
-        norm *= cut if self.sizes is None else 1.0  # which `_release_sizes` divides by
-        if self.center is not None:
-            # the centre of shorter rows is noise
-            noise = rules.clear_center * math.sqrt(d * self.center.variance)
-            norm = max(norm, rough * min(noise, 0.3))
+        center, usual, least = self._release_center(data, measured, n, rough, stream)
+        # (`_release_sizes` divides by the cut)
+        norm = max(rules.row_bound * usual * (cut if self.sizes is None else 1.0), least)
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data = data.row_major()
@@ -360,14 +352,35 @@ class LearnedUnits(Part):
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
         of_rows = transform / bound, top, trace / bound**2
-        found |= self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
+        found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
+        spread = math.sqrt(found["trace"] / problem.dimension)
+        if not self.n_rounds:  # of normal rows, half of which are longer than is usual
+            spread = usual / norm / math.sqrt(chdtri(d, 0.5)) / found["longest"]
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
-        found |= {"data": data, "unit": unit, "doubts": doubts}
+        found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
+        if self.center is not None:
+            found["center_noise"] = rough**2 * self.center.variance
         return center, found | {"copy": copy if problem.inference or is_rate else None}
+
+    def _release_center(
+        self, data: Any, measured: Any, n: int, rough: float, stream: RandomStream
+    ) -> tuple[Array, float, float]:
+        """The centre of the rows, the usual length of centred ones, and one that is not noise."""
+        center, least = np.zeros(self.problem.n_features), 0.0
+        if self.center is not None:
+            mean = measured.sum(statistics.short_row_sum, rough) / data.n_samples
+            noisy, variance = self.center.release(mean, stream), self.center.variance
+            center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
+            measured = data.map(statistics.measure, center)
+            # the centre of shorter rows is noise
+            noise = unit_rules(self.problem).clear_center * math.sqrt(center.size * variance)
+            least = rough * min(noise, 0.3)
+        facts = 2 * rough, rough / 2, self.length, stream, 1.0
+        return center, statistics.scale_on_grid(measured, n, *facts), least
 
     def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
         """A length that few rows of a copy exceed, of which n are present."""

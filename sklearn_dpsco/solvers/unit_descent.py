@@ -5,6 +5,7 @@ c; the mean of the second half of the iterates is the model. Clip, step and mome
 public facts and from what was released. A small clip keeps the noise small and biases what is
 estimated, means and probabilities more than ranks. So the last steps have a wide one: on all
 coefficients where the noise allows it, else on the slope and the intercept of the predictions.
+Intercepts of classes stay near those that the released frequencies tell, see `levels`.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5). Of users of several rows,
@@ -43,6 +44,7 @@ from .defaults import (
 )
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
 from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, plan_units, user_accuracy
+from .levels import level_variance, levels, normal_points, tells_levels
 from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
@@ -142,46 +144,70 @@ class Correction(Part):
     def _scaled(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
         """With another slope and intercept, between which and the old ones the noise decides.
 
-        Classes have one slope, and an intercept each.
+        Classes have one slope, and an intercept each, found as a distance from where the released
+        frequencies tell it.
         """
-        assert self.size is not None
         d, half, k = problem.n_features, math.sqrt(0.5), problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
-        sizes = units.data.map(_of_predictions, point[:d]).kept()
-        octaves = np.arange(-8.0, 8.01, 0.25)
+        spread, of_line = self._line(problem, units, point[:d], stream)
+        slopes, tells = coef.reshape(problem.dimension, k)[:d], tells_levels(problem, units)
+        points = normal_points(slopes, spread) if tells else None
+
+        def level(steeper: float) -> Array:
+            """Where the intercepts are thought to be, for slopes times this."""
+            return point[d] if points is None else levels(problem, units, steeper * points)
+
+        start = np.append(spread, level(1.0)) / half
+        line = replace(problem, n_features=k)
+        clip = self._clip(line, of_line, start, stream)
+        pace = self._pace_on_line(problem, units, clip)
+        after = _descend(line, of_line, start, self.step, clip, pace, stream)
+        curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
+        if k > 1:  # the rarer a class, the less is known of its intercept
+            curved[1:] = _informative(units)
+            curved[0] = curved[1:].mean()
+            prior[1:] = CORRECTION.prior_of_classes
+        steeper = min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
+        thought = level(steeper)
+        if points is not None:
+            curved[1:] = _informative(units) / 2
+            wrong = level(CORRECTION.law_doubt * steeper) - thought
+            prior[1:] = np.sqrt(level_variance(problem, units, slopes) + wrong**2) / half
+        noise = np.array([pace.noise(0.4 * of_one) for of_one in curved])
+        variance = (clip * self.step.scale) ** 2 * noise
+        kept = 1 / (1 + variance / np.maximum(prior**2, TINY))
+        steeper = 1 + kept[0] * (after[0] / start[0] - 1)
+        steeper = min(CORRECTION.steepest, max(0.0, steeper))
+        found = level(steeper) + kept[1:] * (after[1:] * half - thought)
+        coef = coef * steeper
+        if units.unit[d] > 0:  # or rows are 0, all of them and for certain
+            coef.reshape(problem.dimension, k)[d] = found / units.unit[d]
+        return coef
+
+    def _line(
+        self, problem: Problem, units: Units, point: Array, stream: RandomStream
+    ) -> tuple[float, Units]:
+        """The root mean square of normal predictions, and units in which these are the rows."""
+        assert self.size is not None
+        k, octaves = problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
+        sizes = units.data.map(_of_predictions, point).kept()
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
-        # the root mean square of normal predictions
         counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
         data = sizes.map(_on_line, spread).kept()
-        of_line = units._replace(data=data, unit=np.full(k + 1, half))
-        start = np.append(spread, point[d]) / half
-        line = replace(problem, n_features=k)
-        clip = self._clip(line, of_line, start, stream)
-        # further where the noise is small, for classes of which one is rare
+        return spread, units._replace(data=data, unit=np.full(k + 1, math.sqrt(0.5)))
+
+    def _pace_on_line(self, problem: Problem, units: Units, clip: float) -> Pace:
+        """Further where the noise is small, for classes of which one is rare."""
         scale = self.step.scale / math.sqrt(self.n_steps)
         if problem.loss.task == "classification":
             scale *= clip / problem.joint_unit
         reach = CORRECTION.reach / max(scale, TINY)
         reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
-        pace = Pace(self.n_steps, reach / units.curvature, CORRECTION.momentum)
-        after = _descend(line, of_line, start, self.step, clip, pace, stream)
-        curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
-        if k > 1:  # the rarer a class, the less is known of its intercept
-            frequencies = softmax(units.frame.offset)
-            curved[1:] = frequencies * (1 - frequencies)
-            curved[0] = curved[1:].mean()
-            prior[1:] = CORRECTION.prior_of_classes
-        noise = np.array([pace.noise(0.4 * of_one) for of_one in curved])
-        variance = (clip * self.step.scale) ** 2 * noise
-        after = start + (after - start) / (1 + variance / prior**2)
-        coef = coef * min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
-        if units.unit[d] > 0:  # or rows are 0, all of them and for certain
-            coef.reshape(problem.dimension, k)[d] = after[1:] * half / units.unit[d]
-        return coef
+        return Pace(self.n_steps, reach / units.curvature, CORRECTION.momentum)
 
     def _clip(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> float:
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
@@ -385,6 +411,8 @@ class UnitDescentPlan(Plan):
             coef = units.near_mean(coef, _level_stretch(units, self.step, clip, pace)[1] ** 2)
         if self.correction is not None:
             coef = self.correction.run(problem, units, coef, stream)
+        elif self.inference is None and tells_levels(problem, units) and units.unit[d] > 0:
+            _toward_levels(problem, units, coef, noise, pace)
         if self.inference is None:
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
@@ -483,6 +511,14 @@ def _user_clip(
     return median_on_grid(counts, n, grid, prior, mechanism, stream, math.floor(share * n))
 
 
+def _informative(units: Units) -> Array:
+    """Variances of the labels of classes, by the frequencies in the gradients, shape (K,)."""
+    if np.ndim(units.frame.offset) == 0:
+        return np.array([units.balance / 4])
+    frequencies = softmax(units.frame.offset)
+    return np.asarray(frequencies * (1 - frequencies))
+
+
 def _rarer(problem: Problem, units: Units) -> float:
     """The frequency of the rarer of two classes, where they have weights about that; else 1/2."""
     if problem.loss.task != "classification":
@@ -516,6 +552,21 @@ def _restore_levels(problem: Problem, units: Units, coef: Array, noise: float, p
     variance += noise * pace.noise(units.curvature * units.unit[d] ** 2) * last**2
     doubtful = CORRECTION.level_doubt * variance
     levels *= doubtful / np.maximum(np.maximum(doubtful, (last * levels) ** 2), TINY)
+
+
+def _toward_levels(problem: Problem, units: Units, coef: Array, noise: float, pace: Pace) -> None:
+    """Move intercepts, in place, toward those of the released frequencies, by the noise of both."""
+    slopes, own = np.split(coef.reshape(problem.dimension, -1), [problem.n_features])
+    unit = units.unit[problem.n_features]
+    apart = slopes - slopes.mean(axis=1, keepdims=True) if own.size > 1 else slopes
+    size = float(np.linalg.norm(apart))
+    points = normal_points(slopes, units.spread * size)
+    thought = levels(problem, units, points)
+    wrong = levels(problem, units, CORRECTION.law_doubt * points) - thought
+    doubt = level_variance(problem, units, slopes) + wrong**2
+    # clipped derivatives hardly pull back what noise has moved
+    kept = doubt / np.maximum(doubt + noise * pace.noise(0.0) * unit**2, TINY)
+    own[0] = thought / unit + kept * (own[0] - thought / unit)
 
 
 def _without_doubts(units: Units, slopes: Array, noise: float, pace: Pace) -> Array:

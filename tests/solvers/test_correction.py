@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from audit_cases import CORRECTED
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, r2_score
 from support import problem, rest_is_slow, solver_data, stream
@@ -16,8 +17,9 @@ from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers import Descent, unit_descent
+from sklearn_dpsco.solvers import Descent, levels, unit_descent
 from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.records import Frame
 from sklearn_dpsco.solvers.unit_descent import Pace
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
@@ -265,3 +267,52 @@ def test_the_same_correction_comes_from_all_storages():
     for stored in (np.asfortranarray(X), sparse.csr_array(X), sparse.csc_array(X)):
         found = plan.run(solver_data(stored, y), stream())
         np.testing.assert_allclose(first.coef, found.coef, rtol=1e-12)  # centres differ by as much
+
+
+# --------------------------------------------------------------------- levels of probabilities
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 3.0), (10_000, 0.3)])
+def test_probabilities_of_a_rare_class_do_no_harm(n, epsilon):
+    """Steps on a number that few records tell of would carry it anywhere."""
+    losses = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, 5)).clip(-4, 4)
+        y = rng.permutation(np.arange(n) < n // 100) * 1
+        facts = {"delta": 1e-6, "bounds_X": (-5, 5), "classes": [0, 1], "random_state": seed}
+        model = DPLogisticRegression(epsilon=epsilon, **facts)
+        losses.append(log_loss(y, model.fit(X, y).predict_proba(X)) / log_loss(y, y * 0 + 0.01))
+    assert max(losses) < 1.1, losses
+
+
+def test_levels_are_those_of_normal_predictions():
+    rng = np.random.default_rng(0)
+    slopes = rng.standard_normal((3, 4))
+    for k, weights in ((1, None), (1, (1.0, 0.2)), (4, None), (4, (1.0, 0.2, 0.4, 1.0))):
+        fact = dataclasses.replace(
+            problem(100, 3, task="classification", n_outputs=k), class_weight=weights
+        )
+        # of records without weights, whose probabilities a model without them has
+        shift = np.zeros(max(2, k)) if weights is None else np.log(weights)
+        frequencies = np.array([0.97, 0.03]) if k == 1 else np.array([0.6, 0.3, 0.09, 0.01])
+        offset = np.log(frequencies) + shift
+        offset = offset[1] - offset[0] if k == 1 else offset - offset.mean()
+        units = SimpleNamespace(frame=Frame(offset))
+        points = levels.normal_points(slopes[:, :k], 1.5)
+        found = levels.levels(fact, units, points) + offset
+        full = np.append(0.0, found) if k == 1 else found
+        mean = softmax(points + full - shift, axis=1).mean(axis=0)
+        np.testing.assert_allclose(mean, frequencies, rtol=1e-4)
+        spread = np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())
+        assert spread == pytest.approx(1.5, rel=0.02)
+
+
+def test_records_with_weights_of_their_own_are_not_what_frequencies_count():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((20_000, 3)).clip(-4, 4)
+    y = (rng.random(len(X)) < 0.5) * 1
+    facts = {"delta": 1e-6, "bounds_X": (-5, 5), "classes": [0, 1], "random_state": 0}
+    model = DPLogisticRegression(epsilon=3, **facts)
+    model.fit(X, y, sample_weight=np.where(y, 0.2, 1.0))
+    assert model.predict_proba(X)[:, 1].mean() == pytest.approx(1 / 6, abs=0.03)
