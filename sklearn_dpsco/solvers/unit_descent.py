@@ -144,13 +144,15 @@ class Correction(Part):
     def _scaled(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
         """With another slope and intercept, between which and the old ones the noise decides.
 
-        Classes have one slope, and an intercept each, found as a distance from where the released
-        frequencies tell it.
+        Classes have one slope, and an intercept each; that of two is found as a distance from where
+        the released frequencies tell it.
         """
         d, half, k = problem.n_features, math.sqrt(0.5), problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         spread, of_line = self._line(problem, units, point[:d], stream)
-        slopes, tells = coef.reshape(problem.dimension, k)[:d], tells_levels(problem, units)
+        slopes = coef.reshape(problem.dimension, k)[:d]
+        # scores of several classes that are clear are in groups, and not normal
+        tells = k == 1 and tells_levels(problem, units)
         points = normal_points(slopes, spread) if tells else None
 
         def level(steeper: float) -> Array:
