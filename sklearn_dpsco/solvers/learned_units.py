@@ -600,7 +600,7 @@ def _shares_of_targets(
     least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
     level = CORRECTION.level_share * _keeps_level(problem, of_steps)
     level *= not (is_diagonal or problem.is_wide)
-    spread = max(wanted(for_size, rules.spread_share / k, 2), wanted(40, level / k), *least)
+    spread = max(wanted(for_size, rules.spread_share / k, 2), wanted(60, level / k), *least)
     mean = max(rules.least_mean_share, wanted(8, rules.most_mean_share), wanted(60, level))
     has_median = problem.fit_intercept and problem.loss.task == "regression"
     return k * useful * has_median, k * spread, mean
