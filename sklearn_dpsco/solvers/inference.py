@@ -620,7 +620,7 @@ def expected_std(
     least = _of_event(problem, steps, prevalence, mean) * float(lengths[-40])  # few are longer
     clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
-    factor, doubt = (1.2 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
+    factor, doubt = (1.3 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
     if safe:
         if is_rate:  # with long tails more: the candidate after that
             factor = steps.clip(usual, large * 2**0.25, n, problem.loss.task) / clip
