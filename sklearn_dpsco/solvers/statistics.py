@@ -503,8 +503,9 @@ def spread_on_grid(
     exact; an empty record counts as 1/2.
     """
     sizes, candidates = _OCTAVES + 1, np.arange(-17.0, 6.01, 0.25)
-    # what differs is then at least nine noises of the selection
-    q = min(0.5, max(_LEAST_CLIPPED, 0.02 + 9 * mechanism.scale / n_samples))
+    # twelve noises of the selection, or ten where that is more than a sixth of the records
+    noise = mechanism.scale / n_samples
+    q = min(0.5, max(_LEAST_CLIPPED, min(12 * noise, 0.15), 10 * noise))
     counts = counts[:-1]
     # of an interval's middle over each candidate; sizes in the first interval count as 0
     ratios = 2.0 ** (sizes - candidates[:, None] - 0.125)
