@@ -100,6 +100,11 @@ class Units(NamedTuple):
     n_users: int = 0
     level_bias: float = 0.0  # square of how far their clip may move the level of rates
 
+    def center_variance(self, slopes: Array) -> Any:
+        """Of the predictions of slopes of shape (d,) or (d, K), by the centre of copied rows."""
+        plain = self.transform[: len(slopes), : len(slopes)] @ slopes
+        return self.center_noise * (plain**2).sum(axis=0)
+
     def near_mean(self, coef: Array, variance: float) -> Array:
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
 
@@ -110,9 +115,7 @@ class Units(NamedTuple):
         if unit < RATES.least_level_unit:
             return coef
         added = 0.5 * self.trace / coef.size * float(slopes @ slopes)
-        by = self.transform[:-1, :-1] if self.transform.ndim == 2 else np.diag(self.transform[:-1])
-        known = self.level_noise + self.center_noise * float(((by @ slopes) ** 2).sum())
-        known += (RATES.not_normal * added) ** 2
+        known = self.level_noise + self.center_variance(slopes) + (RATES.not_normal * added) ** 2
         kept = (known + TINY) / (variance + self.level_bias + known + TINY)
         return np.append(slopes, (kept * (unit * coef[-1] + added) - added) / unit)
 
@@ -278,7 +281,7 @@ class LearnedUnits(Part):
         # the less that tells, the more a size is the usual one
         prior = -np.abs(octaves - RATES.usual) * min(1.0, scale / max(least, TINY))
         facts = _RATE_SIZES, prior, self.target_median, stream, few, math.ceil(least)
-        size = statistics.rate_size_on_grid(counts, n, *facts)
+        size = statistics.median_on_grid(counts, n, *facts)
         return size if least >= RATES.clear * scale else 2.0**RATES.usual, few
 
     def _moved_to_means(

@@ -69,9 +69,8 @@ def levels(problem: Problem, units: Units, points: Array) -> Array:
 
 def level_variance(problem: Problem, units: Units, slopes: Array) -> Array:
     """Variance of `levels` by the noise in the frequencies and in the centre of the rows."""
-    d, offset = problem.n_features, units.frame.offset
+    offset = units.frame.offset
     frequencies = softmax(offset) if problem.n_outputs > 1 else softmax([0.0, offset])[1:]
     noise = math.sqrt(units.level_noise)
     unit = np.maximum(frequencies, noise) * np.maximum(1 - frequencies, noise)
-    plain = units.transform[:d, :d] @ slopes
-    return (noise / unit) ** 2 + units.center_noise * (plain**2).sum(axis=0)
+    return np.asarray((noise / unit) ** 2 + units.center_variance(slopes))

@@ -401,50 +401,38 @@ def median_on_grid(
     mechanism: SelectVertex,
     stream: RandomStream,
     n_above: int | None = None,
+    least: int | None = None,
 ) -> float:
-    """A private median on an increasing grid, by the `place_counts` of that.
+    r"""A private median on an increasing grid, by the `place_counts` of that.
 
     Or the place above which `n_above` records are. The score of a candidate is minus the number of
     records by which the interval from the candidate below it misses that. An empty record counts
     as a half on either side, unless `n_samples` is without them (`rows_present`): where few are to
     be above, halves of many would be more than those.
+
+    All places that are too far miss the rank by `n_above` alone. With `least`, no score of a place
+    s is above minus that by which :math:`\sum_i \min(1, y_i / s)` is below it, y_i >= 0.
     """
     rank = n_samples / 2 if n_above is None else n_samples - n_above
-    scores = -_missed_by(counts, n_samples, rank)
-    return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
-
-
-def _missed_by(counts: Array, n_samples: int, rank: float) -> Array:
-    """By how many records the interval up to each candidate misses a rank."""
     half_empty = (n_samples - counts.sum()) / 2
     upper = np.cumsum(counts[:-1]) + half_empty
     lower = np.concatenate(([half_empty], upper[:-1]))
-    return np.maximum(0.0, np.maximum(lower - rank, rank - upper))
+    missed = np.maximum(0.0, np.maximum(lower - rank, rank - upper))
+    if least is not None:
+        missed = np.maximum(missed, least - (_clipped_sum(counts, grid) + half_empty))
+    return float(grid[mechanism.release(mechanism.with_prior(-missed, log_prior), stream)])
 
 
-def rate_size_on_grid(
-    counts: Array,
-    n_samples: int,
-    grid: Array,
-    log_prior: Array,
-    mechanism: SelectVertex,
-    stream: RandomStream,
-    n_above: int,
-    least: int,
-) -> float:
-    r"""The size s that `n_above` of the rates exceed, by the `place_counts` of these.
+def _clipped_sum(counts: Array, grid: Array) -> Array:
+    """The sum of min(1, y / s) over numbers with these `place_counts`, for each s of the grid.
 
-    As `median_on_grid`, where all sizes that are too wide miss the rank by `n_above` alone. So no
-    score is above minus that by which :math:`\sum_i \min(1, y_i / s)` is below `least`. Rates count
-    as the middle of their interval, those in the first one as 0, and an empty record as 1/2; ratios
-    as multiples of 2^-20, so that scores are exact.
+    Numbers count as the middle of their interval, those in the first one as 0; ratios as multiples
+    of 2^-20, so that sums are exact.
     """
-    half_empty, filled = (n_samples - counts.sum()) / 2, np.append(counts[1:-1], counts[-1])
+    filled = np.append(counts[1:-1], counts[-1])
     middles = np.append(np.sqrt(grid[1:] * grid[:-1]), grid[-1])
     ratios = np.floor(np.minimum(1.0, middles / grid[:, None]) * 2.0**20) / 2.0**20
-    below = least - (ratios @ filled + half_empty)
-    scores = -np.maximum(below, _missed_by(counts, n_samples, n_samples - n_above))
-    return float(grid[mechanism.release(mechanism.with_prior(scores, log_prior), stream)])
+    return np.asarray(ratios @ filled)
 
 
 def clip_prior(octaves: Array, widest: float, usual: float = 0.0) -> Array:

@@ -549,8 +549,7 @@ def _restore_levels(problem: Problem, units: Units, coef: Array, noise: float, p
         return
     d, last = problem.n_features, units.transform[-1, -1]
     slopes, levels = np.split(coef.reshape(problem.dimension, -1), [d])
-    plain = units.transform[:d, :d] @ slopes
-    variance = units.level_noise + units.center_noise * (plain**2).sum(axis=0)
+    variance = units.level_noise + units.center_variance(slopes)
     variance += noise * pace.noise(units.curvature * units.unit[d] ** 2) * last**2
     doubtful = CORRECTION.level_doubt * variance
     levels *= doubtful / np.maximum(np.maximum(doubtful, (last * levels) ** 2), TINY)

@@ -223,7 +223,7 @@ def test_sizes_that_are_too_wide_miss_by_more_than_the_rates_beyond_the_right_on
     rates = np.append(rng.exponential(2.0**-12, 900), np.zeros(9100))
     counts = np.bincount(grid.searchsorted(rates), minlength=22).astype(float)
     facts = grid, np.zeros(21), scores, None, 30, 160
-    found = statistics.rate_size_on_grid(counts, 10_000, *facts)
+    found = statistics.median_on_grid(counts, 10_000, *facts)
     assert np.count_nonzero(rates > found) <= 30 < np.count_nonzero(rates > found / 2)
     assert scores.found[-1] == pytest.approx(-160, abs=2)
     assert scores.found[0] == 30 - np.count_nonzero(rates > grid[0])
@@ -231,14 +231,14 @@ def test_sizes_that_are_too_wide_miss_by_more_than_the_rates_beyond_the_right_on
     for i in (0, 300, 899, 9999):
         fewer, first = counts.copy(), scores.found
         fewer[grid.searchsorted(rates[i])] -= 1
-        statistics.rate_size_on_grid(fewer, 10_000, *facts)
+        statistics.median_on_grid(fewer, 10_000, *facts)
         assert np.ptp(scores.found - first) <= 1
         scores.found = first
 
 
 def test_levels_that_are_noise_are_those_of_the_released_mean():
     facts = dict.fromkeys(learned_units.Units._fields[:11], 1.0)
-    facts |= {"unit": np.full(3, 0.5), "transform": np.full(3, 0.5), "trace": 0.3}
+    facts |= {"unit": np.full(3, 0.5), "transform": 0.5 * np.eye(3), "trace": 0.3}
     units = learned_units.Units(**facts, level_noise=0.01, center_noise=0.0)
     coef = np.array([0.6, -0.8, 3.0])
     np.testing.assert_array_equal(units.near_mean(coef, 0.0), coef)
