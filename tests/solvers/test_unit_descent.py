@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, solver_of, stream
 
 from sklearn_dpsco import (
+    DPGammaRegressor,
     DPLassoFW,
     DPLassoFWClassifier,
     DPLinearRegression,
@@ -302,6 +303,20 @@ def test_a_length_is_that_of_rows_that_are_not_0_where_noise_is_large():
             measured, 500, 2.0, 1.0, SelectVertex(1.0, 14.0), stream(seed)
         )
         assert 0.25 < found < 2.0
+
+
+def test_columns_in_wide_bounds_are_kept_before_small_ones_are_looked_for():
+    """Where their second moments are small and not enlarged, they are no noise."""
+    rng = np.random.default_rng(7)
+    X = np.column_stack([rng.normal(13, 3, 3000).clip(0, 20), rng.uniform(16, 90, (3000, 1))])
+    X = np.column_stack([X, rng.random((3000, 4)) < [0.5, 0.75, 0.18, 0.07]])
+    mean = np.exp(0.06 * (X[:, 0] - 13) + 0.018 * (X[:, 1] - 50) + 0.2 * X[:, 2])
+    y = (15 * mean * rng.gamma(5, 0.2, 3000)).clip(0.5, 200)
+    bounds = np.array([-60, -160, 0, 0, 0, 0]), np.array([90, 240, 1, 1, 1, 1])
+    model = DPGammaRegressor(epsilon=3.0, delta=1e-6, bounds_X=bounds, bounds_y=(0.2, 300))
+    scores = [model.set_params(random_state=seed).fit(X, y).score(X, y) for seed in range(5)]
+    assert model.plan_.units.sizes is None
+    assert np.median(scores) > 0.45, scores
 
 
 def test_columns_that_are_nearly_the_same_are_told_apart():
