@@ -59,9 +59,9 @@ class FirstReleases(Part):
         Name of the slice of the records that they read; None for all.
     left : float
         Share of the allowance that is left for the descent.
-    units : DiagonalUnits or None
-        Learned units, which come before all this and in which it is stated; None for those of the
-        bounds.
+    units : LearnedUnits or None
+        Learned diagonal units, which come before all this and in which it is stated; None for those
+        of the bounds.
     """
 
     problem: Problem
@@ -72,7 +72,7 @@ class FirstReleases(Part):
     target_steps: int = 0
     group: str | None = None
     left: float = 0.0
-    units: DiagonalUnits | None = None
+    units: LearnedUnits | None = None
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -92,7 +92,7 @@ class FirstReleases(Part):
         """
         outer = None
         if self.units is not None:
-            data, outer = self.units.box(data, stream.substream("units"))
+            data, outer = learned_box(self.units, data, stream.substream("units"))
         frame = replace(self._release_constant(data, stream), outer=outer)
         data = frame.weighted(data)
         if self.means is not None:
@@ -309,50 +309,46 @@ class Box:
         """The first releases, after the units': `plan(problem, budget, allowance)`."""
         if not self.is_learned:
             return plan(self.problem, budget, allowance)
-        units = plan_units(self.whole, budget, allowance, DiagonalUnits)
+        units = plan_units(self.whole, budget, allowance, is_diagonal=True)
         first = plan(self.problem, budget, allowance.share(units.left))
         return replace(first, left=units.left * first.left, units=units)
 
 
-@dataclass(frozen=True)
-class DiagonalUnits(LearnedUnits):
-    """Centres and widths of the columns and of the targets; see `LearnedUnits` for the fields.
+def learned_box(
+    units: LearnedUnits, data: SolverData, stream: RandomStream
+) -> tuple[SolverData, Frame]:
+    """The records in the box [-1, 1] in diagonal units, and the way back.
 
     `moments` is for the means of abs(z) and z^2, z a centred row over a length that nearly all
     have. A width is twice E z^2 / E abs(z), times a factor that grows as the noise falls: 2.5
     standard deviations of normal numbers, and all of a rare flag in rows up to that length.
     """
-
-    def box(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
-        """The records in the box [-1, 1], and the way back."""
-        rules, problem, slots, frame = BOX_UNITS, self.problem, data.n_samples, Frame()
-        n = statistics.rows_present(data, self.present, stream)
-        if problem.loss.task == "regression":
-            data, frame, _ = self._release_targets(data, n, stream)
-            frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
-        data = data.row_major()
-        measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)
-        facts = longest, longest / 2, self.long, stream
-        rough = 1.3 * statistics.scale_on_grid(measured, n, *facts)
-        rough = min(rough, longest)
-        center = np.zeros(problem.n_features)
-        if self.center is not None:
-            mean = measured.sum(statistics.short_row_sum, rough) / slots
-            released = self.center.release(mean, stream)  # of sparse rows as well, as is planned
-            if not data.is_sparse:  # whose zeros a centre would shift
-                found = statistics.shrunk_vector(released, self.center.variance)
-                center = rough * found * (slots / n)
-                measured = data.map(statistics.measure, center)
-        length = statistics.scale_on_grid(measured, n, 2 * rough, rough / 2, self.length, stream)
-        length *= rules.row_bound
-        assert self.moments is not None
-        noisy = self.moments.release(measured.sum(_spread_sum, center, length) / slots, stream)
-        growth = max(1.0, unit_rules(problem).growth * self.accuracy / (problem.n_features + 1))
-        unit = rules.width * min(rules.longest, math.sqrt(growth)) * length
-        width = np.minimum(unit * _ratios(noisy, self.moments.variance), 2.0)
-        factor = 1 / rules.target_width if problem.loss.task == "regression" else None
-        data = data.map(_in_box, factor, center, width)
-        return data, replace(frame, center=center, scale=width)
+    rules, problem, slots, frame = BOX_UNITS, units.problem, data.n_samples, Frame()
+    n, factor = statistics.rows_present(data, units.present, stream), None
+    if problem.loss.task == "regression":
+        data, frame, _ = units.release_targets(data, n, stream)
+        frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
+        factor = 1 / rules.target_width
+    data = data.row_major()
+    measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)
+    facts = longest, longest / 2, units.long, stream
+    rough = min(1.3 * statistics.scale_on_grid(measured, n, *facts), longest)
+    center = np.zeros(problem.n_features)
+    if units.center is not None:
+        mean = measured.sum(statistics.short_row_sum, rough) / slots
+        released = units.center.release(mean, stream)  # of sparse rows as well, as is planned
+        if not data.is_sparse:  # whose zeros a centre would shift
+            found = statistics.shrunk_vector(released, units.center.variance)
+            center = rough * found * (slots / n)
+            measured = data.map(statistics.measure, center)
+    length = statistics.scale_on_grid(measured, n, 2 * rough, rough / 2, units.length, stream)
+    length *= rules.row_bound
+    assert units.moments is not None
+    noisy = units.moments.release(measured.sum(_spread_sum, center, length) / slots, stream)
+    growth = max(1.0, unit_rules(problem).growth * units.accuracy / (problem.n_features + 1))
+    unit = rules.width * min(rules.longest, math.sqrt(growth)) * length
+    width = np.minimum(unit * _ratios(noisy, units.moments.variance), 2.0)
+    return data.map(_in_box, factor, center, width), replace(frame, center=center, scale=width)
 
 
 def _ratios(noisy: Array, variance: float) -> Array:

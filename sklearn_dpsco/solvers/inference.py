@@ -23,7 +23,7 @@ Releases are means of vectors and of positive semi-definite matrices of norm at 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,12 +46,12 @@ from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE
-from .learned_units import LARGEST_PREDICTION, Units, user_accuracy
+from .learned_units import LARGEST_PREDICTION, Purse, Units, user_accuracy
 from .records import Users, WithNumbers
 from .statistics import TINY, clipped_to
 
@@ -86,19 +86,13 @@ class Estimate(NamedTuple):
     clip_pvalue: float  # of scores that move the estimate as little if they are shortened more
     n_records: int  # rows, or if scores are summed by user, users
 
-    def times(self, coef: Array, matrix: Array, residual: Any = 1.0) -> Estimate:
+    def times(self, coef: Array, matrix: Array, residual: Any) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
-        sampling, noise, gram = (
-            matrix @ part @ matrix.T for part in (self.sampling, self.noise, self.gram)
-        )
-        return self._replace(
-            coef=coef,
-            sampling=sampling,
-            noise=noise,
-            unknown=matrix @ self.unknown,
-            gram=gram,
-            residual=self.residual * residual,
-        )
+        covariances = self.sampling, self.noise, self.gram
+        sampling, noise, gram = (matrix @ part @ matrix.T for part in covariances)
+        residual = self.residual * residual
+        found = coef, sampling, noise, matrix @ self.unknown, gram, self.doubt, residual
+        return Estimate(*found, *self[7:])
 
 
 class Point(NamedTuple):
@@ -136,7 +130,7 @@ class NewtonSteps(Part):
     moments: Gaussian | None  # of the scores; None where no covariance is asked for
     last: Gaussian
     rows_per_user: int  # if above 1, a record is a user
-    n_enough: float = 0.0  # rows from which few intervals are the whole line
+    n_enough: float  # rows from which few intervals are the whole line
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -148,26 +142,29 @@ class NewtonSteps(Part):
             ("last scores", self.last, 1),
         )
 
-    def run(
-        self, problem: Problem, units: Units, coef: Array, stream: RandomStream
-    ) -> tuple[Array, Estimate | None]:
+    def run(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Estimate | None]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
-        n, basis = problem.n_samples, contrasts(problem)
+        problem, n, basis = units.problem, units.problem.n_samples, contrasts(units.problem)
         facts = units.unit, units.frame.offset, problem.loss, units.largest
         at = Point(coef.reshape(problem.shape), *facts)
-        copy, n_records, n_present = self._records(units, n, stream)
+        n_present = units.n_present if units.users is None else units.n_users
+        n_present = max(n_present, 8 * self.n_large)
+        copy = units.copy.map(_unweighed, units.unit, units.users)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, at, bound)
-        bread, clip = self._bread(problem, copy, at, bound, stream), self._widest(units)
+        bread = self._bread(problem, basis, copy, at, bound, stream)
+        # without a covariance that of the descent, if there is noise
+        clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
         for t in range(self.n_first):
             assert self.first is not None
             if 0 < t < self.n_hessians:
-                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+                curved = copy.map(scored, at, True)
+                bread = self._bread(problem, basis, curved, at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0 and self.moments is not None:
                 clip = self._size(there, n_present, self.n_large, stream)
-                clip = max(clip, self._least_clip(problem, units))
+                clip = max(clip, self._least_clip(units))
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
             # (second derivatives there are released anew, or those of all points are the same)
             move, _ = _move(problem, basis, bread, noisy, at.unit[-1])
@@ -175,20 +172,22 @@ class NewtonSteps(Part):
             before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
             copy = copy.map(predicted, at)
         if self.n_hessians > max(1, self.n_first):
-            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+            bread = self._bread(problem, basis, copy.map(scored, at, True), at, bound, stream)
         there = copy.map(scored, at, False)
-        clip = self._clip(there, n_present, problem, units, stream)
-        sum_of = score_sum if self.moments is None else score_and_moment_sum
+        sum_of = score_sum
+        if self.moments is not None:
+            clip, sum_of = self._clip(there, n_present, units, stream), score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
-        scores = clip * self.last.release(total[0], stream)
+        scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
         last, bread = _move(problem, basis, bread, scores, at.unit[-1])
         found = basis @ (basis.T @ at.coef.ravel() - last)
-        variance = clip**2 * self.last.variance
         of_last = self._noise(problem, basis, bread, basis @ last, variance)
-        pulls = bread.root.T @ basis.T @ scores
-        noise = bread.inverse @ of_last @ bread.inverse
-        noise = noise + _left_over(problem, bread, pulls, units.balance)
-        best = _best(problem, units, coef, found, basis @ bread.root, basis @ noise @ basis.T)
+        pulls, noise = bread.root.T @ basis.T @ scores, bread.inverse @ of_last @ bread.inverse
+        if problem.loss.task == "classification":
+            # what the step leaves, as second derivatives change on its way
+            noise = noise + _bend(float(pulls @ pulls), units.balance) ** 2 * bread.inverse
+        noise = basis @ noise @ basis.T
+        best = _best(units, coef, found, basis @ bread.root, noise)
         if self.moments is None:
             return best, None
         noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
@@ -197,23 +196,11 @@ class NewtonSteps(Part):
         sampling, doubt, residual = _of_sampling(problem, bread, meat, scale, self.rows_per_user)
         # 0 but for noise, where scores shortened as before pull no other way
         left = _pvalue(pulls, bread.root, before, variance) if self.n_first > 0 else math.nan
-        sampling, noise = (basis @ part @ basis.T for part in (sampling / n, noise))
+        n_records = n if units.users is None else units.users.starts.size
         seen = doubt, residual, self.n_beyond, self.n_cut, self.n_large, left, n_records
-        weak, gram = basis @ bread.weak, basis @ basis.T
-        estimate = Estimate(found, sampling, noise, weak, gram, *seen)
-        return best, in_plain_units(problem, units, estimate)
-
-    def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
-        """The copy by records, how many there are, and about how many of them are not empty."""
-        copy = units.copy.map(_unweighed, units.unit, units.users)
-        n_records, present = n, units.n_present
-        if units.users is not None:  # whose rows are all in one piece
-            n_records, present = units.users.starts.size, units.n_users
-        return copy, n_records, max(present, 8 * self.n_large)
-
-    def _widest(self, units: Units) -> float:
-        """The clip of an estimate without a covariance: the descent's, if there is noise."""
-        return units.clip if self.last.scale > 0 else float(_SIZES[-1])
+        of_sampling, weak = basis @ (sampling / n) @ basis.T, basis @ bread.weak
+        estimate = Estimate(found, of_sampling, noise, weak, basis @ basis.T, *seen)
+        return best, _in_plain_units(units, estimate)
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
@@ -221,24 +208,18 @@ class NewtonSteps(Part):
         prior = statistics.clip_prior(np.log2(_SIZES), 1.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(
-        self, copy: Any, n: int, problem: Problem, units: Units, stream: RandomStream
-    ) -> float:
-        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
-
-        Of rates at least that of the descent, or this where no covariance is asked for.
-        """
-        if self.moments is None:
-            return self._widest(units)
+    def _clip(self, copy: Any, n: int, units: Units, stream: RandomStream) -> float:
+        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks."""
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
-        found = self.clip(usual, large, n, problem.loss.task)
-        return max(found, self._least_clip(problem, units))
+        found = self.clip(usual, large, n, units.problem.loss.task)
+        return max(found, self._least_clip(units))
 
-    def _least_clip(self, problem: Problem, units: Units) -> float:
+    def _least_clip(self, units: Units) -> float:
         """Of rates the descent's, of labels the rarest's, whose rows hardly ever exceed 1."""
+        problem, offset = units.problem, units.frame.offset
         if problem.loss.task != "classification":
             return units.clip if problem.loss.task == "rates" else 0.0
-        odds = units.frame.offset if problem.n_outputs > 1 else np.append(0.0, units.frame.offset)
+        odds = offset if problem.n_outputs > 1 else np.append(0.0, offset)
         # (weights say nothing of how many there are)
         n = 0 if problem.class_weight else units.n_present
         return self.least_score(float(softmax(odds).min()), n)
@@ -269,11 +250,16 @@ class NewtonSteps(Part):
         return math.hypot(of_noise, math.sqrt((3 * kurtosis - 1) / problem.n_samples))
 
     def _bread(
-        self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
+        self,
+        problem: Problem,
+        basis: Array,
+        copy: Any,
+        at: Point,
+        bound: float,
+        stream: RandomStream,
     ) -> Bread:
         total = copy.sum(curvature_sum, at, bound) / problem.n_samples
-        noisy = self.hessian.release(statistics.isometric_vector(total), stream)
-        k, basis = len(total), contrasts(problem)
+        noisy, k = self.hessian.release(statistics.isometric_vector(total), stream), len(total)
         of_one = bound**2 * statistics.symmetric_matrix(noisy, k)
         hessian = np.kron(of_one, np.eye(problem.size // k))
         values, vectors = np.linalg.eigh(basis.T @ hessian @ basis)
@@ -322,18 +308,11 @@ def _move(
     return move, bread._replace(inverse=inverse, root=root)
 
 
-def _left_over(problem: Problem, bread: Bread, pulls: Array, balance: float) -> Any:
-    """Covariance of what a step leaves of labels: second derivatives change on its way.
-
-    Of rare labels they do as exponentials, and a step of one length in their norm is a longer one.
-    """
-    if problem.loss.task != "classification":
-        return 0.0
-    return _bend(float(pulls @ pulls), balance) ** 2 * bread.inverse
-
-
 def _bend(energy: float, balance: float) -> float:
-    """The error of a step of labels of this squared length, in the norm of their derivatives."""
+    """The error of a step of labels of this squared length, in the norm of their derivatives.
+
+    These change on its way, of rare labels as exponentials: there a step is longer than it seems.
+    """
     return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
 
 
@@ -379,15 +358,13 @@ def _of_sampling(
     return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
-def _best(
-    problem: Problem, units: Units, coef: Array, found: Array, root: Array, noise: Array
-) -> Array:
+def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:
     """Between a descent's coefficients and an estimate with more noise, those that predict best.
 
     Slopes times a factor and an intercept that come nearest to the estimate, in the norm of the
     second derivatives; and as far towards it as the rest of the way is above its noise.
     """
-    k, dual = problem.n_outputs, root / (root**2).sum(axis=0)
+    problem, k, dual = units.problem, units.problem.n_outputs, root / (root**2).sum(axis=0)
     line = np.einsum("ik,kl->ikl", coef.reshape(-1, k), np.eye(k))
     line[problem.n_features :] = 0.0
     intercepts = np.zeros((problem.dimension, k, k))
@@ -417,9 +394,9 @@ def _best(
     return best
 
 
-def in_plain_units(problem: Problem, units: Units, estimate: Estimate) -> Estimate:
+def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     """The estimate for plain rows and targets."""
-    d, transform = problem.n_features, units.transform
+    problem, d, transform = units.problem, units.problem.n_features, units.transform
     back = np.eye(problem.dimension)
     if units.frame.center is not None:
         back[d:, :d] = -units.frame.center
@@ -443,11 +420,9 @@ class TooFewRowsError(ValueError):
     """There are too few rows for standard errors that are not noise."""
 
 
-def plan_steps(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
-) -> tuple[NewtonSteps | None, float]:
-    """The steps within the share `left` of an allowance, and the share that they leave."""
-    rules = INFERENCE
+def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
+    """The steps, where a mean changes by `change`; None of rates where they would be noise."""
+    rules, problem, budget = INFERENCE, purse.problem, purse.budget
     if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
         raise ValueError(
             "inference=True is for the squared and the logistic loss, and for counts and costs"
@@ -457,59 +432,48 @@ def plan_steps(
     if budget.rows_per_user > 1 and not problem.by_user:
         if problem.inference:
             raise ValueError("inference=True needs to know whose rows are, for users of several")
-        return None, left  # users are a promise alone
-    k = _n_joint(problem)
-    before = left
+        return None  # users are a promise alone
+    k, left = _n_joint(problem), purse.left
     left -= (4 if problem.inference else 1) * rules.size_share
+    m = user_accuracy(problem, budget, purse.allowance.share(left))
     n_records = problem.n_users if problem.by_user else problem.n_samples
-    needed = rules.least * k**1.5 / user_accuracy(problem, budget, allowance.share(left))
-    needed *= n_records
+    needed = rules.least * k**1.5 / m * n_records
     # of few coefficients of labels, the error of a whole step is more than its part
     few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
     enough = _ENOUGH * needed * max(1.0, few)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif n_records < needed:
-        return None, before
-    steps, left = _newton_steps(problem, budget, allowance, change, left)
-    return replace(steps, n_enough=enough), left
+        return None
+    return _newton_steps(purse, change, left, m, n_records, enough)
 
 
 def _newton_steps(
-    problem: Problem,
-    budget: PrivacyBudget,
-    allowance: Allowance,
-    change: float,
-    left: float,
-) -> tuple[NewtonSteps, float]:
-    """Those of `plan_steps`, where sizes have had their shares."""
-    rules, n, size, rows = INFERENCE, problem.n_samples, problem.size, budget.rows_per_user
-    k = _n_joint(problem)
-    m, loss = user_accuracy(problem, budget, allowance.share(left)), base_loss(problem.loss)
-    n_records = problem.n_users if problem.by_user else n
-    score = statistics.median_score(n, budget.record_factor) / rows
+    purse: Purse, change: float, left: float, m: float, n_records: int, enough: float
+) -> NewtonSteps:
+    """Those of `plan_steps`; `left` is without the share of the sizes, and m what it buys."""
+    rules, problem, size = INFERENCE, purse.problem, purse.problem.size
+    k, loss, task = _n_joint(problem), base_loss(problem.loss), problem.loss.task
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
-    if isinstance(loss, Tweedie) and m > 1e3 * n:  # hardly any noise: until they converge
-        n_first = _MOST_STEPS
+    if isinstance(loss, Tweedie) and m > 1e3 * problem.n_samples:
+        n_first = _MOST_STEPS  # hardly any noise: until they converge
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 3 + (n_first > 0) if problem.inference else 1
-    of_size = SelectVertex.calibrate(score, allowance.share(n_sizes * rules.size_share), n_sizes)
+    of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
     factor, most = 1.0, rules.hessian_most
-    if problem.by_user and problem.loss.task == "rates":
+    if problem.by_user and task == "rates":
         factor, most = rules.hessian_of_users
-    wanted = factor * rules.hessian[problem.loss.task] * k**1.5 / m
-    share = min(most, max(rules.hessian_least, wanted))
+    share = min(most, max(rules.hessian_least, factor * rules.hessian[task] * k**1.5 / m))
 
     def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
-        change = statistics.of_users(change, problem, budget)
-        return Gaussian.calibrate(change, allowance.share(share * left), count, dimension)
+        change = statistics.of_users(change, problem, purse.budget)
+        return purse.noise(change, share * left, dimension, count)
 
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
-    of_matrix = statistics.second_moments(problem, budget) + 16 * products * UNIT_ROUNDOFF
-    moments, first = None, None
-    spent = rules.last_share
+    of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF
+    moments, first, spent = None, None, rules.last_share
     if n_first > 0:
         first = noise(change, rules.first_share, n_first, size)
         spent += rules.first_share
@@ -518,21 +482,24 @@ def _newton_steps(
         spent += rules.moments_share
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
-    steps = NewtonSteps(
+    hessian = noise(of_matrix, share, n_hessians, k * (k + 1) // 2)
+    last = noise(change, rules.last_share - share, 1, size)
+    purse.left = (1 - spent) * left
+    return NewtonSteps(
         size=of_size,
         n_sizes=n_sizes,
         n_cut=max(n_large, n_cut),
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n_records / m,
-        hessian=noise(of_matrix, share, n_hessians, k * (k + 1) // 2),
+        hessian=hessian,
         first=first,
         n_first=n_first,
         n_hessians=n_hessians,
         moments=moments,
-        last=noise(change, rules.last_share - share, 1, size),
-        rows_per_user=rows,
+        last=last,
+        rows_per_user=purse.budget.rows_per_user,
+        n_enough=enough,
     )
-    return steps, (1 - spent) * left
 
 
 def _n_joint(problem: Problem) -> int:

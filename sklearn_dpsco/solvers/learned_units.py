@@ -13,11 +13,10 @@ on a released number. Derivations: doc/privacy, section 4.5.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, expit
@@ -36,8 +35,6 @@ from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
 from .records import Frame, SolverData, Users, WithNumbers
 from .statistics import TINY, clipped_to, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
-
-K = TypeVar("K", bound="LearnedUnits")
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
@@ -72,6 +69,7 @@ class Units(NamedTuple):
     z_i is about ``[x_i - frame.center, 1] @ transform``, or times the transform if it is a vector.
     """
 
+    problem: Problem
     n_present: int  # about how many records are not empty
     data: SolverData  # the targets, and as rows the r_i, the last coordinate 1 for an intercept,
     # with weights with which no z_i is longer than 1
@@ -173,7 +171,7 @@ class LearnedUnits(Part):
         problem, rules = self.problem, unit_rules(self.problem)
         n = statistics.rows_present(data, self.present, stream)
         is_rate = problem.loss.task == "rates"
-        release_targets = self._release_rates if is_rate else self._release_targets
+        release_targets = self._release_rates if is_rate else self.release_targets
         data, frame, of_targets = release_targets(data, n, stream)
         data = frame.weighted(data)
         is_binary = problem.loss.task == "classification" and problem.n_outputs == 1
@@ -197,11 +195,11 @@ class LearnedUnits(Part):
         if is_rate:
             curvature = RATES.curvature * balance
         found |= {"balance": balance, "curvature": curvature, "growth": growth}
-        return Units(n, frame=frame, **found, **of_targets)
+        return Units(problem, n, frame=frame, **found, **of_targets)
 
     # ---------------------------------------------------------------------- targets
 
-    def _release_targets(
+    def release_targets(
         self, data: Any, n: int, stream: RandomStream
     ) -> tuple[Any, Frame, dict[str, Any]]:
         """Targets in released units, the frame without its features, and fields of `Units`.
@@ -218,18 +216,17 @@ class LearnedUnits(Part):
             # two classes have targets of -1 and 1
             noise = found[1] if problem.has_frequencies else found[1] / 4
             return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
-        centers, scales = np.zeros(k), np.ones(k)
+        centers, scales = np.zeros(k), np.full(k, 0.25)
         if self.target_median is not None:
             # anywhere within the bounds, or close to their middle on all scales
             prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
+            facts = n, _CENTRES, prior, self.target_median, stream
             for j in range(k):
                 counts = data.sum(statistics.target_counts, j, None, _CENTRES)
-                facts = _CENTRES, prior, self.target_median, stream
-                centers[j] = statistics.median_on_grid(counts, n, *facts)
+                centers[j] = statistics.median_on_grid(counts, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
-        for j in range(k):
-            scales[j] = 0.25
-            if self.target_spread is not None:
+        if self.target_spread is not None:
+            for j in range(k):
                 of_one = j, float(centers[j]), statistics.SPREADS
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
@@ -530,97 +527,119 @@ def pays(problem: Problem, budget: PrivacyBudget) -> bool:
     return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least
 
 
-def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
-    """`LearnedUnits` or `DiagonalUnits` within an allowance, a part of which is left."""
-    rules, left, is_diagonal = unit_rules(problem), 1.0, kind is not LearnedUnits
+@dataclass
+class Purse:
+    """What planning a fit in learned units has left of an allowance, as a share of it."""
+
+    problem: Problem
+    budget: PrivacyBudget
+    allowance: Allowance
+    left: float = 1.0
+
+    def noise(self, change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
+        """For releases of vectors that one record moves by `change`."""
+        self.left -= share
+        return Gaussian.calibrate(change, self.allowance.share(share), count, dimension)
+
+    def rank(self, share: float, count: int = 1, *, of_users: bool = False) -> Any:
+        """For selections by ranks, of rows or, where gradients are added up by user, of users.
+
+        None if there is no share.
+        """
+        if not share:
+            return None
+        self.left -= share
+        change = statistics.median_score(self.problem.n_samples, self.budget.record_factor)
+        if of_users and self.problem.by_user:
+            change /= self.budget.rows_per_user
+        return SelectVertex.calibrate(change, self.allowance.share(share), count)
+
+
+def plan_units(
+    problem: Problem, budget: PrivacyBudget, allowance: Allowance, *, is_diagonal: bool = False
+) -> LearnedUnits:
+    """What is released before a descent within an allowance, a part of which is left.
+
+    Or, if units are diagonal, before the first releases of a solver with a set.
+    """
+    rules, purse = unit_rules(problem), Purse(problem, budget, allowance)
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
-    has_center, is_regression = problem.fit_intercept, problem.loss.task == "regression"
-    wanted, clear = functools.partial(_share, m), max(rules.whiten * d**1.5, rules.least_to_whiten)
-    has_sizes = not (is_diagonal or problem.is_wide) and m > max(clear, rules.least_for_sizes)
-
-    def noise(change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
-        nonlocal left
-        left -= share
-        return Gaussian.calibrate(change, allowance.share(share), count, dimension)
-
-    def medians(share: float, count: int = 1) -> SelectVertex | None:
-        nonlocal left
-        left -= share
-        change = statistics.median_score(problem.n_samples, budget.record_factor)
-        return SelectVertex.calibrate(change, allowance.share(share), count) if share else None
-
-    unit, of_one = statistics.unit_mean(problem, budget), functools.partial(share_present, problem)
-    median, spread, mean, positive = None, None, None, None
-    median_share, share, of_mean = _shares_of_targets(problem, budget, allowance, is_diagonal)
-    if is_regression:
-        median, spread = medians(median_share, k), medians(share, k)
+    unit, of_one = statistics.unit_mean(problem, budget), share_present(problem, budget)
+    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal)
+    median, spread, mean, positive, present = None, None, None, None, None
+    if problem.loss.task == "regression":
+        median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
     if problem.loss.task == "rates":
-        median = medians(max(wanted(20, 0.25), wanted(2500, rules.median_share)))
-        positive = noise(of_one(budget), max(wanted(10, 0.1), wanted(2000, rules.positive_share)))
-        mean = noise(of_one(budget), max(wanted(20, 0.25), wanted(1500, rules.most_mean_share)), 2)
-    # a loss that is not convex is for gross errors, which would move a mean; a box has one later
-    elif has_center and not is_diagonal and (problem.loss.is_convex or not is_regression):
-        change = unit if is_regression else statistics.target_mean(problem, budget, 2)
-        mean = noise(change, of_mean, k)
-    share = 0.0 if problem.is_wide or is_diagonal else wanted(160, rules.norm_share / 4)
+        median = purse.rank(max(_share(m, 20, 0.25), _share(m, 2500, rules.median_share)))
+        share = max(_share(m, 10, 0.1), _share(m, 2000, rules.positive_share))
+        positive = purse.noise(of_one, share)
+        share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))
+        mean = purse.noise(of_one, share, 2)
+    elif problem.fit_intercept and not is_diagonal:  # a box has one later
+        change = unit
+        if problem.loss.task == "classification":
+            change = statistics.target_mean(problem, budget, 2)
+        # a loss that is not convex is for gross errors, which would move a mean
+        if problem.loss.is_convex or problem.loss.task == "classification":
+            mean = purse.noise(change, mean_share, k)
+    share = 0.0 if problem.is_wide or is_diagonal else _share(m, 160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
-    share = max(share, wanted(for_place, rules.norm_share, rules.least_for_norms))
-    long, length = medians(share), medians(share)
+    share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms))
+    long, length = purse.rank(share), purse.rank(share)
+    if problem.may_be_empty:
+        present = purse.noise(of_one, rules.present_share)
+    clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
+    has_moments = is_diagonal or (m > clear and not problem.is_wide)
+    has_sizes = has_moments and not is_diagonal and m > rules.least_for_sizes
     center, moments, top, far, n_rounds, sizes = None, None, None, None, 0, None
-    present = noise(of_one(budget), rules.present_share) if problem.may_be_empty else None
-    if m >= rules.least_for_center and (has_center or problem.is_wide):
-        center = noise(unit, rules.center_share, d, 2 if has_sizes else 1)
-    if is_diagonal or (m > clear and not problem.is_wide):
+    if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
+        center = purse.noise(unit, rules.center_share, d, 2 if has_sizes else 1)
+    if has_moments:
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
         change = statistics.second_moments(problem, budget)
-        moments = noise(change, rules.moments_share, numbers, n_rounds)
-        sizes = noise(change, rules.sizes_share, d, _N_SIZES) if has_sizes else None
-        far = None if is_diagonal else medians(rules.far_share)
+        moments = purse.noise(change, rules.moments_share, numbers, n_rounds)
+        sizes = purse.noise(change, rules.sizes_share, d, _N_SIZES) if has_sizes else None
+        far = None if is_diagonal else purse.rank(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if problem.is_wide else change
-        top = noise(change, rules.scalar_share)
-    of_rows = long, length, center, moments, n_rounds, far, top, median_share, left, sizes
-    return kind(problem, m, median, spread, mean, *of_rows, present=present, positive=positive)
+        top = purse.noise(change, rules.scalar_share)
+    rows = long, length, center, moments, n_rounds, far, top, median_share, purse.left, sizes
+    return LearnedUnits(problem, m, median, spread, mean, *rows, present=present, positive=positive)
 
 
-# -------------------------------------------------------------------------------- running
-
-
-def _shares_of_targets(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance, is_diagonal: bool
-) -> tuple[float, float, float]:
+def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, float]:
     """Of the budget, for medians and spreads of the targets of a regression, and for means."""
-    rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(problem, budget, allowance)
-    wanted, of_steps = functools.partial(_share, m), user_accuracy(problem, budget, allowance)
+    problem, facts = purse.problem, (purse.problem, purse.budget, purse.allowance)
+    rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(*facts)
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = BOX_UNITS.aim if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
     for_size = BOX_UNITS.aim if is_diagonal else 14
     # more than the usual share only where a median would be of no use with it
-    useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
-    useful = max(useful, wanted(for_place, rules.median_share / k))
+    useful = _share(m, for_place if is_diagonal else 11, 0.25 / k)
+    useful = max(useful, _share(m, for_place, rules.median_share / k))
+    # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
+    # columns, slopes need the budget more.)
+    of_steps = user_accuracy(*facts)
+    level, enough = 0.0, max(CORRECTION.least_for_level, problem.n_features**1.5)
+    if isinstance(base_loss(problem.loss), Squared) and not (is_diagonal or problem.is_wide):
+        has_none = of_steps < CORRECTION.least or k > 1
+        level = CORRECTION.level_share if has_none and of_steps >= enough else 0.0
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
-    least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
-    level = CORRECTION.level_share * _keeps_level(problem, of_steps)
-    level *= not (is_diagonal or problem.is_wide)
-    spread = max(wanted(for_size, rules.spread_share / k, 2), wanted(60, level / k), *least)
-    mean = max(rules.least_mean_share, wanted(8, rules.most_mean_share), wanted(60, level))
+    least = _share(m, 80, 0.005 / k), _share(m, 120, 0.012 / k, 45)
+    spread = max(_share(m, for_size, rules.spread_share / k, 2), _share(m, 60, level / k), *least)
+    mean = max(rules.least_mean_share, _share(m, 8, rules.most_mean_share), _share(m, 60, level))
     has_median = problem.fit_intercept and problem.loss.task == "regression"
     return k * useful * has_median, k * spread, mean
-
-
-def _keeps_level(problem: Problem, m: float) -> bool:
-    """Whether no steps with a wide clip follow, and levels pay that go back to released means."""
-    has_none = m < CORRECTION.least or problem.n_outputs > 1
-    # (of many columns, slopes need the budget more)
-    has_enough = m >= max(CORRECTION.least_for_level, problem.n_features**1.5)
-    return isinstance(base_loss(problem.loss), Squared) and has_none and has_enough
 
 
 def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
     """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
     share = min(most, (aim / m) ** 2)
     return share if m * math.sqrt(share) >= least else 0.0
+
+
+# ------------------------------------------------------------------------------- of records
 
 
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:

@@ -322,7 +322,7 @@ class _Draft:
         if self.learns_units:
             whole = budget.mixed_allowance
             # steps along single records bring two models no further apart on short rows alone
-            units = plan_units(problem, budget, whole, LearnedUnits)
+            units = plan_units(problem, budget, whole)
             return replace(units, cuts_rows=True), 0, whole
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget

@@ -5,7 +5,9 @@ c; the mean of the second half of the iterates is the model. Clip, step and mome
 public facts and from what was released. A small clip keeps the noise small and biases what is
 estimated, means and probabilities more than ranks. So the last steps have a wide one: on all
 coefficients where the noise allows it, else on the slope and the intercept of the predictions.
-Intercepts of classes stay near those that the released frequencies tell, see `levels`.
+Intercepts of classes stay near those with which the mean probabilities are the released
+frequencies: few noisy steps leave those of rare classes anywhere, and clipped derivatives of
+unequal classes push them.
 
 A release is the mean of vectors of norm at most 1, derivatives over the clip times rows, so that
 its sensitivity does not depend on the clip (doc/privacy, section 4.5). Of users of several rows,
@@ -19,7 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, expit, ndtr, ndtri, softmax
+from scipy.optimize import minimize
+from scipy.special import chdtri, expit, logsumexp, ndtr, ndtri, softmax
 
 from .._checks import check_real, check_size
 from .._progress import steps
@@ -35,197 +38,160 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
-from .defaults import (
-    CORRECTION,
-    RATES,
-    UNIT_DESCENT,
-    affordable_steps,
-    unit_rules,
-)
+from .defaults import CORRECTION, RATES, UNIT_DESCENT, affordable_steps, unit_rules
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
-from .learned_units import LARGEST_PREDICTION, LearnedUnits, Units, plan_units, user_accuracy
-from .levels import level_variance, levels, normal_points, tells_levels
+from .learned_units import (
+    LARGEST_PREDICTION,
+    LearnedUnits,
+    Purse,
+    Units,
+    plan_units,
+    user_accuracy,
+)
 from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
+_N_POINTS = 200  # of normal predictions
 
 
-class Pace(NamedTuple):
-    """Steps of a descent with momentum, the sum of which is `length`."""
-
-    n_steps: int
-    length: float
-    momentum: float
-
-    def noise(self, curvature: float) -> float:
-        """Variance of the averaged iterate, for a variance of 1 in each release."""
-        n, coef, direction, total = self.n_steps, 0.0, 1.0, [0.0]
-        for _ in range(n):  # what a release of 1 does to the iterates after it, added up
-            coef -= (1 - self.momentum) * self.length / n * direction
-            direction = self.momentum * direction + curvature * coef
-            total.append(total[-1] + coef)
-        added, first = np.array(total), np.arange(n)
-        # of the iterates in the second half, those after the release of each step
-        weights = added[n - first] - added[np.maximum(n // 2 - first, 0)]
-        return float(weights @ weights) / (n - n // 2) ** 2
+# ------------------------------------------------------------------------------- planning
 
 
-@dataclass(frozen=True)
-class OfUsers(Part):
-    """What is released of users of several rows, whose gradients are clipped as a whole."""
+@dataclass(kw_only=True, repr=False, eq=False)
+class Descent(Solver):
+    """Gradient descent in learned units: mirror descent with the Euclidean map, without a set.
 
-    present: Gaussian | None  # users with a row that is not empty, over the slots
-    size: SelectVertex  # norms of their gradients at the start
-    accuracy: float  # that of a mean over them, as of `LearnedUnits`
+    A part of the budget buys the units: centre and spread of the targets, centre and length of the
+    rows and, where n is large against d, their second moments. The descent then needs no bounds
+    that are tight, no set, no step and no clip, and has none as parameters. Its last steps have a
+    wide clip, so that means and probabilities are what they say. For the squared, the logistic and
+    Welsch's loss. Of X with up to 1000 features, up to 2^28 numbers are copied, densely;
+    more are read anew in each step, some at a time. Wider X, such as texts, stays as it is, and
+    noisy frequencies of the features take the place of second moments.
 
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return named_releases(("users present", self.present, 1), ("user size", self.size, 1))
+    Parameters
+    ----------
+    max_iter : "auto" or int in [1, 1e9], default="auto"
+        Number of steps, with momentum, before the last ones; more cost time and hardly change the
+        accuracy. "auto" is 12 to 100, as many as some tenths of a second allow.
+    """
 
-    def run(self, problem: Problem, units: Units, data: SolverData, stream: RandomStream) -> Units:
-        """The units with the users, and as the clip what some of their gradients exceed."""
-        users = Users.of(data.rows)
-        n = users.starts.size
-        if self.present is not None:
-            total = np.array([float(users.present.sum())])
-            n = statistics.n_present(total, data.n_samples, n, self.present, stream)
-        rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
-        units = units._replace(data=rows, users=users, n_users=n)
-        # as many as the noise hides, and no more than have a label of the rarer class
-        hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
-        many, start = min(0.5, 2 * _rarer(problem, units), hidden), np.zeros(problem.size)
-        clip, bias = _user_clip(problem, units, start, self.size, many, stream), 0.0
-        if problem.loss.task == "rates":
-            # of users most of whom have no event, the clip may leave little of one
-            bias = math.log(max(1.0, units.clip * float(units.unit[-1]) / clip)) ** 2
-        return units._replace(clip=clip, level_bias=bias)
+    form = "descent"
+    with_set: ClassVar[str] = "noisy-md"  # the solver for sets and other losses
+
+    max_iter: int | Auto = "auto"
+
+    def _check(
+        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
+    ) -> None:
+        if budget.is_pure:
+            raise ValueError("solver='descent' has no pure-DP form (delta=0)")
+        if feasible_set is not Geometry:
+            raise ValueError(
+                "solver='descent' has no feasible set, which feasible_set='auto' stands for; "
+                f"solver={self.with_set!r} has one"
+            )
+        if units == "bounds":
+            raise ValueError("solver='descent' learns its units: units='bounds' is for the others")
+        if not knows(loss):
+            raise ValueError(
+                "solver='descent' knows the squared, the logistic and Welsch's loss "
+                f"(width='auto'), solver={self.with_set!r} others as well; got {loss!r}"
+            )
+
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
+        allowance = budget.mixed_allowance
+        fields, releases = self._stages(problem, budget, allowance)
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
+
+    def _stages(
+        self: Any, problem: Problem, budget: PrivacyBudget, allowance: Allowance
+    ) -> tuple[dict[str, Any], tuple[Release, ...]]:
+        """The stages of a plan within an allowance, by their fields, and what they release."""
+        is_rate = problem.loss.task == "rates"
+        if is_rate and (problem.is_wide or problem.n_outputs > 1):
+            raise ValueError("models of counts and costs have one target, at most 1000 features")
+        units = plan_units(problem, budget, allowance)
+        limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
+        n_steps = self.max_iter or affordable_steps(problem, limits)
+        sizes = problem.n_samples, problem.dimension
+        change = statistics.mean_of_numbers(*sizes, budget.record_factor)
+        if problem.is_wide:
+            change = wide_mean(problem, budget)
+        purse = Purse(problem, budget, allowance, units.left)
+        of_users, correction, inference = _plan_users(purse), None, None
+        if problem.inference or is_rate:
+            inference = plan_steps(purse, change)
+        else:
+            correction = _plan_correction(purse, change)
+        step = purse.noise(
+            statistics.of_users(change, problem, budget), purse.left, problem.size, n_steps
+        )
+        gradient = Release("mean gradient", step, n_steps)
+        fields = {"max_iter": n_steps, "units": units, "step": step}
+        fields |= {"of_users": of_users, "correction": correction, "inference": inference}
+        releases = *releases_of(units, of_users), gradient, *releases_of(correction or inference)
+        return fields, releases
 
 
-@dataclass(frozen=True)
-class Correction(Part):
-    """Steps after a descent, with a clip that few derivatives exceed."""
+def knows(loss: Loss) -> bool:
+    """Whether a descent in learned units has rules for the loss."""
+    base = base_loss(loss)
+    return type(base) in (Squared, Logistic, Tweedie) or (
+        type(base) is Welsch and base.width == "auto"
+    )
 
-    tail: SelectVertex | None  # for that clip; None if derivatives are bounded
-    n_above: int  # records whose residuals may exceed it
-    step: Gaussian
-    n_steps: int
-    # for the median size of the predictions, if steps are on their slope and intercept alone
-    size: SelectVertex | None
 
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        sizes = ("prediction size", self.size, 1), ("residual size", self.tail, 1)
-        return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
+def _plan_users(purse: Purse) -> OfUsers | None:
+    """What is released of users if their gradients are added up."""
+    problem, budget, present = purse.problem, purse.budget, None
+    if not problem.by_user:
+        return None
+    if problem.may_be_empty:
+        of_one = statistics.share_present(problem, budget) / budget.rows_per_user
+        present = purse.noise(of_one, UNIT_DESCENT.present_share)
+    size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
+    return OfUsers(present, size, user_accuracy(problem, budget, purse.allowance))
 
-    def run(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
-        """The corrected coefficients, in the units.
 
-        All are moved as far as the move is above its noise, slopes and intercept apart; or see
-        `_scaled`.
-        """
-        if self.size is not None:
-            return self._scaled(problem, units, coef, stream)
-        clip, d = self._clip(problem, units, coef, stream), problem.n_features
-        curvature, noise = units.curvature, (clip * self.step.scale) ** 2
-        pace = Pace(self.n_steps, 0.75 * self.n_steps / (curvature * units.top), 0.0)
-        facts = units, coef, self.step, clip, pace, stream
-        after = _descend(problem, *facts, may_overshoot=True)
-        move = (after - coef).reshape(problem.dimension, -1)
-        variance = noise * pace.noise(curvature * units.trace / problem.dimension)
-        for part in (move[:d], move[d:]):
-            energy = max(float((part**2).sum()), TINY)
-            part *= max(0.0, 1 - part.size * variance / energy)
-        move[:d] = _without_doubts(units, move[:d], noise, pace)
-        return coef + move.ravel()
+def _plan_correction(purse: Purse, change: float) -> Correction | None:
+    """The last steps where they pay; a mean changes by `change`."""
+    problem, rules, loss = purse.problem, CORRECTION, base_loss(purse.problem.loss)
+    m, k = user_accuracy(problem, purse.budget, purse.allowance), problem.n_outputs
+    whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
+    least = rules.least  # below which a clip that so many exceed is not wide
+    if problem.loss.task == "classification":
+        whole *= rules.whole_of_classes
+        least = rules.least_of_classes * math.sqrt(max(1, k - 1))
+    is_binary = type(loss) is Logistic and k == 1
+    is_whole = m >= max(whole, least) and not is_binary and not problem.is_wide
+    has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
+    is_line = has_line and m >= least
+    if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
+        return None
+    tail, n_above, size = None, 0, None
+    dimension, share, n_steps = problem.size, rules.whole_share, rules.whole_steps
+    if not is_whole:
+        dimension, share, n_steps = k + 1, rules.line_share, rules.line_steps
+        size = purse.rank(min(rules.size_share, (rules.aim / m) ** 2))
+        change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
+    if problem.loss.task == "regression" or problem.by_user:
+        n_slots = problem.n_users if problem.by_user else problem.n_samples
+        tail = purse.rank(rules.tail_share, of_users=True)
+        # as many as the noise of a mean hides, and no fewer than can be counted
+        of_mean = 2 * math.sqrt(dimension)
+        n_above = math.ceil(n_slots / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
+    change, left = statistics.of_users(change, problem, purse.budget), purse.left
+    step = purse.noise(change, share * left, dimension, n_steps)
+    purse.left = (1 - share) * left
+    return Correction(tail, n_above, step, n_steps, size)
 
-    def _scaled(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> Array:
-        """With another slope and intercept, between which and the old ones the noise decides.
 
-        Classes have one slope, and an intercept each; that of two is found as a distance from where
-        the released frequencies tell it.
-        """
-        d, half, k = problem.n_features, math.sqrt(0.5), problem.n_outputs
-        point = (units.unit * coef.reshape(problem.dimension, k).T).T
-        spread, of_line = self._line(problem, units, point[:d], stream)
-        slopes = coef.reshape(problem.dimension, k)[:d]
-        # scores of several classes that are clear are in groups, and not normal
-        tells = k == 1 and tells_levels(problem, units)
-        points = normal_points(slopes, spread) if tells else None
-
-        def level(steeper: float) -> Array:
-            """Where the intercepts are thought to be, for slopes times this."""
-            return point[d] if points is None else levels(problem, units, steeper * points)
-
-        start = np.append(spread, level(1.0)) / half
-        line = replace(problem, n_features=k)
-        clip = self._clip(line, of_line, start, stream)
-        pace = self._pace_on_line(problem, units, clip)
-        after = _descend(line, of_line, start, self.step, clip, pace, stream)
-        curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
-        if k > 1:  # the rarer a class, the less is known of its intercept
-            curved[1:] = _informative(units)
-            curved[0] = curved[1:].mean()
-            prior[1:] = CORRECTION.prior_of_classes
-        steeper = min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
-        thought = level(steeper)
-        if points is not None:
-            curved[1:] = _informative(units) / 2
-            wrong = level(CORRECTION.law_doubt * steeper) - thought
-            prior[1:] = np.sqrt(level_variance(problem, units, slopes) + wrong**2) / half
-        noise = np.array([pace.noise(0.4 * of_one) for of_one in curved])
-        variance = (clip * self.step.scale) ** 2 * noise
-        kept = 1 / (1 + variance / np.maximum(prior**2, TINY))
-        steeper = 1 + kept[0] * (after[0] / start[0] - 1)
-        steeper = min(CORRECTION.steepest, max(0.0, steeper))
-        found = level(steeper) + kept[1:] * (after[1:] * half - thought)
-        coef = coef * steeper
-        if units.unit[d] > 0:  # or rows are 0, all of them and for certain
-            coef.reshape(problem.dimension, k)[d] = found / units.unit[d]
-        return coef
-
-    def _line(
-        self, problem: Problem, units: Units, point: Array, stream: RandomStream
-    ) -> tuple[float, Units]:
-        """The root mean square of normal predictions, and units in which these are the rows."""
-        assert self.size is not None
-        k, octaves = problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
-        sizes = units.data.map(_of_predictions, point).kept()
-        n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
-        few = few_longer(n, self.size)
-        counts = sizes.sum(norm_counts, grid)
-        spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
-        n_free = max(1, k - 1)
-        spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
-        data = sizes.map(_on_line, spread).kept()
-        return spread, units._replace(data=data, unit=np.full(k + 1, math.sqrt(0.5)))
-
-    def _pace_on_line(self, problem: Problem, units: Units, clip: float) -> Pace:
-        """Further where the noise is small, for classes of which one is rare."""
-        scale = self.step.scale / math.sqrt(self.n_steps)
-        if problem.loss.task == "classification":
-            scale *= clip / problem.joint_unit
-        reach = CORRECTION.reach / max(scale, TINY)
-        reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
-        return Pace(self.n_steps, reach / units.curvature, CORRECTION.momentum)
-
-    def _clip(self, problem: Problem, units: Units, coef: Array, stream: RandomStream) -> float:
-        """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
-        if self.tail is None:
-            return problem.joint_unit
-        if units.users is not None:
-            few = self.n_above / units.n_users
-            few = min(few, max(CORRECTION.rarer * _rarer(problem, units), few / 4))
-            return _user_clip(problem, units, coef, self.tail, few, stream)
-        sizes = units.data.map(_residuals, _point(problem, units, coef), units.frame.offset)
-        octaves = np.arange(-4.0, 10.01, 0.5)
-        # far too wide ones, which cost most, are as likely by chance as others
-        prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
-        grid, n = 2.0**octaves, units.n_present
-        counts = sizes.sum(norm_counts, grid)
-        return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
+# --------------------------------------------------------------------------------- the run
 
 
 @dataclass(frozen=True)
@@ -267,6 +233,72 @@ class UnitDescentPlan(Plan):
     def clips_users(self) -> bool:
         """See `Plan.clips_users`."""
         return self.problem.by_user
+
+    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
+        problem, d = self.problem, self.problem.n_features
+        units = self.units.run(data, stream)
+        if self.of_users is not None:
+            units = self.of_users.run(units, data, stream)
+        walk = self._walk(units)
+        coef = _descend(units, np.zeros(problem.size), walk, stream)
+        slopes = coef.reshape(problem.dimension, -1)[:d]
+        before = float((slopes**2).sum())
+        if not problem.is_wide:
+            # at least that of noise alone: where derivatives are clipped, the loss is less curved
+            kept = walk.kept_noise(units.curvature * units.trace / problem.dimension)
+            slopes *= _clear_part(slopes, walk.variance * kept)
+        slopes[:] = _without_doubts(units, slopes, walk)
+        keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
+        if keeps_level and self.units.accuracy >= CORRECTION.least_for_level:
+            _restore_levels(units, coef, walk)
+        if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
+            # the mean of the exponentials stays, as if predictions were normal
+            lost = before - float((slopes**2).sum())
+            coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
+            coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
+        if self.correction is not None:
+            coef = self.correction.run(units, coef, stream)
+        elif self.inference is None and _tells_levels(units) and units.unit[d] > 0:
+            _move_toward_levels(units, coef, walk)
+        if self.inference is None:
+            return units.result(coef, problem, self.n_steps)
+        loss = problem.loss
+        if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
+            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
+            # from where Newton steps overshoot; the offset is the released frequencies' log-odds
+            coef.reshape(problem.dimension, -1)[d:] = 0.0
+        coef, estimate = self.inference.run(units, coef, stream)
+        return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
+
+    def _walk(self, units: Units) -> Walk:
+        """The steps, from public facts and released numbers."""
+        problem, is_rate, n_steps = self.problem, self.problem.loss.task == "rates", self.max_iter
+        rules = unit_rules(problem)
+        clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
+        clip *= problem.joint_unit
+        last = _loss_at(problem.loss, n_steps, n_steps)
+        clip = min(clip, last.derivative_bound(math.inf))
+        if problem.n_outputs == 1 and self.units.accuracy < rules.unbiased:
+            # clipped derivatives of unequal classes do not cancel out, and where the centre of the
+            # rows is not found, they push the model along it
+            frequency = float(expit(units.frame.offset))
+            clip = max(clip, frequency, 1 - frequency)
+        if units.users is not None or is_rate:
+            clip = units.clip
+        size = 1.0 if is_rate and units.users is None else clip
+        # standard deviation of the noise of a coordinate, if one step had all of the budget
+        single = max(clip * self.step.scale / math.sqrt(n_steps), 1e-50)  # or there is none
+        wanted = min(
+            rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
+            (rules.signal * size * units.balance / single) ** 2
+            / (units.curvature * units.trace * units.longest**2),
+        )
+        # that of plain steps that do not overshoot; with momentum, directions of small curvature go
+        # further, and it dies away within the first half of the steps
+        plain = n_steps / (0.75 * units.curvature * units.top)
+        gain = max(1.0, min(wanted / plain, n_steps / UNIT_DESCENT.momentum_steps))
+        return Walk(self.step, clip, n_steps, min(wanted, gain * plain), 1 - 1 / gain)
 
     def expected_std(
         self,
@@ -377,134 +409,53 @@ class UnitDescentPlan(Plan):
         if unknown := assumptions.keys() - _ASSUMED:
             raise TypeError(f"power assumes {', '.join(_ASSUMED)}, not {min(unknown)!r}")
         sampling, noise = self.expected_std(effect=effect, parts=True, **assumptions)
-        ratio, far = (
-            effect / math.hypot(sampling, noise),
-            float(ndtri((1 + check_level(level)) / 2)),
-        )
+        ratio = effect / math.hypot(sampling, noise)
+        far = float(ndtri((1 + check_level(level)) / 2))
         assert self.inference is not None
         facts = assumptions.get("prevalence", 0.5), effect
         clear = chance_of_ends(self.problem, self.inference, *facts)
         return clear * float(ndtr(ratio - far) + ndtr(-ratio - far))
 
-    def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
-        problem, d = self.problem, self.problem.n_features
-        units = self.units.run(data, stream)
-        if self.of_users is not None:
-            units = self.of_users.run(problem, units, data, stream)
-        clip, pace = _clip_and_pace(self, units)
-        start = np.zeros(problem.size)
-        coef = _descend(problem, units, start, self.step, clip, pace, stream)
-        noise = (clip * self.step.scale) ** 2
-        slopes = coef.reshape(problem.dimension, -1)[:d]
-        before = float((slopes**2).sum())
-        if not problem.is_wide:
-            # at least that of noise alone: where derivatives are clipped, the loss is less curved
-            variance = noise * pace.noise(units.curvature * units.trace / problem.dimension)
-            slopes *= _clear_part(slopes, variance)
-        slopes[:] = _without_doubts(units, slopes, noise, pace)
-        keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
-        if keeps_level and self.units.accuracy >= CORRECTION.least_for_level:
-            _restore_levels(problem, units, coef, noise, pace)
-        if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
-            # the mean of the exponentials stays, as if predictions were normal
-            lost = before - float((slopes**2).sum())
-            coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
-            coef = units.near_mean(coef, _level_stretch(units, self.step, clip, pace)[1] ** 2)
-        if self.correction is not None:
-            coef = self.correction.run(problem, units, coef, stream)
-        elif self.inference is None and tells_levels(problem, units) and units.unit[d] > 0:
-            _toward_levels(problem, units, coef, noise, pace)
-        if self.inference is None:
-            return units.result(coef, problem, self.n_steps)
-        loss = problem.loss
-        if loss.task == "classification" and clip < loss.derivative_bound(math.inf):
-            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
-            # from where Newton steps overshoot; the offset is the released frequencies' log-odds
-            coef.reshape(problem.dimension, -1)[d:] = 0.0
-        coef, estimate = self.inference.run(problem, units, coef, stream)
-        return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 
+@dataclass(frozen=True)
+class OfUsers(Part):
+    """What is released of users of several rows, whose gradients are clipped as a whole."""
 
-def _descend(
-    problem: Problem,
-    units: Units,
-    coef: Array,
-    step: Gaussian,
-    clip: float,
-    pace: Pace,
-    stream: RandomStream,
-    *,
-    may_overshoot: bool = False,
-) -> Array:
-    """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
-    is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
-    unit = units.unit if problem.n_outputs == 1 or is_tied else units.unit[:, None]
-    total, direction, n_steps = np.zeros_like(coef), np.zeros_like(coef), pace.n_steps
-    # what the squared norm of noise alone does not exceed once in 10^5 steps
-    noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
-    size, n_added, stretch = math.inf, 0, np.ones(coef.size)
-    if problem.loss.task == "rates":
-        stretch[-1], _ = _level_stretch(units, step, clip, pace)
-    length, before = (1 - pace.momentum) * pace.length / n_steps, (coef, direction)
-    sum_of = limited_gradient_sum if problem.loss.task == "rates" else gradient_sum
-    if is_tied:
-        sum_of = tied_gradient_sum
-    for t in steps(range(n_steps)):
-        terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
-        point = _point(problem, units, coef)
-        if units.users is None:
-            total_gradient = units.data.sum(sum_of, point, terms)
-        else:
-            total_gradient, _ = user_gradients(units.data, units.users, units.unit, point, terms)
-        gradient = (unit * total_gradient).ravel() / (clip * problem.n_samples)
-        noisy = step.release(gradient, stream)
-        if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
-            # too far, where rows count for more than in the second moments: back, and shorter
-            (coef, noisy), length = before, length / 4
-            total, n_added = np.zeros_like(coef), 0
-        before, size = (coef, noisy), float(noisy @ noisy)
-        direction = pace.momentum * direction + clip * noisy
-        coef = coef - length * stretch * direction
-        if t >= n_steps // 2:
-            total, n_added = total + coef, n_added + 1
-    return total / n_added
+    present: Gaussian | None  # users with a row that is not empty, over the slots
+    size: SelectVertex  # norms of their gradients at the start
+    accuracy: float  # that of a mean over them, as of `LearnedUnits`
 
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return named_releases(("users present", self.present, 1), ("user size", self.size, 1))
 
-def _level_stretch(units: Units, step: Gaussian, clip: float, pace: Pace) -> tuple[float, float]:
-    """How much longer steps of the level of rates are, and about the noise it has after them.
-
-    A single number for all predictions, it is found unless it would be noise.
-    """
-    unit = float(units.unit[-1])
-    if unit < RATES.least_level_unit:
-        return 1.0, 0.0
-    whole = pace.length * units.curvature * unit**2
-    noise = 0.6 * pace.length * unit * clip * step.scale / math.sqrt(pace.n_steps)
-    stretch = min(max(1.0, RATES.level / whole), 0.7 / max(noise, TINY))
-    return stretch, stretch * noise
-
-
-def _point(problem: Problem, units: Units, coef: Array) -> Array:
-    """The coefficients as rows take them, a matrix of several outputs if these are not tied."""
-    if problem.n_outputs == 1 or coef.size < problem.size:
-        return units.unit * coef
-    return units.unit[:, None] * coef.reshape(problem.shape)
+    def run(self, units: Units, data: SolverData, stream: RandomStream) -> Units:
+        """The units with the users, and as the clip what some of their gradients exceed."""
+        problem, users = units.problem, Users.of(data.rows)
+        n = users.starts.size
+        if self.present is not None:
+            total = np.array([float(users.present.sum())])
+            n = statistics.n_present(total, data.n_samples, n, self.present, stream)
+        rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
+        units = units._replace(data=rows, users=users, n_users=n)
+        # as many as the noise hides, and no more than have a label of the rarer class
+        hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
+        many, start = min(0.5, 2 * _rarer(units), hidden), np.zeros(problem.size)
+        clip, bias = _user_clip(units, start, self.size, many, stream), 0.0
+        if problem.loss.task == "rates":
+            # of users most of whom have no event, the clip may leave little of one
+            bias = math.log(max(1.0, units.clip * float(units.unit[-1]) / clip)) ** 2
+        return units._replace(clip=clip, level_bias=bias)
 
 
 def _user_clip(
-    problem: Problem,
-    units: Units,
-    coef: Array,
-    mechanism: SelectVertex,
-    share: float,
-    stream: RandomStream,
+    units: Units, coef: Array, mechanism: SelectVertex, share: float, stream: RandomStream
 ) -> float:
     """The norm that this share of the users' gradients exceed, at coefficients as in `_descend`."""
     assert units.users is not None
-    point = _point(problem, units, coef)
+    problem = units.problem
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, 1), 1.0)
-    norms = user_gradients(units.data, units.users, units.unit, point, terms)[1]
+    norms = user_gradients(units.data, units.users, units.unit, _point(units, coef), terms)[1]
     most, grid = int((units.users.ends - units.users.starts).max()), _USER_CLIPS
     if problem.loss.task == "classification":  # whose derivatives are bounded
         grid = grid[: 1 + np.searchsorted(grid, most * problem.joint_unit)]
@@ -513,73 +464,110 @@ def _user_clip(
     return median_on_grid(counts, n, grid, prior, mechanism, stream, math.floor(share * n))
 
 
-def _informative(units: Units) -> Array:
-    """Variances of the labels of classes, by the frequencies in the gradients, shape (K,)."""
-    if np.ndim(units.frame.offset) == 0:
-        return np.array([units.balance / 4])
-    frequencies = softmax(units.frame.offset)
-    return np.asarray(frequencies * (1 - frequencies))
-
-
-def _rarer(problem: Problem, units: Units) -> float:
+def _rarer(units: Units) -> float:
     """The frequency of the rarer of two classes, where they have weights about that; else 1/2."""
-    if problem.loss.task != "classification":
+    if units.problem.loss.task != "classification":
         return 0.5
     return (1 - math.sqrt(1 - min(1.0, units.balance))) / 2
 
 
-def _clear_part(slopes: Array, variance: float) -> float:
-    """What slopes are multiplied by: 0 where their energy is that of their noise.
+# ------------------------------------------------------------------------------ the descent
 
-    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
-    moments, which matter little to predictions; the more so, the more columns there are.
+
+class Walk(NamedTuple):
+    """Noisy steps with momentum, the lengths of which add up to `length`."""
+
+    step: Gaussian  # what releases a gradient, over the clip
+    clip: float
+    n_steps: int
+    length: float
+    momentum: float
+
+    @property
+    def variance(self) -> float:
+        """Of the noise in a number of a gradient."""
+        return (self.clip * self.step.scale) ** 2
+
+    def kept_noise(self, curvature: float) -> float:
+        """Variance of the averaged iterate, for a variance of 1 in each release."""
+        n, coef, direction, total = self.n_steps, 0.0, 1.0, [0.0]
+        for _ in range(n):  # what a release of 1 does to the iterates after it, added up
+            coef -= (1 - self.momentum) * self.length / n * direction
+            direction = self.momentum * direction + curvature * coef
+            total.append(total[-1] + coef)
+        added, first = np.array(total), np.arange(n)
+        # of the iterates in the second half, those after the release of each step
+        weights = added[n - first] - added[np.maximum(n // 2 - first, 0)]
+        return float(weights @ weights) / (n - n // 2) ** 2
+
+
+def _descend(
+    units: Units, coef: Array, walk: Walk, stream: RandomStream, *, may_overshoot: bool = False
+) -> Array:
+    """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
+    problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
+    is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
+    unit = units.unit if problem.n_outputs == 1 or is_tied else units.unit[:, None]
+    # what the squared norm of noise alone does not exceed once in 10^5 steps
+    noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
+    stretch = np.ones(coef.size)
+    sum_of: Any = tied_gradient_sum if is_tied else gradient_sum
+    if problem.loss.task == "rates":
+        stretch[-1], _ = _level_stretch(units, walk)
+        sum_of = limited_gradient_sum
+    total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
+    length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
+    for t in steps(range(n_steps)):
+        terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
+        point = _point(units, coef)
+        if units.users is None:
+            total_gradient = units.data.sum(sum_of, point, terms)
+        else:
+            total_gradient, _ = user_gradients(units.data, units.users, units.unit, point, terms)
+        noisy = step.release((unit * total_gradient).ravel() / (clip * problem.n_samples), stream)
+        if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
+            # too far, where rows count for more than in the second moments: back, and shorter
+            (coef, noisy), length = before, length / 4
+            total, n_added = np.zeros_like(coef), 0
+        before, size = (coef, noisy), float(noisy @ noisy)
+        direction = walk.momentum * direction + clip * noisy
+        coef = coef - length * stretch * direction
+        if t >= n_steps // 2:
+            total, n_added = total + coef, n_added + 1
+    return total / n_added
+
+
+def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
+    """The loss of step t; Welsch's is wide until iterates are averaged, so that all records pull.
+
+    At once narrow, it would stay at a minimum near the start if many records are far from it.
     """
-    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
-    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
-    return max(0.0, 1 - noise * noise / columns)
+    if not isinstance(base_loss(loss), Welsch):
+        return loss
+    wider: float = UNIT_DESCENT.widening ** max(0.0, 1 - 2 * t / n_steps)
+    return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
 
 
-def _restore_levels(problem: Problem, units: Units, coef: Array, noise: float, pace: Pace) -> None:
-    """Move intercepts, in place, back to the released means, from which they are clearly far.
+def _level_stretch(units: Units, walk: Walk) -> tuple[float, float]:
+    """How much longer steps of the level of rates are, and about the noise it has after them.
 
-    Clipped derivatives pull the level of skewed targets towards their median. By a factor as that
-    of James and Stein, of the variance of either.
+    A single number for all predictions, it is found unless it would be noise.
     """
-    if not units.level_noise + units.center_noise < math.inf:  # they were not released
-        return
-    d, last = problem.n_features, units.transform[-1, -1]
-    slopes, levels = np.split(coef.reshape(problem.dimension, -1), [d])
-    variance = units.level_noise + units.center_variance(slopes)
-    variance += noise * pace.noise(units.curvature * units.unit[d] ** 2) * last**2
-    doubtful = CORRECTION.level_doubt * variance
-    levels *= doubtful / np.maximum(np.maximum(doubtful, (last * levels) ** 2), TINY)
+    unit = float(units.unit[-1])
+    if unit < RATES.least_level_unit:
+        return 1.0, 0.0
+    whole = walk.length * units.curvature * unit**2
+    noise = 0.6 * walk.length * unit * walk.clip * walk.step.scale / math.sqrt(walk.n_steps)
+    stretch = min(max(1.0, RATES.level / whole), 0.7 / max(noise, TINY))
+    return stretch, stretch * noise
 
 
-def _toward_levels(problem: Problem, units: Units, coef: Array, noise: float, pace: Pace) -> None:
-    """Move intercepts, in place, toward those of the released frequencies, by the noise of both."""
-    slopes, own = np.split(coef.reshape(problem.dimension, -1), [problem.n_features])
-    unit = units.unit[problem.n_features]
-    apart = slopes - slopes.mean(axis=1, keepdims=True) if own.size > 1 else slopes
-    size = float(np.linalg.norm(apart))
-    points = normal_points(slopes, units.spread * size)
-    thought = levels(problem, units, points)
-    wrong = levels(problem, units, CORRECTION.law_doubt * points) - thought
-    doubt = level_variance(problem, units, slopes) + wrong**2
-    # clipped derivatives hardly pull back what noise has moved
-    kept = doubt / np.maximum(doubt + noise * pace.noise(0.0) * unit**2, TINY)
-    own[0] = thought / unit + kept * (own[0] - thought / unit)
-
-
-def _without_doubts(units: Units, slopes: Array, noise: float, pace: Pace) -> Array:
-    """Slopes of shape (d, K), those in doubt left out unless they are far above their noise."""
-    if units.doubts is None:
-        return slopes
-    turn, kept, moments = units.doubts
-    turned = turn @ slopes
-    variance = np.array([pace.noise(units.curvature * moment) for moment in moments])
-    least = UNIT_DESCENT.sure * noise * variance * turned.shape[1]
-    clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
-    return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
+def _point(units: Units, coef: Array) -> Array:
+    """The coefficients as rows take them, a matrix of several outputs if these are not tied."""
+    problem = units.problem
+    if problem.n_outputs == 1 or coef.size < problem.size:
+        return units.unit * coef
+    return units.unit[:, None] * coef.reshape(problem.shape)
 
 
 def limited_gradient_sum(limited: WithNumbers, coef: Array, terms: Terms) -> Array:
@@ -597,6 +585,181 @@ def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     total = gradient_sum(data, np.vstack((coef[0] * np.eye(k), coef[1:])), terms)
     total = total.reshape(k + 1, k)
     return np.append(total[:k].trace(), total[k])
+
+
+# ------------------------------------------------------- what is left of noise and of clipping
+
+
+def _clear_part(slopes: Array, variance: float) -> float:
+    """What slopes are multiplied by: 0 where their energy is that of their noise.
+
+    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
+    moments, which matter little to predictions; the more so, the more columns there are.
+    """
+    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
+    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
+    return max(0.0, 1 - noise * noise / columns)
+
+
+def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
+    """Slopes of shape (d, K), those in doubt left out unless they are far above their noise."""
+    if units.doubts is None:
+        return slopes
+    turn, kept, moments = units.doubts
+    turned = turn @ slopes
+    noise = np.array([walk.kept_noise(units.curvature * moment) for moment in moments])
+    least = UNIT_DESCENT.sure * walk.variance * noise * turned.shape[1]
+    clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
+    return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
+
+
+def _restore_levels(units: Units, coef: Array, walk: Walk) -> None:
+    """Move intercepts, in place, back to the released means, from which they are clearly far.
+
+    Clipped derivatives pull the level of skewed targets towards their median. By a factor as that
+    of James and Stein, of the variance of either.
+    """
+    if not units.level_noise + units.center_noise < math.inf:  # they were not released
+        return
+    d, last = units.problem.n_features, units.transform[-1, -1]
+    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    variance = units.level_noise + units.center_variance(slopes)
+    kept = walk.kept_noise(units.curvature * units.unit[d] ** 2)
+    variance += walk.variance * kept * last**2
+    doubtful = CORRECTION.level_doubt * variance
+    own *= doubtful / np.maximum(np.maximum(doubtful, (last * own) ** 2), TINY)
+
+
+@dataclass(frozen=True)
+class Correction(Part):
+    """Steps after a descent, with a clip that few derivatives exceed."""
+
+    tail: SelectVertex | None  # for that clip; None if derivatives are bounded
+    n_above: int  # records whose residuals may exceed it
+    step: Gaussian
+    n_steps: int
+    # for the median size of the predictions, if steps are on their slope and intercept alone
+    size: SelectVertex | None
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        sizes = ("prediction size", self.size, 1), ("residual size", self.tail, 1)
+        return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
+
+    def run(self, units: Units, coef: Array, stream: RandomStream) -> Array:
+        """The corrected coefficients, in the units.
+
+        All are moved as far as the move is above its noise, slopes and intercept apart; or see
+        `_scaled`.
+        """
+        if self.size is not None:
+            return self._scaled(units, coef, stream)
+        problem, d, curvature = units.problem, units.problem.n_features, units.curvature
+        length, clip = (
+            0.75 * self.n_steps / (curvature * units.top),
+            self._clip(units, coef, stream),
+        )
+        walk = Walk(self.step, clip, self.n_steps, length, 0.0)
+        move = _descend(units, coef, walk, stream, may_overshoot=True) - coef
+        move = move.reshape(problem.dimension, -1)
+        variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
+        for part in (move[:d], move[d:]):
+            energy = max(float((part**2).sum()), TINY)
+            part *= max(0.0, 1 - part.size * variance / energy)
+        move[:d] = _without_doubts(units, move[:d], walk)
+        return coef + move.ravel()
+
+    def _scaled(self, units: Units, coef: Array, stream: RandomStream) -> Array:
+        """With another slope and intercept, between which and the old ones the noise decides.
+
+        Classes have one slope, and an intercept each; that of two is found as a distance from where
+        the released frequencies tell it.
+        """
+        problem, half = units.problem, math.sqrt(0.5)
+        d, k = problem.n_features, problem.n_outputs
+        point = (units.unit * coef.reshape(problem.dimension, k).T).T
+        spread, line = self._line(units, point[:d], stream)
+        slopes = coef.reshape(problem.dimension, k)[:d]
+        # scores of several classes that are clear are in groups, and not normal
+        tells = k == 1 and _tells_levels(units)
+        points = _normal_points(slopes, spread) if tells else None
+
+        def level(steeper: float) -> Array:
+            """Where the intercepts are thought to be, for slopes times this."""
+            return point[d] if points is None else _levels(units, steeper * points)
+
+        start = np.append(spread, level(1.0)) / half
+        walk = self._walk_on_line(line, self._clip(line, start, stream))
+        after = _descend(line, start, walk, stream)
+        curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
+        if k > 1:  # the rarer a class, the less is known of its intercept
+            curved[1:] = _informative(units)
+            curved[0] = curved[1:].mean()
+            prior[1:] = CORRECTION.prior_of_classes
+        steeper = min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
+        thought = level(steeper)
+        if points is not None:
+            curved[1:] = _informative(units) / 2
+            wrong = level(CORRECTION.law_doubt * steeper) - thought
+            prior[1:] = np.sqrt(_level_variance(units, slopes) + wrong**2) / half
+        noise = np.array([walk.kept_noise(0.4 * of_one) for of_one in curved])
+        kept = 1 / (1 + walk.variance * noise / np.maximum(prior**2, TINY))
+        steeper = 1 + kept[0] * (after[0] / start[0] - 1)
+        steeper = min(CORRECTION.steepest, max(0.0, steeper))
+        found = level(steeper) + kept[1:] * (after[1:] * half - thought)
+        coef = coef * steeper
+        if units.unit[d] > 0:  # or rows are 0, all of them and for certain
+            coef.reshape(problem.dimension, k)[d] = found / units.unit[d]
+        return coef
+
+    def _line(self, units: Units, point: Array, stream: RandomStream) -> tuple[float, Units]:
+        """The root mean square of normal predictions, and units in which these are the rows."""
+        assert self.size is not None
+        k, octaves = units.problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
+        sizes = units.data.map(_of_predictions, point).kept()
+        n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
+        few = few_longer(n, self.size)
+        counts = sizes.sum(norm_counts, grid)
+        spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
+        n_free = max(1, k - 1)
+        spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
+        data, unit = sizes.map(_on_line, spread).kept(), np.full(k + 1, math.sqrt(0.5))
+        line = replace(units.problem, n_features=k)
+        return spread, units._replace(problem=line, data=data, unit=unit)
+
+    def _walk_on_line(self, line: Units, clip: float) -> Walk:
+        """Further where the noise is small, for classes of which one is rare."""
+        scale = self.step.scale / math.sqrt(self.n_steps)
+        if line.problem.loss.task == "classification":
+            scale *= clip / line.problem.joint_unit
+        reach = CORRECTION.reach / max(scale, TINY)
+        reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
+        length = reach / line.curvature
+        return Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum)
+
+    def _clip(self, units: Units, coef: Array, stream: RandomStream) -> float:
+        """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
+        if self.tail is None:
+            return units.problem.joint_unit
+        if units.users is not None:
+            few = self.n_above / units.n_users
+            few = min(few, max(CORRECTION.rarer * _rarer(units), few / 4))
+            return _user_clip(units, coef, self.tail, few, stream)
+        sizes = units.data.map(_residuals, _point(units, coef), units.frame.offset)
+        octaves = np.arange(-4.0, 10.01, 0.5)
+        # far too wide ones, which cost most, are as likely by chance as others
+        prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
+        grid, n = 2.0**octaves, units.n_present
+        counts = sizes.sum(norm_counts, grid)
+        return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
+
+
+def _informative(units: Units) -> Array:
+    """Variances of the labels of classes, by the frequencies in the gradients, shape (K,)."""
+    if np.ndim(units.frame.offset) == 0:
+        return np.array([units.balance / 4])
+    frequencies = softmax(units.frame.offset)
+    return np.asarray(frequencies * (1 - frequencies))
 
 
 def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
@@ -629,184 +792,73 @@ def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
     return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class Descent(Solver):
-    """Gradient descent in learned units: mirror descent with the Euclidean map, without a set.
+# ------------------------------------------------------------------ levels of probabilities
 
-    A part of the budget buys the units: centre and spread of the targets, centre and length of the
-    rows and, where n is large against d, their second moments. The descent then needs no bounds
-    that are tight, no set, no step and no clip, and has none as parameters. Its last steps have a
-    wide clip, so that means and probabilities are what they say. For the squared, the logistic and
-    Welsch's loss. Of X with up to 1000 features, up to 2^28 numbers are copied, densely;
-    more are read anew in each step, some at a time. Wider X, such as texts, stays as it is, and
-    noisy frequencies of the features take the place of second moments.
 
-    Parameters
-    ----------
-    max_iter : "auto" or int in [1, 1e9], default="auto"
-        Number of steps, with momentum, before the last ones; more cost time and hardly change the
-        accuracy. "auto" is 12 to 100, as many as some tenths of a second allow.
+def _tells_levels(units: Units) -> bool:
+    """Whether frequencies were released of which the means of probabilities can be had."""
+    problem = units.problem
+    is_told = problem.loss.task == "classification" and units.level_noise < math.inf
+    return is_told and not (problem.is_wide or problem.has_weights)
+
+
+def _move_toward_levels(units: Units, coef: Array, walk: Walk) -> None:
+    """Move intercepts, in place, toward those of the released frequencies, by the noise of both."""
+    d = units.problem.n_features
+    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    apart = slopes - slopes.mean(axis=1, keepdims=True) if own.size > 1 else slopes
+    points = _normal_points(slopes, units.spread * float(np.linalg.norm(apart)))
+    thought = _levels(units, points)
+    wrong = _levels(units, CORRECTION.law_doubt * points) - thought
+    doubt = _level_variance(units, slopes) + wrong**2
+    # clipped derivatives hardly pull back what noise has moved
+    noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
+    kept = doubt / np.maximum(doubt + noise, TINY)
+    own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
+
+
+def _normal_points(slopes: Array, spread: float) -> Array:
+    """Normal predictions of all classes, without intercepts; of two classes, 0 and the second's.
+
+    Slopes of shape (d, K) of columns that are alike; the spread is the root mean square of the
+    predictions, less their mean over several classes.
     """
-
-    form = "descent"
-    with_set: ClassVar[str] = "noisy-md"  # the solver for sets and other losses
-
-    max_iter: int | Auto = "auto"
-
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
-        if budget.is_pure:
-            raise ValueError("solver='descent' has no pure-DP form (delta=0)")
-        if feasible_set is not Geometry:
-            raise ValueError(
-                "solver='descent' has no feasible set, which feasible_set='auto' stands for; "
-                f"solver={self.with_set!r} has one"
-            )
-        if units == "bounds":
-            raise ValueError("solver='descent' learns its units: units='bounds' is for the others")
-        if not knows(loss):
-            raise ValueError(
-                "solver='descent' knows the squared, the logistic and Welsch's loss "
-                f"(width='auto'), solver={self.with_set!r} others as well; got {loss!r}"
-            )
-
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
-        allowance = budget.mixed_allowance
-        fields, releases = self._stages(problem, budget, allowance)
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
-        return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
-
-    def _stages(
-        self: Any, problem: Problem, budget: PrivacyBudget, allowance: Allowance
-    ) -> tuple[dict[str, Any], tuple[Release, ...]]:
-        """The stages of a plan within an allowance, by their fields, and what they release."""
-        if problem.loss.task == "rates" and (problem.is_wide or problem.n_outputs > 1):
-            raise ValueError("models of counts and costs have one target, at most 1000 features")
-        units = plan_units(problem, budget, allowance, LearnedUnits)
-        limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
-        n_steps = self.max_iter or affordable_steps(problem, limits)
-        sizes = problem.n_samples, problem.dimension
-        change = statistics.mean_of_numbers(*sizes, budget.record_factor)
-        if problem.is_wide:
-            change = wide_mean(problem, budget)
-        of_users, left = _plan_users(problem, budget, allowance, units.left)
-        correction, inference = None, None
-        if problem.inference or problem.loss.task == "rates":
-            inference, left = plan_steps(problem, budget, allowance, change, left)
-        else:
-            correction, left = _plan_correction(problem, budget, allowance, change, left)
-        change = statistics.of_users(change, problem, budget)
-        step = Gaussian.calibrate(change, allowance.share(left), n_steps, problem.size)
-        gradient = Release("mean gradient", step, n_steps)
-        fields: dict[str, Any] = {"max_iter": n_steps, "units": units, "step": step}
-        fields |= {"of_users": of_users, "correction": correction, "inference": inference}
-        releases = *releases_of(units, of_users), gradient, *releases_of(correction or inference)
-        return fields, releases
+    k = slopes.shape[1]
+    if k == 1:
+        return spread * np.outer(ndtri((np.arange(_N_POINTS) + 0.5) / _N_POINTS), [0.0, 1.0])
+    slopes = slopes - slopes.mean(axis=1, keepdims=True)
+    # directions of any number of classes, the same in all fits
+    points = np.random.default_rng(0).standard_normal((_N_POINTS, len(slopes))) @ slopes
+    size = math.sqrt(float((points**2).sum()) / _N_POINTS)
+    return np.vstack((points, -points)) * (spread / max(size, TINY))
 
 
-def _plan_users(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance, left: float
-) -> tuple[OfUsers | None, float]:
-    """What is released of users if their gradients are added up, and the share that is left."""
-    if not problem.by_user:
-        return None, left
-    rules, rows, present = UNIT_DESCENT, budget.rows_per_user, None
-    if problem.may_be_empty:
-        of_one = statistics.share_present(problem, budget) / rows
-        present = Gaussian.calibrate(of_one, allowance.share(rules.present_share))
-        left -= rules.present_share
-    score = statistics.median_score(problem.n_samples, budget.record_factor) / rows
-    size = SelectVertex.calibrate(score, allowance.share(rules.user_share))
-    m = user_accuracy(problem, budget, allowance)
-    return OfUsers(present, size, m), left - rules.user_share
+def _levels(units: Units, points: Array) -> Array:
+    """What intercepts are above the constant prediction, shape (K,), for predictions about them.
 
-
-def _plan_correction(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance, change: float, left: float
-) -> tuple[Correction | None, float]:
-    """The last steps where they pay, and the share of the allowance that is left."""
-    rules, m, loss = CORRECTION, user_accuracy(problem, budget, allowance), base_loss(problem.loss)
-    k, is_binary = problem.n_outputs, type(loss) is Logistic and problem.n_outputs == 1
-    whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
-    least = rules.least  # below which a clip that so many exceed is not wide
-    if problem.loss.task == "classification":
-        whole *= rules.whole_of_classes
-        least = rules.least_of_classes * math.sqrt(max(1, k - 1))
-    is_whole = m >= max(whole, least) and not is_binary and not problem.is_wide
-    has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
-    is_line = has_line and m >= least
-    if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
-        return None, left
-    share, n_steps = rules.line_share, rules.line_steps
-    if is_whole:
-        share, n_steps = rules.whole_share, rules.whole_steps
-    tail, n_above, dimension, size = None, 0, problem.size if is_whole else k + 1, None
-    score = statistics.median_score(problem.n_samples, budget.record_factor)
-    if not is_whole:
-        of_size = min(rules.size_share, (rules.aim / m) ** 2)
-        size = SelectVertex.calibrate(score, allowance.share(of_size))
-        left -= of_size
-        change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
-    if problem.loss.task == "regression" or problem.by_user:
-        n_slots = problem.n_samples
-        if problem.by_user:
-            n_slots, score = problem.n_users, score / budget.rows_per_user
-        tail = SelectVertex.calibrate(score, allowance.share(rules.tail_share))
-        left -= rules.tail_share
-        # as many as the noise of a mean hides, and no fewer than can be counted
-        of_mean = 2 * math.sqrt(dimension)
-        n_above = math.ceil(n_slots / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
-    change = statistics.of_users(change, problem, budget)
-    step = Gaussian.calibrate(change, allowance.share(share * left), n_steps, dimension)
-    return Correction(tail, n_above, step, n_steps, size), (1 - share) * left
-
-
-def knows(loss: Loss) -> bool:
-    """Whether a descent in learned units has rules for the loss."""
-    base = base_loss(loss)
-    return type(base) in (Squared, Logistic, Tweedie) or (
-        type(base) is Welsch and base.width == "auto"
-    )
-
-
-def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
-    """The loss of step t; Welsch's is wide until iterates are averaged, so that all records pull.
-
-    At once narrow, it would stay at a minimum near the start if many records are far from it.
+    Weights of classes shift the intercepts of a model without them by their logarithms.
     """
-    if not isinstance(base_loss(loss), Welsch):
-        return loss
-    wider: float = UNIT_DESCENT.widening ** max(0.0, 1 - 2 * t / n_steps)
-    return Welsch(UNIT_DESCENT.width * wider).of_outputs(loss.n_outputs)
+    problem, offset = units.problem, units.frame.offset
+    if problem.n_outputs == 1:
+        offset = np.array([0.0, offset])
+    weights: Any = units.frame.class_weight
+    weights = problem.class_weight if weights is None else weights
+    shift = 0.0 if weights is None else np.log(np.maximum(weights, 1e-12))
+    frequencies = softmax(offset - shift)
+
+    def loss(at: Array) -> tuple[float, Array]:
+        mean = softmax(points + at, axis=1).mean(axis=0)
+        return logsumexp(points + at, axis=1).mean() - frequencies @ at, mean - frequencies
+
+    found = minimize(loss, np.log(frequencies), jac=True, method="BFGS", tol=1e-8).x
+    found = found + shift - offset
+    return found[1:] - found[0] if problem.n_outputs == 1 else found - found.mean()
 
 
-def _clip_and_pace(plan: UnitDescentPlan, units: Units) -> tuple[float, Pace]:
-    """The clip and the steps, from public facts and released numbers."""
-    problem = plan.problem
-    rules = unit_rules(problem)
-    clip = min(rules.largest_clip, rules.smallest_clip * math.sqrt(units.growth))
-    clip *= problem.joint_unit
-    last = _loss_at(problem.loss, plan.max_iter, plan.max_iter)
-    clip = min(clip, last.derivative_bound(math.inf))
-    if problem.n_outputs == 1 and plan.units.accuracy < rules.unbiased:
-        # clipped derivatives of unequal classes do not cancel out, and where the centre of the rows
-        # is not found, they push the model along it
-        frequency = float(expit(units.frame.offset))
-        clip = max(clip, frequency, 1 - frequency)
-    if units.users is not None or problem.loss.task == "rates":
-        clip = units.clip
-    size = 1.0 if problem.loss.task == "rates" and units.users is None else clip
-    # standard deviation of the noise of a coordinate, if one step had all of the budget
-    single = max(clip * plan.step.scale / math.sqrt(plan.max_iter), 1e-50)  # or there is none
-    wanted = min(
-        rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
-        (rules.signal * size * units.balance / single) ** 2
-        / (units.curvature * units.trace * units.longest**2),
-    )
-    # that of plain steps that do not overshoot; with momentum, directions of small curvature go
-    # further, and it dies away within the first half of the steps
-    plain = plan.max_iter / (0.75 * units.curvature * units.top)
-    gain = min(wanted / plain, plan.max_iter / UNIT_DESCENT.momentum_steps)
-    gain = max(1.0, gain)
-    return clip, Pace(plan.max_iter, min(wanted, gain * plain), 1 - 1 / gain)
+def _level_variance(units: Units, slopes: Array) -> Array:
+    """Variance of `_levels` by the noise in the frequencies and in the centre of the rows."""
+    offset = units.frame.offset
+    frequencies = softmax(offset) if units.problem.n_outputs > 1 else softmax([0.0, offset])[1:]
+    noise = math.sqrt(units.level_noise)
+    unit = np.maximum(frequencies, noise) * np.maximum(1 - frequencies, noise)
+    return np.asarray((noise / unit) ** 2 + units.center_variance(slopes))

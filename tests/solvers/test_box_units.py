@@ -68,7 +68,7 @@ def is_learned(plan):
 def boxed(X, y, plan, kind="dense"):
     """The records in the box, and the way back."""
     data = solver_data(storage(X, kind), y, fit_intercept=plan.problem.fit_intercept)
-    return plan.first.units.box(data, stream())
+    return first_releases.learned_box(plan.first.units, data, stream())
 
 
 # -------------------------------------------------------------------------- sensitivities

@@ -16,11 +16,12 @@ from support import problem, rest_is_slow, solver_data, stream
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import Geometry
+from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers import Descent, levels, unit_descent
+from sklearn_dpsco.solvers import Descent, unit_descent
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import Frame
-from sklearn_dpsco.solvers.unit_descent import Pace
+from sklearn_dpsco.solvers.unit_descent import Walk
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
 
@@ -115,17 +116,18 @@ def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_ou
 
 def test_the_noise_of_an_averaged_iterate_is_what_is_said():
     rng = np.random.default_rng(0)
-    for pace in (Pace(12, 9.0, 0.0), Pace(16, 40.0, 0.7)):
+    for steps in ((12, 9.0, 0.0), (16, 40.0, 0.7)):
+        walk = Walk(Gaussian(1.0, 1.0, 1), 1.0, *steps)
         for curvature in (0.0, 0.3):
             iterates = []
             coef, direction = np.zeros(20_000), np.zeros(20_000)
-            for _ in range(pace.n_steps):
+            for _ in range(walk.n_steps):
                 noisy = curvature * coef + rng.standard_normal(20_000)
-                direction = pace.momentum * direction + noisy
-                coef = coef - (1 - pace.momentum) * pace.length / pace.n_steps * direction
+                direction = walk.momentum * direction + noisy
+                coef = coef - (1 - walk.momentum) * walk.length / walk.n_steps * direction
                 iterates.append(coef)
-            exact = np.mean(iterates[pace.n_steps // 2 :], axis=0).var()
-            assert pace.noise(curvature) == pytest.approx(exact, rel=0.05)
+            exact = np.mean(iterates[walk.n_steps // 2 :], axis=0).var()
+            assert walk.kept_noise(curvature) == pytest.approx(exact, rel=0.05)
 
 
 def skewed(law, z, rng):
@@ -298,9 +300,9 @@ def test_levels_are_those_of_normal_predictions():
         frequencies = np.array([0.97, 0.03]) if k == 1 else np.array([0.6, 0.3, 0.09, 0.01])
         offset = np.log(frequencies) + shift
         offset = offset[1] - offset[0] if k == 1 else offset - offset.mean()
-        units = SimpleNamespace(frame=Frame(offset))
-        points = levels.normal_points(slopes[:, :k], 1.5)
-        found = levels.levels(fact, units, points) + offset
+        units = SimpleNamespace(problem=fact, frame=Frame(offset))
+        points = unit_descent._normal_points(slopes[:, :k], 1.5)
+        found = unit_descent._levels(units, points) + offset
         full = np.append(0.0, found) if k == 1 else found
         mean = softmax(points + full - shift, axis=1).mean(axis=0)
         np.testing.assert_allclose(mean, frequencies, rtol=1e-4)

@@ -123,9 +123,9 @@ def empty_records_too(_, data, clip):
     return np.sum(both, axis=1) * math.sqrt(2)
 
 
-def bread_once_more(bread, steps, problem, copy, *others):
-    bread(steps, problem, copy, *others)
-    return bread(steps, problem, copy, *others)
+def bread_once_more(bread, *arguments):
+    bread(*arguments)
+    return bread(*arguments)
 
 
 PLANTS = {
@@ -237,7 +237,7 @@ def test_sizes_that_are_too_wide_miss_by_more_than_the_rates_beyond_the_right_on
 
 
 def test_levels_that_are_noise_are_those_of_the_released_mean():
-    facts = dict.fromkeys(learned_units.Units._fields[:11], 1.0)
+    facts = dict.fromkeys(learned_units.Units._fields[:12], 1.0)
     facts |= {"unit": np.full(3, 0.5), "transform": 0.5 * np.eye(3), "trace": 0.3}
     units = learned_units.Units(**facts, level_noise=0.01, center_noise=0.0)
     coef = np.array([0.6, -0.8, 3.0])
