@@ -330,18 +330,7 @@ def learned_box(
         frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
         factor = 1 / rules.target_width
     data = data.row_major()
-    measured, longest = data.map(statistics.measure), math.sqrt(problem.n_features)
-    facts = longest, longest / 2, units.long, stream
-    rough = min(1.3 * statistics.scale_on_grid(measured, n, *facts), longest)
-    center = np.zeros(problem.n_features)
-    if units.center is not None:
-        mean = measured.sum(statistics.short_row_sum, rough) / slots
-        released = units.center.release(mean, stream)  # of sparse rows as well, as is planned
-        if not data.is_sparse:  # whose zeros a centre would shift
-            found = statistics.shrunk_vector(released, units.center.variance)
-            center = rough * found * (slots / n)
-            measured = data.map(statistics.measure, center)
-    length = statistics.scale_on_grid(measured, n, 2 * rough, rough / 2, units.length, stream)
+    center, _, measured, length = units.release_center(data, n, stream, of_box=True)
     length *= rules.row_bound
     assert units.moments is not None
     noisy = units.moments.release(measured.sum(_spread_sum, center, length) / slots, stream)

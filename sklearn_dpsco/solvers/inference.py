@@ -106,8 +106,9 @@ class Point(NamedTuple):
 
 
 class Bread(NamedTuple):
-    """The inverse of the second derivatives, 0 in weak directions, and its root."""
+    """The inverse of the second derivatives, 0 in weak directions, and its root, in a basis."""
 
+    basis: Array  # orthonormal, of what coefficients can be told: of classes, that sum to 0
     inverse: Array
     root: Array  # a column for each direction that is not weak
     weak: Array  # the others, orthonormal
@@ -144,45 +145,43 @@ class NewtonSteps(Part):
 
     def run(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Estimate | None]:
         """The coefficients that predict best, in the units, and the estimate for plain rows."""
-        problem, n, basis = units.problem, units.problem.n_samples, contrasts(units.problem)
+        problem, n = units.problem, units.problem.n_samples
         facts = units.unit, units.frame.offset, problem.loss, units.largest
         at = Point(coef.reshape(problem.shape), *facts)
-        n_present = units.n_present if units.users is None else units.n_users
-        n_present = max(n_present, 8 * self.n_large)
+        n_present = max(units.n_users or units.n_present, 8 * self.n_large)
         copy = units.copy.map(_unweighed, units.unit, units.users)
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, at, bound)
-        bread = self._bread(problem, basis, copy, at, bound, stream)
+        bread, before = self._bread(problem, copy, at, bound, stream), None
         # without a covariance that of the descent, if there is noise
         clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
         for t in range(self.n_first):
             assert self.first is not None
             if 0 < t < self.n_hessians:
-                curved = copy.map(scored, at, True)
-                bread = self._bread(problem, basis, curved, at, bound, stream)
+                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0 and self.moments is not None:
                 clip = self._size(there, n_present, self.n_large, stream)
                 clip = max(clip, self._least_clip(units))
             noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
             # (second derivatives there are released anew, or those of all points are the same)
-            move, _ = _move(problem, basis, bread, noisy, at.unit[-1])
-            at = at._replace(coef=at.coef - (basis @ move).reshape(problem.shape))
-            before = self._noise(problem, basis, bread, basis @ move, clip**2 * self.first.variance)
+            move, _ = _move(problem, bread, noisy, at.unit[-1])
+            before = _noise(problem, bread, move, clip**2 * self.first.variance)
+            at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
             copy = copy.map(predicted, at)
         if self.n_hessians > max(1, self.n_first):
-            bread = self._bread(problem, basis, copy.map(scored, at, True), at, bound, stream)
-        there = copy.map(scored, at, False)
-        sum_of = score_sum
+            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+        there, sum_of = copy.map(scored, at, False), score_sum
         if self.moments is not None:
             clip, sum_of = self._clip(there, n_present, units, stream), score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
-        last, bread = _move(problem, basis, bread, scores, at.unit[-1])
+        last, bread = _move(problem, bread, scores, at.unit[-1])
+        basis = bread.basis
         found = basis @ (basis.T @ at.coef.ravel() - last)
-        of_last = self._noise(problem, basis, bread, basis @ last, variance)
-        pulls, noise = bread.root.T @ basis.T @ scores, bread.inverse @ of_last @ bread.inverse
+        pulls, of_last = bread.root.T @ basis.T @ scores, _noise(problem, bread, last, variance)
+        noise = bread.inverse @ of_last @ bread.inverse
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change on its way
             noise = noise + _bend(float(pulls @ pulls), units.balance) ** 2 * bread.inverse
@@ -190,17 +189,12 @@ class NewtonSteps(Part):
         best = _best(units, coef, found, basis @ bread.root, noise)
         if self.moments is None:
             return best, None
-        noisy = self.moments.release(statistics.isometric_vector(total[1:]), stream)
-        meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
-        scale = clip**2 * math.sqrt(self.moments.variance)
-        sampling, doubt, residual = _of_sampling(problem, bread, meat, scale, self.rows_per_user)
-        # 0 but for noise, where scores shortened as before pull no other way
-        left = _pvalue(pulls, bread.root, before, variance) if self.n_first > 0 else math.nan
+        sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
+        pvalue = _pvalue(bread, pulls, before, variance)
         n_records = n if units.users is None else units.users.starts.size
-        seen = doubt, residual, self.n_beyond, self.n_cut, self.n_large, left, n_records
-        of_sampling, weak = basis @ (sampling / n) @ basis.T, basis @ bread.weak
-        estimate = Estimate(found, of_sampling, noise, weak, basis @ basis.T, *seen)
-        return best, _in_plain_units(units, estimate)
+        seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, n_records
+        whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
+        return best, _in_plain_units(units, Estimate(found, *whole, *seen))
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
@@ -250,14 +244,12 @@ class NewtonSteps(Part):
         return math.hypot(of_noise, math.sqrt((3 * kurtosis - 1) / problem.n_samples))
 
     def _bread(
-        self,
-        problem: Problem,
-        basis: Array,
-        copy: Any,
-        at: Point,
-        bound: float,
-        stream: RandomStream,
+        self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
     ) -> Bread:
+        n_classes, basis = problem.n_outputs, np.eye(problem.size)
+        if isinstance(problem.loss, Multinomial):
+            apart = np.linalg.qr(np.eye(n_classes)[:, : n_classes - 1] - 1 / n_classes)[0]
+            basis = np.kron(np.eye(problem.dimension), apart)
         total = copy.sum(curvature_sum, at, bound) / problem.n_samples
         noisy, k = self.hessian.release(statistics.isometric_vector(total), stream), len(total)
         of_one = bound**2 * statistics.symmetric_matrix(noisy, k)
@@ -270,30 +262,55 @@ class NewtonSteps(Part):
         is_noise = values <= np.maximum(largest, 1e-12 * values[-1])
         n_weak = int(np.max(r * is_noise, initial=0))
         root = vectors[:, n_weak:] / np.sqrt(values[n_weak:])
-        return Bread(root @ root.T, root, vectors[:, :n_weak], scale)
+        return Bread(basis, root @ root.T, root, vectors[:, :n_weak], scale)
 
-    def _noise(
-        self, problem: Problem, basis: Array, bread: Bread, step: Array, variance: float
-    ) -> Array:
-        """Covariance of the noise in scores, and in the derivatives times the step by them."""
-        k = _n_joint(problem)
-        steps = step.reshape(k, -1)
-        of_hessian = np.einsum("ij,kl->ikjl", np.eye(k), steps.T @ steps)
-        of_hessian += np.einsum("jk,il->ikjl", steps, steps)
-        of_hessian = bread.scale**2 / 2 * of_hessian.reshape(problem.size, problem.size)
-        return variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
+    def _of_sampling(
+        self, problem: Problem, bread: Bread, moments: Array, clip: float, stream: RandomStream
+    ) -> tuple[Array, float, Array]:
+        """Covariance by sampling, times n; how unsure it is; and variances of residuals.
+
+        Between that by the released moments of the scores and the usual one, by which they are the
+        second derivatives times the residuals' variances: the more noise, the closer to this. Of
+        users of several rows, these are variances times what likeness of the rows adds to them, the
+        mean over directions, which may differ more; those of single residuals are not known.
+        """
+        assert self.moments is not None
+        noisy = self.moments.release(statistics.isometric_vector(moments), stream)
+        whole = clip**2 * statistics.symmetric_matrix(noisy, problem.size)
+        meat, rows = bread.basis.T @ whole @ bread.basis, self.rows_per_user
+        scale = clip**2 * math.sqrt(self.moments.variance)
+        rank, k = bread.root.shape[1], problem.n_outputs
+        is_joint = k > 1 and not isinstance(problem.loss, Multinomial)
+        k = k if is_joint else 1
+        if rank == 0:
+            return np.zeros_like(meat), 0.0, np.full(k, math.nan)
+        blocks = (bread.inverse @ meat).reshape(len(meat) // k, k, -1, k)
+        least = scale * float(np.linalg.norm(bread.inverse)) / rank
+        values, vectors = np.linalg.eigh(np.einsum("ikil->kl", blocks) * k / rank)
+        variances = np.maximum(values, max(least, TINY))
+        usual = (vectors * variances) @ vectors.T
+        outer = np.kron(np.eye(len(meat) // k), (vectors * np.sqrt(variances)) @ vectors.T)
+        root = np.linalg.solve(outer, bread.root)
+        spread = scale * float(np.sum(bread.inverse**2)) / float(np.trace(bread.inverse))
+        spread /= float(variances.mean())
+        prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
+        kept = prior**2 / (prior**2 + spread**2)
+        values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
+        factors = 1 + np.maximum(kept * values, -0.9)
+        half = outer @ bread.root @ vectors
+        is_known = problem.loss.task != "classification" and rows == 1
+        residual = np.diag(usual) if is_known else np.full(k, math.nan)
+        return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
-def _move(
-    problem: Problem, basis: Array, bread: Bread, scores: Array, unit: float
-) -> tuple[Array, Bread]:
-    """The step of Newton, to be subtracted, and the inverse derivatives that suit its end.
+def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[Array, Bread]:
+    """The step of Newton, to be subtracted, in the basis, and the bread that suits its end.
 
     Of rates it is that of one level for all by its logarithm, at once where the mean is, and from
     there the rest, where second derivatives are larger by the same factor. The rest moves
     predictions by at most 1, in the norm of the second derivatives: exponentials overshoot.
     """
-    move = bread.inverse @ (basis.T @ scores)
+    move = bread.inverse @ (bread.basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
     if problem.loss.task != "rates" or not min(along[-1], unit) > 0:
@@ -308,54 +325,30 @@ def _move(
     return move, bread._replace(inverse=inverse, root=root)
 
 
+def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Array:
+    """Covariance of the noise in scores, and in the derivatives times the step by them."""
+    k, basis = _n_joint(problem), bread.basis
+    steps = (basis @ move).reshape(k, -1)
+    of_hessian = np.einsum("ij,kl->ikjl", np.eye(k), steps.T @ steps)
+    of_hessian += np.einsum("jk,il->ikjl", steps, steps)
+    of_hessian = bread.scale**2 / 2 * of_hessian.reshape(problem.size, problem.size)
+    return variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
+
+
+def _pvalue(bread: Bread, pulls: Array, before: Array | None, variance: float) -> float:
+    """Of pulls that are 0 but for noise, where scores shortened as before pull no other way."""
+    if before is None or pulls.size == 0 or variance == 0:
+        return math.nan
+    cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
+    return float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
+
+
 def _bend(energy: float, balance: float) -> float:
     """The error of a step of labels of this squared length, in the norm of their derivatives.
 
     These change on its way, of rare labels as exponentials: there a step is longer than it seems.
     """
     return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
-
-
-def _pvalue(scores: Array, root: Array, noise: Array, variance: float) -> float:
-    """Of scores, times a root, that have the sum of these covariances and the mean 0."""
-    if len(scores) == 0 or variance == 0:
-        return math.nan
-    cov = root.T @ (noise + variance * np.eye(len(noise))) @ root
-    return float(chi2.sf(scores @ np.linalg.solve(cov, scores), len(scores)))
-
-
-def _of_sampling(
-    problem: Problem, bread: Bread, meat: Array, scale: float, rows: int
-) -> tuple[Array, float, Array]:
-    """Covariance by sampling, times n; how unsure it is; and variances of residuals.
-
-    Between that by the released moments of the scores and the usual one, by which they are the
-    second derivatives times the residuals' variances: the more noise, the closer to this. Of users
-    of several `rows`, these are variances times what likeness of the rows adds to them, the mean
-    over directions, which may differ more; those of single residuals are not known.
-    """
-    rank, k = bread.root.shape[1], problem.n_outputs
-    is_joint = k > 1 and not isinstance(problem.loss, Multinomial)
-    k = k if is_joint else 1
-    if rank == 0:
-        return np.zeros_like(meat), 0.0, np.full(k, math.nan)
-    blocks = (bread.inverse @ meat).reshape(len(meat) // k, k, -1, k)
-    least = scale * float(np.linalg.norm(bread.inverse)) / rank
-    values, vectors = np.linalg.eigh(np.einsum("ikil->kl", blocks) * k / rank)
-    variances = np.maximum(values, max(least, TINY))
-    usual = (vectors * variances) @ vectors.T
-    outer = np.kron(np.eye(len(meat) // k), (vectors * np.sqrt(variances)) @ vectors.T)
-    root = np.linalg.solve(outer, bread.root)
-    spread = scale * float(np.sum(bread.inverse**2)) / float(np.trace(bread.inverse))
-    spread /= float(variances.mean())
-    prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
-    kept = prior**2 / (prior**2 + spread**2)
-    values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
-    factors = 1 + np.maximum(kept * values, -0.9)
-    half = outer @ bread.root @ vectors
-    is_known = problem.loss.task != "classification" and rows == 1
-    residual = np.diag(usual) if is_known else np.full(k, math.nan)
-    return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
 def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:
@@ -659,15 +652,6 @@ def _information(
 
 
 # -------------------------------------------------------------------------------- of records
-
-
-def contrasts(problem: Problem) -> Array:
-    """An orthonormal basis of what coefficients can be told: of classes, those that sum to 0."""
-    k = problem.n_outputs
-    if not isinstance(problem.loss, Multinomial):
-        return np.eye(problem.size)
-    apart = np.linalg.qr(np.eye(k)[:, : k - 1] - 1 / k)[0]
-    return np.kron(np.eye(problem.dimension), apart)
 
 
 class Sized(NamedTuple):

@@ -180,16 +180,8 @@ class LearnedUnits(Part):
         balance *= frame.mean_weight
         growth = max(1.0, rules.growth * self.accuracy * balance / (problem.n_features + 1))
         row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
-        if problem.is_wide:
-            data = data.row_major()
-        longest, measured = math.sqrt(problem.n_features), data.map(statistics.measure)
-        # between rows that are 0 and others, all sizes are alike to the selection
-        facts = longest, longest / 2, self.long, stream, 0.5 if problem.is_wide else 1.0
-        usual = statistics.scale_on_grid(measured, n, *facts)
-        # to what rows are cut for the mean of them
-        rough = min(1.3 * usual, longest)
         release = self._release_wide if problem.is_wide else self._release_copy
-        center, found = release(data, measured, n, rough, row_growth, stream)
+        center, found = release(data, n, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
         curvature = problem.loss.smoothness * min(1.0, 4 * balance)
         if is_rate:
@@ -304,12 +296,13 @@ class LearnedUnits(Part):
     # ------------------------------------------------------------------------- rows
 
     def _release_wide(
-        self, data: Any, measured: Any, n: int, rough: float, growth: float, stream: RandomStream
+        self, data: Any, n: int, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The centre, and fields of `Units`, of rows that are not copied: see `wide_units`."""
-        problem, mechanisms = self.problem, (self.center, self.length)
-        records = data, measured, n
-        rows, unit, center = wide_rows(*records, problem, rough, *mechanisms, growth, stream)
+        problem, data = self.problem, data.row_major()
+        measured, rough = self._rough_length(data, n, 0.5, stream)
+        facts = problem, rough, self.center, self.length, growth, stream
+        rows, unit, center = wide_rows(data, measured, n, *facts)
         top = 1.0
         if self.top is not None:
             top = self._release_top(np.array([size_of_moments(rows, unit, center)]), stream)
@@ -318,7 +311,7 @@ class LearnedUnits(Part):
         return center, found | {"data": data, "unit": found["transform"]}
 
     def _release_copy(
-        self, data: Any, measured: Any, n: int, rough: float, growth: float, stream: RandomStream
+        self, data: Any, n: int, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The same, of a dense copy of the rows, with their second moments."""
         problem, rules, slots = self.problem, unit_rules(self.problem), data.n_samples
@@ -327,9 +320,13 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, usual, least = self._release_center(data, measured, n, rough, stream)
+        center, rough, _, usual = self.release_center(data, n, stream)
         # (`_release_sizes` divides by the cut)
-        norm = max(rules.row_bound * usual * (cut if self.sizes is None else 1.0), least)
+        norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
+        if self.center is not None:
+            # the centre of shorter rows is noise
+            noise = rules.clear_center * math.sqrt(d * self.center.variance)
+            norm = max(norm, rough * min(noise, 0.3))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data = data.row_major()
@@ -366,21 +363,33 @@ class LearnedUnits(Part):
             found["center_noise"] = rough**2 * self.center.variance
         return center, found | {"copy": copy if problem.inference or is_rate else None}
 
-    def _release_center(
-        self, data: Any, measured: Any, n: int, rough: float, stream: RandomStream
-    ) -> tuple[Array, float, float]:
-        """The centre of the rows, the usual length of centred ones, and one that is not noise."""
-        center, least = np.zeros(self.problem.n_features), 0.0
+    def _rough_length(
+        self, data: Any, n: int, fall: float, stream: RandomStream
+    ) -> tuple[Any, float]:
+        """Rows with their norms, and to what they are cut for the mean of them."""
+        longest, measured = math.sqrt(self.problem.n_features), data.map(statistics.measure)
+        facts = longest, longest / 2, self.long, stream, fall
+        return measured, min(1.3 * statistics.scale_on_grid(measured, n, *facts), longest)
+
+    def release_center(
+        self, data: Any, n: int, stream: RandomStream, *, of_box: bool = False
+    ) -> tuple[Array, float, Any, float]:
+        """The centre of the rows, to what they were cut, and norms of centred ones, with the usual.
+
+        Sparse rows of a box keep their zeros, which a centre would shift.
+        """
+        # between rows that are 0 and others, all sizes are alike to the selection
+        fall = 0.5 if of_box else 1.0
+        measured, rough = self._rough_length(data, n, fall, stream)
+        center = np.zeros(self.problem.n_features)
         if self.center is not None:
             mean = measured.sum(statistics.short_row_sum, rough) / data.n_samples
             noisy, variance = self.center.release(mean, stream), self.center.variance
-            center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
-            measured = data.map(statistics.measure, center)
-            # the centre of shorter rows is noise
-            noise = unit_rules(self.problem).clear_center * math.sqrt(center.size * variance)
-            least = rough * min(noise, 0.3)
-        facts = 2 * rough, rough / 2, self.length, stream, 1.0
-        return center, statistics.scale_on_grid(measured, n, *facts), least
+            if not (of_box and data.is_sparse):
+                center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
+                measured = data.map(statistics.measure, center)
+        facts = 2 * rough, rough / 2, self.length, stream, fall
+        return center, rough, measured, statistics.scale_on_grid(measured, n, *facts)
 
     def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
         """A length that few rows of a copy exceed, of which n are present."""

@@ -693,13 +693,14 @@ class Correction(Part):
         after = _descend(line, start, walk, stream)
         curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
         if k > 1:  # the rarer a class, the less is known of its intercept
-            curved[1:] = _informative(units)
+            frequencies = softmax(units.frame.offset)
+            curved[1:] = frequencies * (1 - frequencies)
             curved[0] = curved[1:].mean()
             prior[1:] = CORRECTION.prior_of_classes
         steeper = min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
         thought = level(steeper)
         if points is not None:
-            curved[1:] = _informative(units) / 2
+            curved[1:] = units.balance / 8  # half of the variance of labels
             wrong = level(CORRECTION.law_doubt * steeper) - thought
             prior[1:] = np.sqrt(_level_variance(units, slopes) + wrong**2) / half
         noise = np.array([walk.kept_noise(0.4 * of_one) for of_one in curved])
@@ -752,14 +753,6 @@ class Correction(Part):
         grid, n = 2.0**octaves, units.n_present
         counts = sizes.sum(norm_counts, grid)
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
-
-
-def _informative(units: Units) -> Array:
-    """Variances of the labels of classes, by the frequencies in the gradients, shape (K,)."""
-    if np.ndim(units.frame.offset) == 0:
-        return np.array([units.balance / 4])
-    frequencies = softmax(units.frame.offset)
-    return np.asarray(frequencies * (1 - frequencies))
 
 
 def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
