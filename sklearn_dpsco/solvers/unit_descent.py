@@ -128,9 +128,8 @@ class Descent(Solver):
             inference = plan_steps(purse, change)
         else:
             correction = _plan_correction(purse, change)
-        step = purse.noise(
-            statistics.of_users(change, problem, budget), purse.left, problem.size, n_steps
-        )
+        change = statistics.of_users(change, problem, budget)
+        step = purse.noise(change, purse.left, problem.size, n_steps)
         gradient = Release("mean gradient", step, n_steps)
         fields = {"max_iter": n_steps, "units": units, "step": step}
         fields |= {"of_users": of_users, "correction": correction, "inference": inference}
@@ -655,11 +654,8 @@ class Correction(Part):
         if self.size is not None:
             return self._scaled(units, coef, stream)
         problem, d, curvature = units.problem, units.problem.n_features, units.curvature
-        length, clip = (
-            0.75 * self.n_steps / (curvature * units.top),
-            self._clip(units, coef, stream),
-        )
-        walk = Walk(self.step, clip, self.n_steps, length, 0.0)
+        length = 0.75 * self.n_steps / (curvature * units.top)
+        walk = Walk(self.step, self._clip(units, coef, stream), self.n_steps, length, 0.0)
         move = _descend(units, coef, walk, stream, may_overshoot=True) - coef
         move = move.reshape(problem.dimension, -1)
         variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
