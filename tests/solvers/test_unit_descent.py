@@ -286,6 +286,19 @@ def test_what_the_error_of_the_centre_explains_is_not_enlarged():
             assert np.abs(model.fit(X, y).coef_).max() < 10
 
 
+def test_flags_that_are_rare_beside_even_ones_are_not_enlarged():
+    """Their rows would be cut until they are as large as can be, far below what others are."""
+    for seed in (0, 4, 7):
+        rng = np.random.default_rng(seed)
+        X = 1.0 * (rng.random((20_000, 10)) < [0.5] * 5 + [0.004, 0.008, 0.012, 0.016, 0.02])
+        y = (X @ np.arange(1, 11) / 4 + rng.standard_normal(len(X))).clip(-5, 15)
+        model = DPLinearRegression(
+            epsilon=8.0, delta=1e-6, relation="zero-out", bounds_X=(0, 1), bounds_y=(-5, 15),
+            random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
+
+
 def test_a_length_of_which_nearly_all_are_0_is_a_guess():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.995, 1.0)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
