@@ -549,7 +549,7 @@ def expected_std(
     for residuals of this variance; of rates for targets of this mean, which over it have this
     variance, with effects that are small; in a classification in log-odds, for this effect alone.
     """
-    n, d, k = problem.n_samples, problem.n_features, problem.n_outputs
+    n, d, p = problem.n_samples, problem.n_features, prevalence
     is_binary, is_rate = (problem.loss.task == task for task in ("classification", "rates"))
     information, curved = _information(problem, steps, prevalence, effect)
     residual = information if is_binary else residual
@@ -557,34 +557,31 @@ def expected_std(
     # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
     lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
 
-    def size(share: float) -> float:
-        """The length of a score that this share of the records exceeds."""
+    def excess(t: float, share: float) -> float:
+        """The share of the records whose scores are longer than t, beyond this one."""
+        ratios = t / lengths
+        if is_binary:
+            above = p * (ratios < 1 - p) + (1 - p) * (ratios < p)
+        elif law is not None:
+            above = law.cdf((1 - ratios) * law.mean()) + law.sf((1 + ratios) * law.mean())
+        else:
+            above = chi2.sf(ratios**2 / residual, problem.n_outputs)
+        return float(above.mean()) - share
 
-        def excess(t: float) -> float:
-            ratios = t / lengths
-            if is_binary:
-                above = prevalence * (ratios < 1 - prevalence) + (1 - prevalence) * (
-                    ratios < prevalence
-                )
-            elif law is not None:
-                above = law.cdf((1 - ratios) * law.mean()) + law.sf((1 + ratios) * law.mean())
-            else:
-                above = chi2.sf(ratios**2 / residual, k)
-            return float(above.mean()) - share
-
-        return float(brentq(excess, 0.0, 1e3 * max(1.0, residual) * lengths[-1], xtol=1e-6))
-
-    # sizes are looked for on a grid, whose next candidate is half an interval larger
-    usual, large = size(n // 4 / n), size(max(steps.n_large, 1) / n) * 2**0.125
+    ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (n // 4, max(steps.n_large, 1))
+    usual, large = (float(brentq(excess, *ends, (k / n,), xtol=1e-6)) for k in counts)
+    large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
     clip = steps.clip(usual, large, n, problem.loss.task)
-    least = _of_event(problem, steps, prevalence, mean) * float(lengths[-40])  # few are longer
+    # the derivative of a rare label or a count of 1, if no clip is below it
+    least = max(1 / mean - 1, 0.0) if problem.loss == Tweedie(1) else 0.0
+    least = steps.least_score(min(p, 1 - p), n) if is_binary else least
+    least *= float(lengths[-40])  # few are longer
     clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.3 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
     if safe:
         if is_rate:  # with long tails more: the candidate after that
             factor = steps.clip(usual, large * 2**0.25, n, problem.loss.task) / clip
-        p = prevalence
         kurtosis = (p**3 + (1 - p) ** 3) / (p * (1 - p)) if is_binary else 3.0
         kurtosis = 3.0 + float(law.stats("k")) if law is not None else kurtosis
         doubt = _SAFE * steps.doubt(clip**2 / residual, kurtosis, problem)
@@ -596,16 +593,9 @@ def expected_std(
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
     if is_binary:  # and what changes of the second derivatives leave after it
         energy = problem.dimension * information * of_scores.sum()
-        noise += _bend(energy, 4 * prevalence * (1 - prevalence)) ** 2 / information
+        noise += _bend(energy, 4 * p * (1 - p)) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
-
-
-def _of_event(problem: Problem, steps: NewtonSteps, prevalence: float, mean: float) -> float:
-    """The derivative of a rare label or a count of 1, if no clip is below it; else 0."""
-    if problem.loss.task == "classification":
-        return steps.least_score(min(prevalence, 1 - prevalence), problem.n_samples)
-    return max(1 / mean - 1, 0.0) if problem.loss == Tweedie(1) else 0.0
 
 
 def _law(loss: Loss, mean: float, variance: float) -> Any:
@@ -639,12 +629,9 @@ def _information(
         return 1.0, float(problem.fit_intercept + chi2.ppf(1 - far, problem.n_features))
     levels = (np.arange(400) + 0.5) / 400
     z, effect = ndtri(levels), float(np.clip(effect, -50, 50))  # beyond, nothing is told, either
-
-    def excess(a: float) -> float:
-        return float(expit(a + effect * z).mean()) - prevalence
-
     reach = 40 + 4 * abs(effect)
-    p = expit(brentq(excess, -reach, reach) + effect * z)
+    level = brentq(lambda a: float(expit(a + effect * z).mean()) - prevalence, -reach, reach)
+    p = expit(level + effect * z)
     others = chi2.ppf(levels, problem.n_features - 1) if problem.n_features > 1 else 0 * levels
     sizes = (problem.fit_intercept + z**2 + others[:, None]) * p * (1 - p)
     weights = z**2 / (z**2).mean()
