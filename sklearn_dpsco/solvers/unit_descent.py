@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import chdtri, expit, logsumexp, ndtr, ndtri, softmax
+from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 
 from .._checks import check_real, check_size
 from .._progress import steps
@@ -55,6 +54,7 @@ from .wide_units import wide_mean
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
 _N_POINTS = 200  # of normal predictions
+_MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 
 
 # ------------------------------------------------------------------------------- planning
@@ -834,12 +834,18 @@ def _levels(units: Units, points: Array) -> Array:
     weights = problem.class_weight if weights is None else weights
     shift = 0.0 if weights is None else np.log(np.maximum(weights, 1e-12))
     frequencies = softmax(offset - shift)
-
-    def loss(at: Array) -> tuple[float, Array]:
-        mean = softmax(points + at, axis=1).mean(axis=0)
-        return logsumexp(points + at, axis=1).mean() - frequencies @ at, mean - frequencies
-
-    found = minimize(loss, np.log(frequencies), jac=True, method="BFGS", tol=1e-8).x
+    found, k = np.log(frequencies), frequencies.size
+    for _ in range(_MOST_STEPS):
+        p = softmax(points + found, axis=1)
+        mean = p.mean(axis=0)
+        # (1 / k for all levels together, which nothing tells)
+        curvature = np.diag(mean) - p.T @ p / len(p) + 1 / k + 1e-12 * np.eye(k)
+        step = np.linalg.solve(curvature, mean - frequencies)
+        # second derivatives change by a factor of e^far at most, with which no step overshoots
+        far = float(np.ptp(step))
+        found = found - step * (math.log1p(far) / max(far, TINY))
+        if far < 1e-10:
+            break
     found = found + shift - offset
     return found[1:] - found[0] if problem.n_outputs == 1 else found - found.mean()
 

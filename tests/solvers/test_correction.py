@@ -1,6 +1,7 @@
 """What a model says in numbers: means, probabilities, coefficients of columns without records."""
 
 import dataclasses
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -291,7 +292,9 @@ def test_probabilities_of_a_rare_class_do_no_harm(n, epsilon):
 def test_levels_are_those_of_normal_predictions():
     rng = np.random.default_rng(0)
     slopes = rng.standard_normal((3, 4))
-    for k, weights in ((1, None), (1, (1.0, 0.2)), (4, None), (4, (1.0, 0.2, 0.4, 1.0))):
+    for (k, weights), spread in itertools.product(
+        ((1, None), (1, (1.0, 0.2)), (4, None), (4, (1.0, 0.2, 0.4, 1.0))), (1.5, 200.0)
+    ):
         fact = dataclasses.replace(
             problem(100, 3, task="classification", n_outputs=k), class_weight=weights
         )
@@ -301,13 +304,13 @@ def test_levels_are_those_of_normal_predictions():
         offset = np.log(frequencies) + shift
         offset = offset[1] - offset[0] if k == 1 else offset - offset.mean()
         units = SimpleNamespace(problem=fact, frame=Frame(offset))
-        points = unit_descent._normal_points(slopes[:, :k], 1.5)
+        points = unit_descent._normal_points(slopes[:, :k], spread)
         found = unit_descent._levels(units, points) + offset
         full = np.append(0.0, found) if k == 1 else found
         mean = softmax(points + full - shift, axis=1).mean(axis=0)
-        np.testing.assert_allclose(mean, frequencies, rtol=1e-4)
-        spread = np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())
-        assert spread == pytest.approx(1.5, rel=0.02)
+        np.testing.assert_allclose(mean, frequencies, rtol=1e-9)
+        found = np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())
+        assert found == pytest.approx(spread, rel=0.02)
 
 
 def test_records_with_weights_of_their_own_are_not_what_frequencies_count():
