@@ -331,13 +331,7 @@ class LearnedUnits(Part):
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data = data.row_major()
         center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
-        transform, top, trace, doubts = by * np.eye(d), 1.0, 0.6, None
-        for t in range(self.n_rounds):
-            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / slots
-            shorter = cut / growth if t == self.n_rounds - 1 else None
-            found_now = self._release_moments(moments, transform, cut, shorter, stream)
-            transform, top, trace, doubts = found_now
-            by = transform
+        by, top, trace, doubts = self._release_moments(data, center, by, cut, growth, stream)
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
@@ -348,6 +342,7 @@ class LearnedUnits(Part):
         if self.top is not None:
             eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
             top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
+        transform = by if self.n_rounds else by * np.eye(d)
         of_rows = transform / bound, top, trace / bound**2
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         spread = math.sqrt(found["trace"] / problem.dimension)
@@ -457,32 +452,30 @@ class LearnedUnits(Part):
         return center, np.where(is_small & ~is_found, first, by) / cut
 
     def _release_moments(
-        self,
-        moments: Array,
-        before: Array,
-        cut: float,
-        shorter: float | None,
-        stream: RandomStream,
+        self, data: Any, center: Array, by: Array, cut: float, growth: float, stream: RandomStream
     ) -> tuple[Array, float, float, Doubts | None]:
         """What the rows are multiplied by, their top moment and trace then, and the doubts.
 
-        The matrix that whitens them, by their second moments; `shorter` if it is the last. Its
-        smallest singular values are those of the noise: what is lost in it is not blown up.
+        The matrix that whitens them, by their second moments, if these are released. Its smallest
+        singular values are those of the noise: what is lost in it is not blown up.
         """
-        assert self.moments is not None
-        d, scale = self.problem.n_features, math.sqrt(self.moments.variance)
-        noisy = self.moments.release(statistics.isometric_vector(moments), stream)
-        root, values, ridge = statistics.whitening(noisy, d, scale)
-        white = values / (values + ridge)
-        bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
-        bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
-        bound /= shorter or 1.0
-        step = root / bound
-        top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
-        transform, usual, doubts = before @ step, float(values.mean()), None
-        if shorter is not None:
-            doubts = self._doubts(before, transform, bound, ridge, usual)
-        return transform, top, trace, doubts
+        d, top, trace, doubts = self.problem.n_features, 1.0, 0.6, None
+        for t in range(self.n_rounds):
+            assert self.moments is not None
+            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / data.n_samples
+            noisy = self.moments.release(statistics.isometric_vector(moments), stream)
+            root, values, ridge = statistics.whitening(noisy, d, math.sqrt(self.moments.variance))
+            white = values / (values + ridge)
+            bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
+            bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
+            is_last = t == self.n_rounds - 1
+            bound /= cut / growth if is_last else 1.0
+            before = by if np.ndim(by) == 2 else by * np.eye(d)
+            by = before @ (root / bound)
+            top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
+            if is_last:
+                doubts = self._doubts(before, by, bound, ridge, float(values.mean()))
+        return by, top, trace, doubts
 
     def _doubts(
         self, before: Array, transform: Array, bound: float, ridge: float, usual: float
