@@ -8,8 +8,15 @@ of plain stochastic gradient descent over its slice,
 v_i in [0, 1] the record's weight, and releases the mean of its last iterates with Gaussian noise.
 There the next phase starts, with a smaller step. Each step is non-expansive, so one record moves
 the mean by at most the length of its own step (twice that under replace-one), however long the
-phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta, and a user's
-losses by tables (`tables`).
+phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta.
+
+That needs derivatives that are non-decreasing in the prediction and no steeper than some beta,
+which nobody can check of a user's code. So it is made true (`tables`): the derivative of a record
+is asked for at a fixed grid of predictions about its target, what comes back is made
+non-decreasing, and the steps take the piecewise linear function through these values, its knots
+moved apart where it would be steeper than beta. Of a convex loss whose smoothness is at most beta
+this is the derivative itself, up to the resolution of the grid, and of one with a kink that of its
+Moreau envelope.
 
 Several passes, the default for small tables, divide the budget.
 
@@ -32,7 +39,16 @@ from .._types import Array, Auto, Indices, Which
 from ..data.rows import Terms, make_rows, slope_of
 from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
-from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, largest_constant
+from ..losses import (
+    Joint,
+    Loss,
+    Multinomial,
+    base_loss,
+    bounded_clip,
+    clipped_derivative,
+    kernel_id,
+    largest_constant,
+)
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -43,7 +59,6 @@ from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
-from .tables import GRID, is_tabulated, tables
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -53,6 +68,11 @@ _CHUNK_TABLES = 2**20  # bytes of tables, where each target has its own; they fi
 
 _SHORT = 1 - 1e-9  # steps stay so far within what the proof allows
 _LEAST_SMOOTHNESS = 1e-50  # of a linear loss, in rules that divide by it
+
+# Distances of predictions from the target: 0.002 apart at the target itself, where the kink of most
+# losses lies (that of a margin loss lies at z = y, too), and an eighth of the distance far from
+# it. Beyond the ends, 1300 times the range of targets, derivatives are constant.
+GRID: Array = 0.016 * np.sinh(np.arange(-96, 97) / 8)
 
 
 @dataclass(frozen=True)
@@ -550,6 +570,33 @@ def _in_step_units(data: SolverData, each: float, width: float | None) -> Solver
     y = y if width is None else np.clip(y / width, -1.0, 1.0)
     scaled = make_rows(rows.X, rows.has_intercept, each * rows.scales(), rows.sample_weight)
     return SolverData(scaled, y)
+
+
+# ------------------------------------------------------------ a user's loss, as the steps take it
+
+
+def is_tabulated(loss: Loss) -> bool:
+    """Whether the derivative of the loss, or of each output, is a user's own.
+
+    That of the multinomial loss is the package's, whatever logistic loss it came from.
+    """
+    return type(loss) is not Multinomial and kernel_id(base_loss(loss)) is None
+
+
+def tables(loss: Loss, targets: Array, clip: float, beta: float) -> tuple[Array, Array]:
+    """Knots and values of the derivatives in z for each of the targets, shape (n, GRID.size).
+
+    Of a loss of a single output, which is called once. The values, within the clip, are
+    non-decreasing in each row, whatever the loss returns, and no steeper than beta.
+    """
+    from .._kernels.sgd_steps import lay_knots
+
+    z = targets[:, None] + GRID
+    y = np.repeat(targets, GRID.size)
+    values = clipped_derivative(loss, z.ravel(), y, clip).reshape(z.shape)
+    knots = np.empty_like(values)
+    lay_knots(values, targets, GRID, beta, knots)
+    return knots, values
 
 
 # ------------------------------------------------------------------------------ sensitivities

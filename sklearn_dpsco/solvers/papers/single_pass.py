@@ -359,15 +359,6 @@ class _Draft:
         radius = self.vertices.l1_diameter / 2
         return flips * noise.scale * math.log(noise.n_scores) / (radius * self.clip)
 
-    def sampling_error(self, run: BatchRun) -> float:
-        """The same for what batches vary, by their bounds."""
-        variances: list[float] = []
-        for step in run.steps:
-            before = variances[step.base] if step.base >= 0 else 0.0
-            variances.append(step.clip**2 / step.size + step.kept**2 * before)
-        late = variances[run.n_steps // 2 :]
-        return math.sqrt(2 * math.log(run.noise.n_scores) * sum(late) / len(late)) / self.clip
-
     # ------------------------------------------------------------ batches
 
     def batch_runs(self, left: Allowance) -> tuple[float, Problem, tuple[BatchRun, ...]]:
@@ -388,10 +379,17 @@ class _Draft:
                 unsized = self.unsized_steps(smooth.loss, count, done, weight)
                 runs.append(self.batch_run(left, records, unsized))
                 done += count
-            if len(runs) == self.restarts:
-                error = rules.unfinished / done + self.selection_error(runs[-1].noise)
-                error += rules.variation * self.sampling_error(runs[-1])
-                plans.append((error, smooth, tuple(runs)))
+            if len(runs) < self.restarts:
+                continue
+            # what batches vary, by their bounds
+            variances: list[float] = []
+            for step in runs[-1].steps:
+                before = variances[step.base] if step.base >= 0 else 0.0
+                variances.append(step.clip**2 / step.size + step.kept**2 * before)
+            late, n_vertices = variances[len(variances) // 2 :], self.vertices.size
+            sampling = math.sqrt(2 * math.log(n_vertices) * sum(late) / len(late)) / self.clip
+            error = rules.unfinished / done + self.selection_error(runs[-1].noise)
+            plans.append((error + rules.variation * sampling, smooth, tuple(runs)))
         return min(plans, key=lambda plan: plan[0])
 
     def batch_run(
