@@ -11,8 +11,7 @@ import numpy as np
 
 from .._checks import check_choice, check_real, check_size, shown
 from .._types import Array
-from .mirror_maps import Entropy, MirrorMap, PowerMap
-from .norms import dual_exponent, lp_norm
+from .mirror_maps import Entropy, MirrorMap, PowerMap, dual_exponent, lp_norm
 from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices
 
 _L1_MAPS = ("entropy", "power", "euclidean")

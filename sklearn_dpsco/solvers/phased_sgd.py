@@ -26,7 +26,6 @@ The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, T
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
 from ..data.rows import Terms, make_rows, slope_of
-from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
+from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -525,7 +524,7 @@ class _Descent:
         w, total, count, done = start.copy().reshape(shape), np.zeros(shape), 0, 0
         slope = self.slope._replace(beta=phase.beta)
         first = phase.size - math.ceil(PHASED_SGD[problem.loss.task].averaged * phase.size)
-        for part in self._parts(self._which(phase.start, phase.stop)):
+        for part in self.data.in_order(self._which(phase.start, phase.stop), self.chunk):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
             found: Slope | Tables = slope
@@ -546,22 +545,6 @@ class _Descent:
             records = part.rows.scales(), part.rows.sample_weights(), y
             count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
-
-    def _parts(self, which: Which) -> Iterator[SolverData]:
-        """The records in parts of whole blocks; dense rows that are gathered share one buffer."""
-        data = self.data
-        if not data.is_local or data.is_sparse or isinstance(which, slice):
-            yield from data.in_order(which, self.chunk)
-            return
-        rows = data.rows
-        buffer = np.empty((self.chunk, rows.n_columns), dtype=rows.X.dtype)
-        for part in slices(which.size, self.chunk):
-            some = which[part]
-            # (in the mode "raise", numpy would copy to a buffer of its own first)
-            rows.X.take(some, axis=0, out=buffer[: some.size], mode="clip")
-            factors = (None if a is None else a[some] for a in (rows.scale, rows.sample_weight))
-            taken = make_rows(buffer[: some.size], rows.has_intercept, *factors)
-            yield SolverData(taken, data.y[some])
 
 
 def _in_step_units(data: SolverData, each: float, width: float | None) -> SolverData:

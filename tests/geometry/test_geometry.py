@@ -23,9 +23,9 @@ from sklearn_dpsco.geometry import (
     VertexMatrix,
     get_geometry,
     known_vertices,
+    lp_norm,
     moved,
 )
-from sklearn_dpsco.geometry.norms import lp_norm
 
 SETS = [L1Ball(1.0), L1Ball(2.5), L1Ball(1e-3), Simplex(1.0), Simplex(3.0)]
 DIMENSIONS = [1, 2, 7]

@@ -8,8 +8,16 @@ import pytest
 from scipy.optimize import minimize
 from support import assert_refuses, rest_is_slow
 
-from sklearn_dpsco.geometry import Entropy, L1Ball, L2Ball, LInfBall, LpBall, PowerMap, Simplex
-from sklearn_dpsco.geometry.norms import lp_norm
+from sklearn_dpsco.geometry import (
+    Entropy,
+    L1Ball,
+    L2Ball,
+    LInfBall,
+    LpBall,
+    PowerMap,
+    Simplex,
+    lp_norm,
+)
 from sklearn_dpsco.losses import Absolute
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers.phased_sgd import PhasedSGD
