@@ -1,10 +1,9 @@
 """Pointwise losses l(z, y) of a raw prediction z and a target y, in scaled units.
 
 Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees X, and
-its constants are public facts. The compiled kernels know each loss of this module by its `loss_id`
-(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included, is a
-user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss`
-tries it out.
+its constants are public facts. The compiled kernels know each loss of this module by a number
+(`kernel_id`). Every other class, those that inherit from one of these included, is a user's loss:
+it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss` tries it out.
 
 Most losses here are convex in z; `Welsch`, `LogAbsolute`, `MCPAbsolute` and `Sigmoid` are weakly
 convex. A non-smooth loss gives a subgradient as its derivative, and can be smoothed (`Envelope`).
@@ -44,8 +43,6 @@ class Loss:
     Attributes
     ----------
     task : {"regression", "classification"}; of `Tweedie` "rates"
-    loss_id : int or None
-        Number by which the compiled kernels know a class of this package; else without effect.
     smoothness : float
         Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
     is_convex : bool
@@ -84,7 +81,6 @@ class Loss:
     """
 
     task: ClassVar[str]
-    loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = ""  # the name of the only field, of a loss of this package
     n_outputs = 1
@@ -246,7 +242,6 @@ class Squared(_Known):
     [-1.0, 0.5]
     """
 
-    loss_id: ClassVar[int | None] = 0
     smoothness: ClassVar[float] = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
@@ -281,7 +276,6 @@ class Huber(_Known):
 
     threshold: float = 0.1
 
-    loss_id: ClassVar[int | None] = 1
     _parameter: ClassVar[str] = "threshold"
     smoothness: ClassVar[float] = 1.0
 
@@ -324,7 +318,6 @@ class Welsch(_Known):
 
     width: float | str = "auto"
 
-    loss_id: ClassVar[int | None] = 9
     _parameter: ClassVar[str] = "width"
     smoothness: ClassVar[float] = 1.0
     is_convex: ClassVar[bool] = False
@@ -368,7 +361,6 @@ class Logistic(_Known):
     0.5
     """
 
-    loss_id: ClassVar[int | None] = 2
     smoothness: ClassVar[float] = 0.25
     task: ClassVar[str] = "classification"
 
@@ -424,7 +416,6 @@ class SmoothedHinge(_Known):
 
     width: float = 1.0
 
-    loss_id: ClassVar[int | None] = 3
     _parameter: ClassVar[str] = "width"
     task: ClassVar[str] = "classification"
 
@@ -463,8 +454,6 @@ class Absolute(_Known):
     [1.0, 1.0]
     """
 
-    loss_id: ClassVar[int | None] = 4
-
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
@@ -497,7 +486,6 @@ class Quantile(_Known):
 
     level: float = 0.5
 
-    loss_id: ClassVar[int | None] = 5
     _parameter: ClassVar[str] = "level"
     _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": 1, "low_open": True, "high_open": True}
 
@@ -529,7 +517,6 @@ class EpsilonInsensitive(_Known):
 
     width: float = 0.1
 
-    loss_id: ClassVar[int | None] = 6
     _parameter: ClassVar[str] = "width"
     _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": LARGEST}
     _steepest: ClassVar[float | None] = 1.0  # also where the width covers all residuals
@@ -567,7 +554,6 @@ class LogAbsolute(_Known):
 
     width: float = 0.3
 
-    loss_id: ClassVar[int | None] = 11
     _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
@@ -616,7 +602,6 @@ class MCPAbsolute(_Known):
 
     width: float = 1.0
 
-    loss_id: ClassVar[int | None] = 12
     _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
@@ -650,7 +635,6 @@ class Hinge(_Known):
     [2.0, 0.5, 0.0]
     """
 
-    loss_id: ClassVar[int | None] = 7
     task: ClassVar[str] = "classification"
 
     def value(self, z: Array, y: Array) -> Array:
@@ -680,7 +664,6 @@ class SquaredHinge(_Known):
     [2.0, 0.125, 0.0]
     """
 
-    loss_id: ClassVar[int | None] = 8
     smoothness: ClassVar[float] = 1.0
     task: ClassVar[str] = "classification"
 
@@ -709,7 +692,6 @@ class Sigmoid(_Known):
     [0.018, 0.25, 0.018]
     """
 
-    loss_id: ClassVar[int | None] = 10
     task: ClassVar[str] = "classification"
     is_convex: ClassVar[bool] = False
     # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
@@ -755,7 +737,6 @@ class Tweedie(_Known):
 
     power: float = 1.0
 
-    loss_id: ClassVar[int | None] = 13
     task: ClassVar[str] = "rates"
     _parameter: ClassVar[str] = "power"
     _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
@@ -913,9 +894,16 @@ _LOSSES: dict[str, type[Loss]] = {
 _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 
+# in the order of the numbers by which `_kernels/derivatives.py` knows them
+_KERNEL_ORDER: tuple[type[Loss], ...]
+_KERNEL_ORDER = Squared, Huber, Logistic, SmoothedHinge, Absolute, Quantile, EpsilonInsensitive
+_KERNEL_ORDER += Hinge, SquaredHinge, Welsch, Sigmoid, LogAbsolute, MCPAbsolute, Tweedie
+_KERNEL_IDS = {kind: number for number, kind in enumerate(_KERNEL_ORDER)}
+
+
 def kernel_id(loss: Loss) -> int | None:
     """Number by which the compiled kernels know the loss; None for a user's, also of a subclass."""
-    return loss.loss_id if type(loss) in (*_LOSSES.values(), Tweedie) else None
+    return _KERNEL_IDS.get(type(loss))
 
 
 def base_loss(loss: Loss) -> Loss:

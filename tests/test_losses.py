@@ -406,7 +406,7 @@ def test_compiled_derivative_is_the_same(loss):
     y = np.concatenate((y, [1.0, 1.0, -1.0, -1.0]))
     functions = compiled_and_plain(derivatives.clipped_derivative)
     for function, clip, offset in itertools.product(functions, (np.inf, 0.2), (0.0, -0.3)):
-        slope = Slope(loss.loss_id, loss.kernel_parameter, clip, offset)
+        slope = Slope(kernel_id(loss), loss.kernel_parameter, clip, offset)
         found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
         expected = np.clip(loss.derivative(z + offset, y), -clip, clip)
         np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
@@ -420,17 +420,12 @@ def test_compiled_envelope_derivative_is_the_same(loss):
     for beta in (*(b for b in BETAS if b > loss.weak_convexity), np.inf):
         plain = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
         for function, clip in itertools.product(functions, (np.inf, 0.2)):
-            slope = Slope(loss.loss_id, loss.kernel_parameter, clip, 0.0, beta)
+            slope = Slope(kernel_id(loss), loss.kernel_parameter, clip, 0.0, beta)
             found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
             expected = np.clip(plain, -clip, clip)
             np.testing.assert_allclose(
                 found, expected, rtol=1e-13, atol=1e-15, err_msg=f"beta = {beta}"
             )
-
-
-def test_loss_ids_differ():
-    known = EVERY + RATES
-    assert len({type(loss).loss_id for loss in known}) == len({type(loss) for loss in known})
 
 
 def test_best_constant_of_a_regression_is_the_mean():
@@ -709,7 +704,6 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
     class Tilted(Absolute):
         """What it says of itself is not that of its parent."""
 
-        loss_id = 4
         kernel_id = 4
         smoothness = 1.0
 
@@ -730,6 +724,6 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
 @every_known
 def test_nothing_can_be_put_on_a_loss_beside_its_fields(loss):
     # the kernels would not see it
-    for name in ("derivative", "smoothness", "loss_id", "anything"):
+    for name in ("derivative", "smoothness", "anything"):
         with pytest.raises(AttributeError):
             object.__setattr__(loss, name, 1.0)

@@ -324,7 +324,6 @@ def test_replays_in_learned_units():
 def test_nothing_that_a_loss_says_of_itself_enters_the_sensitivity():
     class Numbered(Own):
         kernel_parameter = -1e300
-        loss_id = 0
 
     def one(loss, eta=0.1):
         solver = PhasedSGD(max_iter=1, n_phases=1, learning_rate=eta, gradient_clip=0.5)
