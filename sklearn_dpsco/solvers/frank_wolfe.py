@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +73,6 @@ class FrankWolfePlan(SetPlan):
     min_selections: int = 1
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
         solution = _descend(data.kept(), frame.offset, self, stream)
         return frame.result(_without_rare(solution, self), self.problem, self.max_iter)
@@ -89,7 +88,6 @@ class FrankWolfe(Solver):
     """
 
     form = "auto"
-    learns_units: ClassVar[bool] = False  # where they pay, if units are "auto"
 
     # what not every form has
     learning_rate: Any = None
@@ -136,7 +134,8 @@ class FrankWolfe(Solver):
         solver = self
         if self.form == "auto":
             solver = self._chosen(Box.of(self, problem, budget, auto=False))
-        return solver._plan_form(Box.of(solver, problem, budget, auto=solver.learns_units))
+        # if units are "auto", gradients learn them where that pays
+        return solver._plan_form(Box.of(solver, problem, budget, auto=solver.form == "gradient"))
 
     def _chosen(self, box: Box) -> FrankWolfe:
         """The solver that sizes and budget favour; this one stands for a constant."""
@@ -291,7 +290,6 @@ class Gradient(FrankWolfe):
     """
 
     form = "gradient"
-    learns_units = True
 
     max_iter: int | Auto = "auto"
     learning_rate: float | Auto = "auto"

@@ -207,7 +207,7 @@ class FTRLPlan(Plan):
     shuffle: bool
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """One stream over all records; see `Plan.run`."""
+        """One stream over all records."""
         data, n = data.row_major(), self.problem.n_samples
         order = stream.substream("order").permutation(n) if self.shuffle else slice(0, n)
         noise, run = stream.substream("noise"), FTRLRun(self)

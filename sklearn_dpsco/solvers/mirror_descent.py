@@ -211,7 +211,6 @@ class MirrorDescentPlan(SetPlan):
         return stream.integer(n_results) if self.draws_result else n_results - 1
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         problem = self.problem
         data, frame = self.first.run(data, stream)
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)

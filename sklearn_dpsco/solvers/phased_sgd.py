@@ -157,7 +157,6 @@ class PhasedSGDPlan(Plan):
         return self.geometry if self.target_unit is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         problem = self.problem
         order = stream.permutation(problem.n_samples) if self.shuffle else None
         descent = _Descent(data, self, order, stream)

@@ -189,7 +189,6 @@ class SinglePassPlan(SetPlan):
     runs: tuple[BatchRun, ...] | tuple[RecordRun, ...]
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
         problem = self.problem
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
