@@ -125,20 +125,6 @@ class Loss:
             )
         return excess
 
-    def prox(self, z: Array, y: Array, beta: float) -> Array:
-        r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise.
-
-        For beta above `weak_convexity`. Of the absolute error, soft thresholding:
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn_dpsco.losses import Absolute
-        >>> Absolute().prox(np.array([-3.0, 0.5]), np.zeros(2), beta=1.0).tolist()
-        [-2.0, 0.0]
-        """
-        return z - self.envelope_derivative(z, y, beta) / beta
-
     def envelope(self, z: Array, y: Array, beta: float) -> Array:
         r"""Moreau envelope, :math:`l_\beta(z, y) = \min_u l(u, y) + \frac{\beta}{2} (u - z)^2`.
 
@@ -156,9 +142,9 @@ class Loss:
         return self.value(z - slope / beta, y) + slope**2 / (2 * beta)
 
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
+        r"""Derivative of the envelope in z, :math:`\beta (z - u)`, elementwise.
 
-        A subgradient of l at the proximal point, hence in the range of `derivative`. Without a
+        It is a subgradient of l at the minimizer u, hence in the range of `derivative`. Without a
         closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho (else
         `ValueError`), :math:`l'(u) + \beta (u - z)` rises at a rate of at least
         :math:`\beta - \rho`, so that its root is between z and

@@ -77,10 +77,6 @@ class MirrorMap:
         """The q = p / (p - 1) of the norm that gradients and noise are measured in."""
         return dual_exponent(self.exponent(dimension))
 
-    def norm(self, x: Array) -> float:
-        """The l_p norm, p = `exponent`."""
-        return lp_norm(x, self.exponent(x.size))
-
     def dual_norm(self, g: Array) -> float:
         """The l_q norm, q = `dual_exponent`."""
         return lp_norm(g, self.dual_exponent(g.size))
@@ -112,7 +108,7 @@ class MirrorMap:
             A point of the set. The map is then Phi(w - center), as in the phases of the
             localized method; needs `has_center`.
         within : float > 0, optional
-            Bound on the distance of `coef` and of the result from `center`, in `norm`.
+            Bound on the l_p distance of `coef` and of the result from `center`, p = `exponent`.
         """
         raise NotImplementedError
 
