@@ -427,12 +427,12 @@ def median_on_grid(
     return float(grid[mechanism.release(mechanism.with_prior(-missed, log_prior), stream)])
 
 
-def clip_prior(octaves: Array, widest: float, usual: float = 0.0) -> Array:
-    """Log prior of sizes 2^octaves of a clip, about the usual one.
+def clip_prior(octaves: Array, widest: float) -> Array:
+    """Log prior of sizes 2^octaves of a clip, about 1.
 
     Far too wide ones, which cost most, are as likely by chance as others.
     """
-    return -0.25 * np.abs(octaves - usual) - np.maximum(octaves - max(usual, widest), 0.0)
+    return -0.25 * np.abs(octaves) - np.maximum(octaves - widest, 0.0)
 
 
 def few_longer(n_samples: int, mechanism: SelectVertex) -> int:
