@@ -908,11 +908,6 @@ def smoothed(loss: Loss, beta: float) -> Loss:
     return Envelope(base_loss(loss), beta).of_outputs(loss.n_outputs)
 
 
-def has_envelope(loss: Loss) -> bool:
-    """Whether the loss is smooth, or can be made so."""
-    return math.isfinite(min(loss.smoothness, loss.weak_convexity))
-
-
 def largest_constant(loss: Loss) -> float:
     """Bound on the constants that the loss may ask for, in absolute value."""
     if isinstance(loss, Multinomial):

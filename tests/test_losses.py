@@ -16,7 +16,7 @@ from support import assert_refuses, problem
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
 from sklearn_dpsco.data.rows import Terms, make_rows, slope_of
-from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.losses import (
     Absolute,
     Envelope,
@@ -39,7 +39,6 @@ from sklearn_dpsco.losses import (
     check_loss,
     clipped_derivative,
     get_loss,
-    has_envelope,
     kernel_id,
     smoothed,
 )
@@ -363,9 +362,12 @@ def test_kernels_take_the_envelopes_that_they_know_and_no_other():
 def test_only_weakly_convex_losses_have_an_envelope():
     wave = Own(lambda z, y: np.cos(z), smoothness=math.inf)
     assert_refuses(wave.envelope, "weak_convexity = inf", np.zeros(1), np.ones(1), 1.0)
-    assert not has_envelope(wave)
-    assert not has_envelope(wave.of_outputs(3))
-    assert all(has_envelope(loss) and has_envelope(loss.of_outputs(3)) for loss in EVERY)
+    check = FrankWolfe().check
+    for n_outputs in (1, 3):
+        facts = L1Ball, PrivacyBudget(1.0)
+        assert_refuses(check, "need a smooth loss", wave.of_outputs(n_outputs), *facts)
+        for loss in EVERY:
+            check(loss.of_outputs(n_outputs), *facts)
 
 
 def test_phased_sgd_refuses_losses_that_are_not_convex():

@@ -30,7 +30,7 @@ from .._types import Array, Auto
 from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
-from ..losses import Loss, bounded_clip, has_envelope, largest_constant
+from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -103,7 +103,7 @@ class FrankWolfe(Solver):
     # ---------------------------------------------------------------- planning
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        if not has_envelope(loss):
+        if not math.isfinite(min(loss.smoothness, loss.weak_convexity)):
             raise ValueError(
                 "the Frank-Wolfe solvers need a smooth loss, or a convex or weakly convex one "
                 f"(`is_convex`, `weak_convexity`), which they smooth; got {loss!r}"
