@@ -18,7 +18,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from .._checks import auto_or, check_choice, check_int, check_real
 from .._types import Precision, Relation
-from .selections import LARGEST_MU, gaussian_delta
+from .selections import LARGEST_MU, bracketed, gaussian_delta
 
 LARGEST_DEFAULT_DELTA = 1e-6
 _LEAST_EPSILON = 1e-15
@@ -76,7 +76,7 @@ def mu_delta(mu: float, epsilon: float) -> float:
 
 def mu_epsilon(mu: float, delta: float) -> float:
     """Epsilon of mu-Gaussian DP at `delta`: the low end of a bracket; NaN if delta is 0."""
-    return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta) if delta > 0 else math.nan
+    return _largest(lambda epsilon: mu_delta(mu, epsilon) >= delta) if delta > 0 else math.nan
 
 
 def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
@@ -89,18 +89,12 @@ def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
     return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
 
 
-def _largest(delta_of: Any, delta: float) -> float:
-    """Largest x with delta_of(x) <= delta: the low end of a bisection bracket."""
+def _largest(is_within: Callable[[float], bool]) -> float:
+    """Largest x >= 0 that is within a bound: the low end of a bracket."""
     high = 1.0
-    while delta_of(high) <= delta:
+    while is_within(high):
         high *= 2
-    low = 0.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high or high - low <= 1e-13 * high:
-            break
-        low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
-    return low
+    return bracketed(lambda x: not is_within(x), 0.0, high, 1e-13)[0]
 
 
 @lru_cache(maxsize=4096)
@@ -108,12 +102,12 @@ def _whole(currency: Currency, epsilon: float, delta: float) -> float:
     """Largest rho ("zcdp") or mu ("gdp") that implies (epsilon, delta)."""
     delta_of = zcdp_delta if currency == "zcdp" else mu_delta
     # one part in 1e10 covers the float error of the conversion itself
-    return _largest(lambda size: delta_of(size, epsilon), delta) * (1 - 1e-10)
+    return _largest(lambda size: delta_of(size, epsilon) <= delta) * (1 - 1e-10)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket."""
-    return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
+    return _largest(lambda epsilon: zcdp_delta(rho, epsilon) >= delta) if rho > 0 else 0.0
 
 
 def check_delta(delta: Any) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN
+from functools import cached_property
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,6 +18,7 @@ from scipy.special import expit
 
 from .._checks import check_string, rounded
 from .._overview import Overview, Overviewed
+from .budget import zcdp_epsilon
 
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
 
@@ -215,6 +217,79 @@ def _about_rows(rows: int, had_groups: set[bool | None]) -> list[str]:
         return [_ONE_ROW]
     promised = [] if had_groups == {True} else [_MOST_ROWS.format(rows)]
     return promised + [_ONE_PERSON] * (True in had_groups)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Fits of an estimator and its clones without an accountant, up to one of them, in one process.
+
+    Attributes
+    ----------
+    n_fits : int
+    delta : float
+        That of all together.
+    costs : (float, float, float) or None
+        Sums of their epsilons, of rho and of slack. None: not known, since their relations or their
+        `rows_per_user` differ, or one had a seed.
+    has_copies : bool
+        Whether copies went elsewhere, such as to a worker process, whose fits nobody counts.
+    noise_is_secret : bool
+        False if one of them had a `random_state`.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn_dpsco import DPLinearRegression
+    >>> X, y = [[0.0], [1.0]] * 100, [0.0, 1.0] * 100
+    >>> model = DPLinearRegression(epsilon=0.5, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.fit(X, y).guarantee_.fits is None
+    True
+    >>> _ = cross_val_score(model, X, y, cv=5)
+    >>> fits = model.fit(X, y).guarantee_.fits
+    >>> fits.n_fits, 1.0 < fits.epsilon < 7 * 0.5
+    (7, True)
+    """
+
+    n_fits: int
+    delta: float
+    costs: tuple[float, float, float] | None
+    has_copies: bool
+    noise_is_secret: bool
+
+    @cached_property
+    def epsilon(self) -> float | None:
+        """What they cost at most if all were on the same records, and fixed beforehand.
+
+        None where that is not known, also if one had no noise.
+        """
+        if self.costs is None or self.delta >= 1:
+            return None
+        epsilon, rho, slack = self.costs
+        if self.delta > slack and math.isfinite(rho):
+            epsilon = min(epsilon, zcdp_epsilon(rho, self.delta - slack))
+        return epsilon if math.isfinite(epsilon) else None
+
+    @property
+    def lines(self) -> list[str]:
+        """What is said of them below a promise."""
+        lines = []
+        if self.has_copies:
+            lines.append(
+                "This estimator or a clone was copied or pickled, as for another process or a "
+                "file: fits of the copies are not seen here, and add up with this one if the "
+                "records are the same."
+            )
+        if self.n_fits > 1:
+            cost = "an unknown epsilon" if self.epsilon is None else f"epsilon = {up(self.epsilon)}"
+            cost += f", delta = {up(self.delta)}" if self.delta > 0 else ""
+            known = "if they were fixed beforehand"
+            known = known if self.noise_is_secret else "since one of them had a seed"
+            lines.append(
+                f"This is one of {self.n_fits} fits of this estimator and its clones without an "
+                f"accountant, on whatever records. On the same records, they cost up to {cost} "
+                f"together, {known}: a BudgetAccountant adds them up."
+            )
+        return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)

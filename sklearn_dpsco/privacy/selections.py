@@ -44,14 +44,16 @@ _LEAST_EPSILON, _LEAST_DELTA = 1e-9, 1e-100  # far below, floats have no room
 _LARGEST_DELTA = 1 - 1e-6  # nearer to 1, the room for rounding leaves none
 
 
-def bisected(
+def bracketed(
     is_enough: Callable[[float], bool], low: float, high: float, tolerance: float
-) -> float:
-    """The least number that is enough, a little above: to that part of itself, from a bracket."""
-    while high - low > tolerance * high:
+) -> tuple[float, float]:
+    """A bracket of the least number that is enough, within another one: to that part of itself."""
+    for _ in range(200):  # that of 0 would have no end
+        if high - low <= tolerance * high:
+            break
         middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    return low, high
 
 
 def has_optimum(epsilon: float, delta: float, count: int) -> bool:
@@ -183,7 +185,7 @@ def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0)
     total, point = 1.0, np.array([epsilon])
     while gaussian_delta(point, total)[0] < delta:
         total *= 2
-    total = bisected(lambda mu: not gaussian_delta(point, mu)[0] < delta, 0.0, total, 1e-9)
+    _, total = bracketed(lambda mu: not gaussian_delta(point, mu)[0] < delta, 0.0, total, 1e-9)
     if mu >= total * (1 - 1e-6):  # selections could only be of ranges below all use
         return 0.0
     target = math.sqrt(-math.log(delta))
@@ -246,7 +248,7 @@ def _group_mu(eta: float, count: int) -> float:
     low = high / 1.1
     while _is_above(values, h, low):
         low, high = low / 1.1, low
-    return bisected(partial(_is_above, values, h), low, high, _TOLERANCE / 10)
+    return bracketed(partial(_is_above, values, h), low, high, _TOLERANCE / 10)[1]
 
 
 def _is_above(values: Array, h: float, mu: float) -> bool:
