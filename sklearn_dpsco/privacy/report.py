@@ -211,14 +211,6 @@ def _explained(
     return lines
 
 
-def _about_rows(rows: int, had_groups: set[bool | None]) -> list[str]:
-    """What is to be confirmed about whose rows are whose; `had_groups` says which fits knew."""
-    if rows == 1:
-        return [_ONE_ROW]
-    promised = [] if had_groups == {True} else [_MOST_ROWS.format(rows)]
-    return promised + [_ONE_PERSON] * (True in had_groups)
-
-
 @dataclass(frozen=True)
 class Fits:
     """Fits of an estimator and its clones without an accountant, up to one of them, in one process.
@@ -363,23 +355,21 @@ class Report(Overviewed):
 
 
 def _report(
-    of_person: int,
-    what: str,
-    lines: Sequence[str],
-    secrets: set[bool | None],
-    confirmed: Sequence[str],
-    decided: Sequence[str],
-    table: Any,
-    named: dict[str, str | None],
-    **facts: Any,
+    what: str, of_person: int, page: Any, known: Any, table: Any, named: Any, **facts: Any
 ) -> Report:
-    """The page: what is `named`, `lines`, the promise first, and a table; and the data.
+    """The page, and the data.
 
-    It is about a person of so many rows. `secrets` says which kinds of noise there are: empty
-    before the first result.
+    It is about a person of so many rows. `page` has its lines, the promise first, what is to be
+    confirmed and what to be decided; `known` the kinds of noise that there are, and whether fits
+    knew whose rows are whose: both empty before the first result.
     """
-    first, *lines = lines
-    is_row = of_person == 1
+    (first, *lines), confirmed, decided = page
+    (secrets, had_groups), is_row = known, of_person == 1
+    if is_row:
+        confirmed = [_ONE_ROW, *confirmed]
+    else:
+        own = [] if had_groups == {True} else [_MOST_ROWS.format(of_person)]
+        confirmed = [*own, *[_ONE_PERSON] * (True in had_groups), *confirmed]
     results = "the published results" if what == "ledger" else "one published result"
     title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
     whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
@@ -436,11 +426,9 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
     facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
-    secrets = {guarantee.noise_is_secret and not guarantee.is_void}
-    about = guarantee.rows_per_user, "result", lines, secrets
-    decided = ["- [ ] This result may be published."]
-    confirmed = _about_rows(guarantee.rows_per_user, {guarantee.has_groups})
-    return _report(*about, confirmed, decided, table, named, **facts)
+    known = {guarantee.noise_is_secret and not guarantee.is_void}, {guarantee.has_groups}
+    page = lines, [], ["- [ ] This result may be published."]
+    return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
 
 def _of_budget(
@@ -528,6 +516,6 @@ def of_accountant(
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
-    own = _about_rows(rows_per_user, {charge.has_groups for charge in charges})
-    about = rows_per_user, "ledger", lines, secrets, [*own, *confirmed], decided
-    return _report(*about, table, named, budget=budget, charges=found)
+    page, known = (lines, confirmed, decided), (secrets, {c.has_groups for c in charges})
+    about = "ledger", rows_per_user, page, known, table, named
+    return _report(*about, budget=budget, charges=found)
