@@ -391,7 +391,7 @@ class Guarantee(Overviewed):
             low, high = high, 2 * high
             if high > _LARGEST_EPSILON * max(1.0, self.epsilon):
                 return math.inf
-        return bracketed(lambda epsilon: self.delta_at(epsilon) <= delta, low, high, 1e-9)[1]
+        return bracketed(lambda epsilon: self.delta_at(epsilon) <= delta, 1e-9, low, high)[1]
 
     @property
     def mu(self) -> float | None:

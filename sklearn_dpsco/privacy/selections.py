@@ -45,9 +45,11 @@ _LARGEST_DELTA = 1 - 1e-6  # nearer to 1, the room for rounding leaves none
 
 
 def bracketed(
-    is_enough: Callable[[float], bool], low: float, high: float, tolerance: float
+    is_enough: Callable[[float], bool], tolerance: float, low: float = 0.0, high: float = 1.0
 ) -> tuple[float, float]:
-    """A bracket of the least number that is enough, within another one: to that part of itself."""
+    """A bracket of the least number above `low` that is enough: to that part of itself."""
+    while not is_enough(high):
+        high *= 2
     for _ in range(200):  # that of 0 would have no end
         if high - low <= tolerance * high:
             break
@@ -182,10 +184,8 @@ def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0)
     `selection_delta` of the range is at most `delta`.
     """
     # where Gaussian DP alone reaches (epsilon, delta), a little above
-    total, point = 1.0, np.array([epsilon])
-    while gaussian_delta(point, total)[0] < delta:
-        total *= 2
-    _, total = bracketed(lambda mu: not gaussian_delta(point, mu)[0] < delta, 0.0, total, 1e-9)
+    point = np.array([epsilon])
+    _, total = bracketed(lambda mu: not gaussian_delta(point, mu)[0] < delta, 1e-9)
     if mu >= total * (1 - 1e-6):  # selections could only be of ranges below all use
         return 0.0
     target = math.sqrt(-math.log(delta))
@@ -248,7 +248,7 @@ def _group_mu(eta: float, count: int) -> float:
     low = high / 1.1
     while _is_above(values, h, low):
         low, high = low / 1.1, low
-    return bracketed(partial(_is_above, values, h), low, high, _TOLERANCE / 10)[1]
+    return bracketed(partial(_is_above, values, h), _TOLERANCE / 10, low, high)[1]
 
 
 def _is_above(values: Array, h: float, mu: float) -> bool:
