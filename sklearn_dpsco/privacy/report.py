@@ -427,7 +427,7 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
     facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
     known = {guarantee.noise_is_secret and not guarantee.is_void}, {guarantee.has_groups}
-    page = lines, [], ["- [ ] This result may be published."]
+    page: Any = lines, [], ["- [ ] This result may be published."]
     return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
 
