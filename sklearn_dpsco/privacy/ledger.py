@@ -21,15 +21,13 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_bool, check_int, check_real, check_string
+from .._types import Array
 from ..randomness.stream import current_process
 from .branches import BranchPath
 from .budget import PrivacyBudget
 from .guarantee import Guarantee
-
-Cost = NDArray[np.float64]
 
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
@@ -47,9 +45,9 @@ class Charge:
     epsilon, delta, relation, rows_per_user, composition
         The claim, as in `Guarantee`.
     pure_epsilon : float
-        Cost in the sum of epsilons; infinite if the guarantee does not compose purely.
+        Array in the sum of epsilons; infinite if the guarantee does not compose purely.
     rho : float
-        Cost in the sum of rho.
+        Array in the sum of rho.
     rho_at_order : float
         What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
         the accountant is at most alpha times this.
@@ -120,7 +118,7 @@ class Charge:
             raise ValueError("a branch without its group")
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Array:
         """The vector of `COSTS`."""
         return np.array([getattr(self, key) for key in COSTS])
 
@@ -133,10 +131,10 @@ class Ledger(NamedTuple):
     """Charges and what they cost; never changed, so that one step puts a new state in its place."""
 
     charges: tuple[Charge, ...] = ()  # in order
-    own: Cost = np.zeros(len(COSTS))  # of those on all records
+    own: Array = np.zeros(len(COSTS))  # of those on all records
     groups: dict[str, dict[str, Ledger]] = {}  # by group and branch
 
-    def total(self) -> Cost:
+    def total(self) -> Array:
         """At least what any unit bears, each cost by itself."""
         largest = [
             np.max([np.zeros(len(COSTS)), *(inner.total() for inner in branches.values())], axis=0)
@@ -144,7 +142,7 @@ class Ledger(NamedTuple):
         ]
         return self.own + sum(largest, np.zeros(len(COSTS)))
 
-    def units(self, path: BranchPath = ()) -> list[Cost]:
+    def units(self, path: BranchPath = ()) -> list[Array]:
         """What the units bear of which none bears less than another in all costs.
 
         With a path, those of units there, which are in no sibling of its branches.
@@ -170,7 +168,7 @@ class Ledger(NamedTuple):
             ledger = ledger._with(charge.branch, charge.cost)
         return ledger._replace(charges=(*self.charges, *charges))
 
-    def _with(self, path: BranchPath, cost: Cost) -> Ledger:
+    def _with(self, path: BranchPath, cost: Array) -> Ledger:
         """With a cost on a branch; branches list no charges."""
         if not path:
             return self._replace(own=self.own + cost)
@@ -180,9 +178,9 @@ class Ledger(NamedTuple):
         return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
 
 
-def _foremost(costs: list[Cost]) -> list[Cost]:
+def _foremost(costs: list[Array]) -> list[Array]:
     """Those that no other exceeds in all; or, if these are many, one that exceeds them."""
-    kept: list[Cost] = []
+    kept: list[Array] = []
     for cost in sorted(costs, key=lambda cost: tuple(cost), reverse=True):
         if not any(np.all(other >= cost) for other in kept):
             kept.append(cost)
@@ -295,7 +293,7 @@ class Snapshot(NamedTuple):
                 os.close(folder)
 
 
-def _stated(cost: Cost) -> dict[str, float | None]:
+def _stated(cost: Array) -> dict[str, float | None]:
     """The costs by name; JSON has no infinity, and earlier versions knew of no slack."""
     named = zip(COSTS, cost.tolist(), strict=True)
     stated = {key: value if math.isfinite(value) else None for key, value in named}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from .._types import Array
+from .._types import Array, Indices
 
 # Beyond, selections compose as groups of this size under one Gaussian curve each, which costs
 # less than 0.5 % of the noise and less time.
@@ -136,7 +136,7 @@ def _optimum(count: int, m: int, h: float, end: int) -> Array:
     return values
 
 
-def _objective(at: Array, cell: NDArray[np.int_], full: Array, m: int, h: float) -> Array:
+def _objective(at: Array, cell: Indices, full: Array, m: int, h: float) -> Array:
     """p_t H(gamma_j e^-t) + (1 - p_t) H(gamma_j e^(eta - t)), ln(gamma_j e^-t) = at h."""
     t = (np.arange(at.size) - at) * h
     part = np.expm1((at - cell) * h) / math.expm1(h)

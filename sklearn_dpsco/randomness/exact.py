@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .._types import Array
+from .._types import Array, Flags, Words
 from .stream import RandomStream
 
 Bounds = tuple[Fraction, Fraction]
@@ -134,7 +134,7 @@ _LAWS: dict[bool, tuple[Callable[[int, int], Bounds], Callable[[int, Fraction], 
 
 
 @lru_cache(maxsize=2)
-def _table(is_normal: bool) -> NDArray[np.uint64]:
+def _table(is_normal: bool) -> Words:
     """Cumulative probabilities of k, times 2^63, rounded down; ends before 1."""
     cumulative = _LAWS[is_normal][0]
     values: list[int] = []
@@ -393,9 +393,7 @@ def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
     return out
 
 
-def _coins(
-    scores: Array, top: float, scale: float, factor: int, stream: RandomStream
-) -> NDArray[np.bool_]:
+def _coins(scores: Array, top: float, scale: float, factor: int, stream: RandomStream) -> Flags:
     """Independent coins with probabilities factor * exp(-(top - score) / scale)."""
     from .._kernels.sampling import flip_coins
 
