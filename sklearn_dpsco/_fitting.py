@@ -20,8 +20,8 @@ from .data.bounds import check_feature_bounds, is_declaring
 from .data.cells import as_numbers, as_users, check_in_memory, is_nameless, surplus_rows
 from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
-from .privacy.accountant import INFINITE, accountant_in_force, active_accountant
-from .privacy.branches import Account
+from .privacy.accountant import accountant_in_force, active_accountant
+from .privacy.branches import INFINITE, Account
 from .privacy.budget import (
     LARGEST_DEFAULT_DELTA,
     RELATIONS,
@@ -29,8 +29,8 @@ from .privacy.budget import (
     check_delta,
     default_delta,
 )
-from .privacy.fits import Fits
 from .privacy.guarantee import Guarantee
+from .privacy.report import Fits
 from .randomness.stream import RandomStream, check_random_state
 
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
+Words = NDArray[np.uint64]
 Which = slice | Indices
 
 Auto = Literal["auto"]

@@ -64,7 +64,13 @@ def compile_kernels(*, verbose: Any = 0) -> None:
             with unwarned(), silent():
                 model.fit(X, y)
             bar.update(1)
-    _select_from_groups()
+    # a lone best score needs what few selections reach: of a few scores, and of a sparse table's
+    scores, stream = np.zeros((10_000, 2)), stream_from_random_state(0)
+    scores[0] = 1.0
+    for column in (scores[:, 0].copy(), scores.astype(np.int64)[:, 0]):
+        groups = GroupedScores(column, column, (-1.0,))
+        for _ in range(300):
+            groups.sample((1.0, 0.0), 0.01, stream)
 
 
 def _fits() -> Iterator[tuple[Any, Any, Any]]:
@@ -81,18 +87,6 @@ def _fits() -> Iterator[tuple[Any, Any, Any]]:
                     if is_classifier(kind()):
                         y = np.arange(n) % (2 if n_outputs == 1 else 3)
                     yield _model(kind, n_outputs, X), X, y
-
-
-def _select_from_groups() -> None:
-    """Selections with a lone best score, which need what few selections reach."""
-    stream = stream_from_random_state(0)
-    scores = np.zeros((10_000, 2))
-    scores[0] = 1.0
-    # as of a few scores, and as of the sums of a sparse table
-    for column in (scores[:, 0].copy(), scores.astype(np.int64)[:, 0]):
-        groups = GroupedScores(column, column, (-1.0,))
-        for _ in range(300):
-            groups.sample((1.0, 0.0), 0.01, stream)
 
 
 def _model(kind: Any, n_outputs: int, X: Any) -> Any:

@@ -32,7 +32,6 @@ ORDERED = {
         "sampling",
         "events",
         "report",
-        "fits",
         "guarantee",
         "branches",
         "ledger",

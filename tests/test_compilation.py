@@ -127,7 +127,6 @@ def test_no_accountant_is_charged(monkeypatch):
     X = np.tile([[0.5], [-0.5]], (20, 1))
     model = DPMirrorRegressor(solver=NoisyMD(max_iter=1))
     monkeypatch.setattr(compilation, "_fits", lambda: [(model, X, X[:, 0])])
-    monkeypatch.setattr(compilation, "_select_from_groups", lambda: None)
     with BudgetAccountant(1.0) as accountant:
         sklearn_dpsco.compile_kernels()
     assert accountant.ledger == ()

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from .._checks import check_choice, check_int
-from .._types import Array
+from .._types import Array, Flags
 from ..data.rows import make_rows
 from ..privacy.budget import RELATIONS
 from ..solvers.base import Plan, Problem
@@ -55,7 +54,7 @@ def changed_record(pair: Pair) -> int:
     return int(rows[0])
 
 
-def differing_rows(first: Any, second: Any) -> NDArray[np.bool_]:
+def differing_rows(first: Any, second: Any) -> Flags:
     """Flags the rows in which two matrices differ."""
     if sparse.issparse(first) or sparse.issparse(second):
         rows = (sparse.csr_array(first) - sparse.csr_array(second)).tocoo()

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from .._checks import check_bool, check_real, import_pyplot
+from .._checks import check_bool, check_real
 from .._types import Array
 from ..privacy.budget import PrivacyBudget, mu_epsilon
 
@@ -78,22 +78,6 @@ class AuditResult:
         if self.decided_by != "assumption-free":
             return self.gaussian_mu_lower_bound > PrivacyBudget(self.epsilon, self.delta).mu
         return self.epsilon_lower_bound > self.epsilon
-
-    def plot(self, ax: Any = None) -> Any:
-        """Histograms of the two arrays of scores on matplotlib Axes, new ones by default.
-
-        Raises `ImportError` if matplotlib is not installed.
-        """
-        if ax is None:
-            ax = import_pyplot("AuditResult.plot").subplots()[1]
-        bins = np.histogram_bin_edges(np.concatenate((self.scores, self.neighbour_scores)), 60)
-        for scores, label in ((self.scores, "table"), (self.neighbour_scores, "neighbour")):
-            ax.hist(scores, bins=bins, density=True, alpha=0.5, label=label)
-        bounds = self.epsilon_lower_bound, self.gaussian_epsilon_lower_bound, self.epsilon
-        title = "epsilon >= {:.3g} ({:.3g} if Gaussian), claim {:.3g}".format(*bounds)
-        ax.set(xlabel="score", ylabel="density", title=title)
-        ax.legend()
-        return ax
 
 
 def audit_outcomes(

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._checks import check_int
-from .._types import Array
+from .._types import Array, Indices, Words
 from ..randomness.stream import RandomStream
 from ..solvers.base import Plan, map_mechanisms
 from .neighbours import Pair, changed_record, check_pairs, neighbours
@@ -106,7 +106,7 @@ class Run:
     # for each release from a batch: whether the record is not in it
     absent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
     # the batches as drawn, before the record is put in or left out
-    draws: dict[str, list[NDArray[np.intp]]] = field(default_factory=lambda: defaultdict(list))
+    draws: dict[str, list[Indices]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
     outcome: Array = field(default_factory=lambda: np.empty(0))  # coefficients, intercept, steps
 
@@ -132,7 +132,7 @@ class TracedStream(RandomStream):
         """Counts as this stream, and leaves it where it is."""
         return TracedStream(self._seed, self._run, self.path, self._reader)
 
-    def words(self, size: int) -> NDArray[np.uint64]:
+    def words(self, size: int) -> Words:
         if size > 0:
             self._run.readers[self.path].add(self._reader)
         self._count(size)
@@ -164,7 +164,7 @@ class _Recorder:
     name: str
     mechanism: Any
     run: Run
-    batch: NDArray[np.intp] | None = None
+    batch: Indices | None = None
 
     def __getattr__(self, name: str) -> Any:
         # other attributes that a solver reads, such as the scale, or the size of a batch
@@ -211,7 +211,7 @@ class _Recorder:
         noise = rng.standard_normal(value.shape) * (np.abs(value).mean() + 0.1)
         return (value + noise) * (100 if kind == "large" and k % 2 else 1)
 
-    def draw(self, stream: Any) -> NDArray[np.intp]:
+    def draw(self, stream: Any) -> Indices:
         run, name, batches = self.run, self.name, self.mechanism.batches
         record = run.record
         run.events.append((f"{name}: batch", getattr(stream, "path", None)))

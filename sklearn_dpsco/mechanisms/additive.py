@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from .._types import Array, Precision
+from .._types import Array, Indices, Precision
 from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.exact import floor_draws
 from ..randomness.stream import RandomStream
@@ -272,7 +271,7 @@ class KeyedGaussian(Gaussian):
         tails = ndtr(-margin / (self.scale + self.grid))
         return float(np.max(-np.expm1(t * np.log1p(-tails))))
 
-    def select(self, counts: Array, stream: RandomStream) -> tuple[NDArray[np.intp], Array]:
+    def select(self, counts: Array, stream: RandomStream) -> tuple[Indices, Array]:
         """Which of the keys are released, and their noisy counts; those that occur have counts > 0.
 
         Without noise that is all that occur.

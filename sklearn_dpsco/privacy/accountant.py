@@ -19,11 +19,9 @@ from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
 from .guarantee import Guarantee
-from .ledger import COSTS, Charge, Ledger, Snapshot, check_slack
+from .ledger import COSTS, Charge, Ledger, Snapshot, Turn, check_slack
 from .report import Report, of_accountant
-from .turns import Turn
 
-INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"
 _ELSEWHERE = (
     "this accountant lives in another process, or no longer exists: nothing can be charged to it "
     "here. Use n_jobs=1, or threads, or bind it to a file (`save`)."
@@ -345,51 +343,52 @@ class BudgetAccountant(Account):
 
     # --------------------------------------------------------------- what is accepted
 
-    def _charge(self, path: BranchPath, plan: Any, has_groups: bool, **named: Any) -> None:
-        """Charge a branch, or with an empty path all records; `named` as in `Charge`."""
-        guarantee = getattr(plan, "guarantee", plan)
-        if not isinstance(guarantee, Guarantee):
-            raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
-        if guarantee.is_void:
-            raise PrivacyBudgetError(INFINITE)
+    def _accept(
+        self, guarantee: Guarantee, branch: BranchPath, has_groups: bool, **named: Any
+    ) -> None:
+        """Charge a branch, or with an empty path all records, unless the budget refuses that."""
+        state = self._state
+        budget, rows = state.budget, state.max_rows_per_user
+        if guarantee.relation != budget.relation:
+            raise PrivacyBudgetError(
+                f"the accountant's relation is {budget.relation!r}, that of the "
+                f"guarantee {guarantee.relation!r}: set relation={budget.relation!r}"
+            )
+        if guarantee.rows_per_user < rows and not has_groups:
+            raise PrivacyBudgetError(
+                f"the accountant's budget is for users of up to {rows} rows, the "
+                f"guarantee for those of up to {guarantee.rows_per_user}: set "
+                "max_rows_per_user, or give groups, the user of each row"
+            )
         is_of_users = has_groups or guarantee.rows_per_user > 1
-        sized = getattr(plan, "problem", plan)
-        named |= {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
-
-        def accept() -> None:
-            budget, rows = self._state.budget, self._state.max_rows_per_user
-            if guarantee.relation != budget.relation:
+        if is_of_users and not all(group.startswith("users-") for group in branch[::2]):
+            raise PrivacyBudgetError(_USERS_IN_BRANCHES)
+        if named["label"] is None and self._labels:
+            named["label"] = self._labels[-1][0]
+        rho, kind, order = guarantee.cost("zcdp"), guarantee.composition, state.order
+        epsilon = guarantee.spent if kind == "pure" else math.inf if rho > 0 else 0.0
+        at_order = rho if budget.is_pure else guarantee.renyi(order) / order
+        costs = epsilon, rho, min(at_order, epsilon / order), guarantee.slack
+        named |= dict(zip(COSTS, map(float, costs), strict=True))
+        claim = float(guarantee.epsilon), float(guarantee.delta), budget.relation
+        named |= {"branch": branch, "has_groups": has_groups}
+        charge = Charge(*claim, guarantee.rows_per_user, kind, guarantee=guarantee, **named)
+        state = state._replace(ledger=state.ledger.plus(charge))
+        whole = state.whole.rho * ROUNDING
+        if not all(
+            (epsilon <= budget.epsilon * ROUNDING or rho <= whole) and slack <= state.slack
+            for epsilon, _, rho, slack in state.ledger.units()
+        ):
+            raise PrivacyBudgetError(self._refusal(charge, state.ledger))
+        if self._file is not None:
+            try:
+                state.write(self._file)
+            except OSError as error:
                 raise PrivacyBudgetError(
-                    f"the accountant's relation is {budget.relation!r}, that of the "
-                    f"guarantee {guarantee.relation!r}: set relation={budget.relation!r}"
-                )
-            if guarantee.rows_per_user < rows and not has_groups:
-                raise PrivacyBudgetError(
-                    f"the accountant's budget is for users of up to {rows} rows, the "
-                    f"guarantee for those of up to {guarantee.rows_per_user}: set "
-                    "max_rows_per_user, or give groups, the user of each row"
-                )
-            if is_of_users and not all(group.startswith("users-") for group in path[::2]):
-                raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-            charge = self._entry(guarantee, branch=path, has_groups=has_groups, **named)
-            state = self._state._replace(ledger=self._state.ledger.plus(charge))
-            whole = state.whole.rho * ROUNDING
-            if not all(
-                (epsilon <= budget.epsilon * ROUNDING or rho <= whole) and slack <= state.slack
-                for epsilon, _, rho, slack in state.ledger.units()
-            ):
-                raise PrivacyBudgetError(self._refusal(charge, state.ledger))
-            if self._file is not None:
-                try:
-                    state.write(self._file)
-                except OSError as error:
-                    raise PrivacyBudgetError(
-                        f"the charge could not be written to {str(self._file)!r}, so it is not "
-                        f"accepted: {error}"
-                    ) from error
-            self._state = state
-
-        self._in_turn(accept, to_write=True)
+                    f"the charge could not be written to {str(self._file)!r}, so it is not "
+                    f"accepted: {error}"
+                ) from error
+        self._state = state
 
     def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
         """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
@@ -446,18 +445,6 @@ class BudgetAccountant(Account):
             "records than the fits before, such as a score on a test set, goes into a branch of "
             "its own: accountant.parallel()"
         )
-
-    def _entry(self, guarantee: Guarantee, *, label: Any, **named: Any) -> Charge:
-        rho, is_pure = guarantee.cost("zcdp"), guarantee.composition == "pure"
-        epsilon = guarantee.spent if is_pure else math.inf if rho > 0 else 0.0
-        at_order = rho if self.order is None else guarantee.renyi(self.order) / self.order
-        if label is None and self._labels:
-            label = self._labels[-1][0]
-        costs = epsilon, rho, min(at_order, epsilon / self._state.order), guarantee.slack
-        named |= dict(zip(COSTS, map(float, costs), strict=True))
-        claim = float(guarantee.epsilon), float(guarantee.delta), guarantee.relation
-        kind = guarantee.rows_per_user, guarantee.composition
-        return Charge(*claim, *kind, label=label, guarantee=guarantee, **named)
 
     # ------------------------------------------------------------- file, lock, process
 

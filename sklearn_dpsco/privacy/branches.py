@@ -5,13 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, Self
 
 from .._checks import check_choice, shown, warn_user
 from .._types import Disjoint
-from ..exceptions import PrivacyLeakWarning
+from ..exceptions import PrivacyBudgetError, PrivacyLeakWarning
 from .budget import Currency, PrivacyBudget
+from .guarantee import Guarantee
 
+INFINITE = "epsilon=inf is a fit without noise, which no budget allows: nothing was charged"
 BranchPath = tuple[str, ...]  # group, branch, group, branch, ... from the outermost
 
 
@@ -103,8 +106,16 @@ class Account:
                 "a release",
                 PrivacyLeakWarning,
             )
-        named = {"label": label, "estimator": estimator, "noise_is_secret": noise_is_secret}
-        account._charge(path, guarantee, has_groups, **named)
+        plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)
+        if not isinstance(guarantee, Guarantee):
+            raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
+        if guarantee.is_void:
+            raise PrivacyBudgetError(INFINITE)
+        sized = getattr(plan, "problem", plan)
+        named = {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
+        named |= {"label": label, "estimator": estimator, "noise_is_secret": noise_is_secret}
+        accept = partial(account._accept, guarantee, branch=path, has_groups=has_groups, **named)
+        account._in_turn(accept, to_write=True)
 
     def remaining(self, delta: float | None = None) -> float:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.

@@ -18,11 +18,12 @@ from scipy.optimize import brentq, minimize_scalar
 
 from .._checks import auto_or, check_choice, check_int, check_real
 from .._types import Precision, Relation
-from .selections import LARGEST_MU, gaussian_delta
+from .selections import LARGEST_MU, bracketed, gaussian_delta
 
 LARGEST_DEFAULT_DELTA = 1e-6
 _LEAST_EPSILON = 1e-15
 LARGEST_EPSILON = 1e9
+_NARROW = 1e-13  # of brackets of epsilons and sizes, whose low ends are taken
 
 # Room for the float error of calibrations and of sums. Mechanisms have this much more noise
 # than the formulas ask for; totals may exceed a budget by it, which the margin on rho covers.
@@ -76,7 +77,9 @@ def mu_delta(mu: float, epsilon: float) -> float:
 
 def mu_epsilon(mu: float, delta: float) -> float:
     """Epsilon of mu-Gaussian DP at `delta`: the low end of a bracket; NaN if delta is 0."""
-    return _largest(lambda epsilon: -mu_delta(mu, epsilon), -delta) if delta > 0 else math.nan
+    if not delta > 0:
+        return math.nan
+    return bracketed(lambda epsilon: not mu_delta(mu, epsilon) >= delta, _NARROW)[0]
 
 
 def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
@@ -89,31 +92,19 @@ def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
     return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
 
 
-def _largest(delta_of: Any, delta: float) -> float:
-    """Largest x with delta_of(x) <= delta: the low end of a bisection bracket."""
-    high = 1.0
-    while delta_of(high) <= delta:
-        high *= 2
-    low = 0.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high or high - low <= 1e-13 * high:
-            break
-        low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
-    return low
-
-
 @lru_cache(maxsize=4096)
 def _whole(currency: Currency, epsilon: float, delta: float) -> float:
     """Largest rho ("zcdp") or mu ("gdp") that implies (epsilon, delta)."""
     delta_of = zcdp_delta if currency == "zcdp" else mu_delta
     # one part in 1e10 covers the float error of the conversion itself
-    return _largest(lambda size: delta_of(size, epsilon), delta) * (1 - 1e-10)
+    return bracketed(lambda size: not delta_of(size, epsilon) <= delta, _NARROW)[0] * (1 - 1e-10)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket."""
-    return _largest(lambda epsilon: -zcdp_delta(rho, epsilon), -delta) if rho > 0 else 0.0
+    if not rho > 0:
+        return 0.0
+    return bracketed(lambda epsilon: not zcdp_delta(rho, epsilon) >= delta, _NARROW)[0]
 
 
 def check_delta(delta: Any) -> float | None:

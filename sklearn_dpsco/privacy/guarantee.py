@@ -20,9 +20,8 @@ from .._checks import check_real, import_pandas
 from .._overview import Overview, Overviewed
 from .._types import Relation
 from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
-from .fits import Fits
-from .report import Report, of_guarantee, promise
-from .selections import bisected, has_optimum, selection_delta, selection_epsilon
+from .report import Fits, Report, of_guarantee, promise
+from .selections import bracketed, has_optimum, selection_delta, selection_epsilon
 
 _OF_DELTA = "adaptive-range", "pld", "renyi"
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
@@ -64,22 +63,6 @@ class Release:
     def dp_event(self, composition: str, rows: int = 1) -> Any:
         """All its uses as one event, for so many rows of a user."""
         return self.mechanism.dp_event(composition, self.count, rows)
-
-    def check(self, *, is_noisy: bool = True) -> None:
-        """Raise `AssertionError` on numbers for which a cost says nothing; NaN must not pass."""
-        sensitivity, scale = self.mechanism.sensitivity, self.mechanism.scale
-        is_right = 0 < scale < math.inf if is_noisy else scale == 0
-        if not 0 <= sensitivity < math.inf or not is_right:
-            raise AssertionError(
-                f"the release {self.name!r} needs a finite sensitivity >= 0 and a "
-                f"{'finite scale > 0' if is_noisy else 'scale of 0'}, got {sensitivity!r} and "
-                f"{scale!r}"
-            )
-        if not isinstance(self.count, Integral) or self.count < 1:
-            raise AssertionError(
-                f"the count of the release {self.name!r} must be an integer >= 1, "
-                f"got {self.count!r}"
-            )
 
 
 @dataclass(frozen=True)
@@ -181,8 +164,21 @@ class Guarantee(Overviewed):
         for name, alternatives in self.parts:
             if any(part.rows_per_user != self.rows_per_user for part in alternatives):
                 raise AssertionError(f"{name} is for users of another number of rows")
+        # numbers for which a cost says nothing; NaN must not pass
+        of_scale = "scale of 0" if self.is_void else "finite scale > 0"
         for release in self.releases:
-            release.check(is_noisy=not self.is_void)
+            sensitivity, scale = release.mechanism.sensitivity, release.mechanism.scale
+            is_right = scale == 0 if self.is_void else 0 < scale < math.inf
+            if not 0 <= sensitivity < math.inf or not is_right:
+                raise AssertionError(
+                    f"the release {release.name!r} needs a finite sensitivity >= 0 and a "
+                    f"{of_scale}, got {sensitivity!r} and {scale!r}"
+                )
+            if not isinstance(release.count, Integral) or release.count < 1:
+                raise AssertionError(
+                    f"the count of the release {release.name!r} must be an integer >= 1, "
+                    f"got {release.count!r}"
+                )
         rows = self.rows_per_user
         if not isinstance(rows, Integral) or rows < 1:
             raise AssertionError(f"rows_per_user must be an integer >= 1, got {rows!r}")
@@ -395,7 +391,7 @@ class Guarantee(Overviewed):
             low, high = high, 2 * high
             if high > _LARGEST_EPSILON * max(1.0, self.epsilon):
                 return math.inf
-        return bisected(lambda epsilon: self.delta_at(epsilon) <= delta, low, high, 1e-9)
+        return bracketed(lambda epsilon: self.delta_at(epsilon) <= delta, 1e-9, low, high)[1]
 
     @property
     def mu(self) -> float | None:

@@ -1,4 +1,7 @@
-"""The charges of a budget accountant: what they add up to, and the file that keeps them."""
+"""The charges of a budget accountant: what they add up to, and the file that keeps them.
+
+And turns at a ledger: one thread after the other, and with a file one process after the other.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,25 @@ import json
 import math
 import os
 import shutil
+import sys
 import time as clock
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_bool, check_int, check_real, check_string
+from .._types import Array
+from ..randomness.stream import current_process
 from .branches import BranchPath
 from .budget import PrivacyBudget
 from .guarantee import Guarantee
-
-Cost = NDArray[np.float64]
 
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
@@ -38,9 +45,9 @@ class Charge:
     epsilon, delta, relation, rows_per_user, composition
         The claim, as in `Guarantee`.
     pure_epsilon : float
-        Cost in the sum of epsilons; infinite if the guarantee does not compose purely.
+        Array in the sum of epsilons; infinite if the guarantee does not compose purely.
     rho : float
-        Cost in the sum of rho.
+        Array in the sum of rho.
     rho_at_order : float
         What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
         the accountant is at most alpha times this.
@@ -111,7 +118,7 @@ class Charge:
             raise ValueError("a branch without its group")
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Array:
         """The vector of `COSTS`."""
         return np.array([getattr(self, key) for key in COSTS])
 
@@ -124,10 +131,10 @@ class Ledger(NamedTuple):
     """Charges and what they cost; never changed, so that one step puts a new state in its place."""
 
     charges: tuple[Charge, ...] = ()  # in order
-    own: Cost = np.zeros(len(COSTS))  # of those on all records
+    own: Array = np.zeros(len(COSTS))  # of those on all records
     groups: dict[str, dict[str, Ledger]] = {}  # by group and branch
 
-    def total(self) -> Cost:
+    def total(self) -> Array:
         """At least what any unit bears, each cost by itself."""
         largest = [
             np.max([np.zeros(len(COSTS)), *(inner.total() for inner in branches.values())], axis=0)
@@ -135,7 +142,7 @@ class Ledger(NamedTuple):
         ]
         return self.own + sum(largest, np.zeros(len(COSTS)))
 
-    def units(self, path: BranchPath = ()) -> list[Cost]:
+    def units(self, path: BranchPath = ()) -> list[Array]:
         """What the units bear of which none bears less than another in all costs.
 
         With a path, those of units there, which are in no sibling of its branches.
@@ -161,7 +168,7 @@ class Ledger(NamedTuple):
             ledger = ledger._with(charge.branch, charge.cost)
         return ledger._replace(charges=(*self.charges, *charges))
 
-    def _with(self, path: BranchPath, cost: Cost) -> Ledger:
+    def _with(self, path: BranchPath, cost: Array) -> Ledger:
         """With a cost on a branch; branches list no charges."""
         if not path:
             return self._replace(own=self.own + cost)
@@ -171,9 +178,9 @@ class Ledger(NamedTuple):
         return self._replace(groups={**self.groups, group: {**branches, branch: inner}})
 
 
-def _foremost(costs: list[Cost]) -> list[Cost]:
+def _foremost(costs: list[Array]) -> list[Array]:
     """Those that no other exceeds in all; or, if these are many, one that exceeds them."""
-    kept: list[Cost] = []
+    kept: list[Array] = []
     for cost in sorted(costs, key=lambda cost: tuple(cost), reverse=True):
         if not any(np.all(other >= cost) for other in kept):
             kept.append(cost)
@@ -286,7 +293,7 @@ class Snapshot(NamedTuple):
                 os.close(folder)
 
 
-def _stated(cost: Cost) -> dict[str, float | None]:
+def _stated(cost: Array) -> dict[str, float | None]:
     """The costs by name; JSON has no infinity, and earlier versions knew of no slack."""
     named = zip(COSTS, cost.tolist(), strict=True)
     stated = {key: value if math.isfinite(value) else None for key, value in named}
@@ -301,3 +308,100 @@ def check_slack(value: Any, budget: PrivacyBudget) -> float:
     """Return `value` if an accountant can keep that much of delta."""
     most = float(budget.delta)
     return check_real("slack", value, low=0, high=most, high_open=most > 0)
+
+
+# --------------------------------------------------------------------------------- turns
+
+PATIENCE = 60.0  # seconds to wait for the lock of a file; a charge holds it for some milliseconds
+
+# The package for this that is kept up makes some forks fail in the program that imports it. What is
+# needed is one exclusive lock of the operating system, which ends with its process.
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int, *, is_end: bool = False) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK if is_end else msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int, *, is_end: bool = False) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN if is_end else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_files: WeakSet[FileIO] = WeakSet()  # of this process
+
+
+def _after_fork_in_child() -> None:
+    # or the child would hold the lock on if the parent is killed; this does not unlock it
+    for file in list(_files):
+        with suppress(OSError):
+            file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Turn:
+    """One turn, taken inside of its own block: ``with turn, turn: turn.take()``.
+
+    Ctrl-C may come between any two steps of the interpreter, and leaves nothing taken. Nothing is
+    before the block, and its end gives back whatever is: each step that takes something tells at
+    once who has it (`dict.setdefault`, or a file object, which closes its descriptor). It is two
+    blocks, since the end of one may be interrupted: then that of the other one does the same again.
+    `holder` says who has the turn, by process: after a fork, other threads never give theirs back.
+    All who exclude one another share it.
+    """
+
+    def __init__(self, holder: dict[Any, Turn]) -> None:
+        self._holder = holder
+        self._file: FileIO | None = None
+
+    def take(self, patience: float = math.inf) -> None:
+        """Exclude other threads. Raises `TimeoutError` after so many seconds."""
+        key = current_process()
+        self._wait(
+            lambda: self._holder.setdefault(key, self) is self, patience, "thread has the turn"
+        )
+
+    def take_file(self, path: Path) -> None:
+        """Exclude whoever takes the same file, in any process. Raises as `take`, or `OSError`."""
+        lock = Path(f"{path}.lock")
+        self._wait(lambda: self._has_file(lock), PATIENCE, f"process holds the lock {str(lock)!r}")
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self._give_back_file()
+        finally:
+            key = current_process()
+            if self._holder.get(key) is self:
+                del self._holder[key]
+
+    def _wait(self, has: Callable[[], bool], patience: float, other: str) -> None:
+        deadline = clock.monotonic() + patience
+        while not has():
+            if clock.monotonic() > deadline:
+                raise TimeoutError(f"another {other}")
+            clock.sleep(0.001)
+
+    def _has_file(self, path: Path) -> bool:
+        self._file = file = FileIO(path, "a+")
+        _files.add(file)  # so that no child keeps it
+        try:
+            _lock(file.fileno())
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return True
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            pass  # held, as the systems say it; or removed a moment ago
+        self._give_back_file()
+        return False
+
+    def _give_back_file(self) -> None:
+        if self._file is not None and not self._file.closed:  # as in a child
+            with suppress(OSError):  # if it was not locked
+                _lock(self._file.fileno(), is_end=True)
+            self._file.close()

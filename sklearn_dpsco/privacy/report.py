@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN
+from functools import cached_property
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,6 +18,7 @@ from scipy.special import expit
 
 from .._checks import check_string, rounded
 from .._overview import Overview, Overviewed
+from .budget import zcdp_epsilon
 
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
 
@@ -209,12 +211,77 @@ def _explained(
     return lines
 
 
-def _about_rows(rows: int, had_groups: set[bool | None]) -> list[str]:
-    """What is to be confirmed about whose rows are whose; `had_groups` says which fits knew."""
-    if rows == 1:
-        return [_ONE_ROW]
-    promised = [] if had_groups == {True} else [_MOST_ROWS.format(rows)]
-    return promised + [_ONE_PERSON] * (True in had_groups)
+@dataclass(frozen=True)
+class Fits:
+    """Fits of an estimator and its clones without an accountant, up to one of them, in one process.
+
+    Attributes
+    ----------
+    n_fits : int
+    delta : float
+        That of all together.
+    costs : (float, float, float) or None
+        Sums of their epsilons, of rho and of slack. None: not known, since their relations or their
+        `rows_per_user` differ, or one had a seed.
+    has_copies : bool
+        Whether copies went elsewhere, such as to a worker process, whose fits nobody counts.
+    noise_is_secret : bool
+        False if one of them had a `random_state`.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn_dpsco import DPLinearRegression
+    >>> X, y = [[0.0], [1.0]] * 100, [0.0, 1.0] * 100
+    >>> model = DPLinearRegression(epsilon=0.5, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model.fit(X, y).guarantee_.fits is None
+    True
+    >>> _ = cross_val_score(model, X, y, cv=5)
+    >>> fits = model.fit(X, y).guarantee_.fits
+    >>> fits.n_fits, 1.0 < fits.epsilon < 7 * 0.5
+    (7, True)
+    """
+
+    n_fits: int
+    delta: float
+    costs: tuple[float, float, float] | None
+    has_copies: bool
+    noise_is_secret: bool
+
+    @cached_property
+    def epsilon(self) -> float | None:
+        """What they cost at most if all were on the same records, and fixed beforehand.
+
+        None where that is not known, also if one had no noise.
+        """
+        if self.costs is None or self.delta >= 1:
+            return None
+        epsilon, rho, slack = self.costs
+        if self.delta > slack and math.isfinite(rho):
+            epsilon = min(epsilon, zcdp_epsilon(rho, self.delta - slack))
+        return epsilon if math.isfinite(epsilon) else None
+
+    @property
+    def lines(self) -> list[str]:
+        """What is said of them below a promise."""
+        lines = []
+        if self.has_copies:
+            lines.append(
+                "This estimator or a clone was copied or pickled, as for another process or a "
+                "file: fits of the copies are not seen here, and add up with this one if the "
+                "records are the same."
+            )
+        if self.n_fits > 1:
+            cost = "an unknown epsilon" if self.epsilon is None else f"epsilon = {up(self.epsilon)}"
+            cost += f", delta = {up(self.delta)}" if self.delta > 0 else ""
+            known = "if they were fixed beforehand"
+            known = known if self.noise_is_secret else "since one of them had a seed"
+            lines.append(
+                f"This is one of {self.n_fits} fits of this estimator and its clones without an "
+                f"accountant, on whatever records. On the same records, they cost up to {cost} "
+                f"together, {known}: a BudgetAccountant adds them up."
+            )
+        return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -288,23 +355,21 @@ class Report(Overviewed):
 
 
 def _report(
-    of_person: int,
-    what: str,
-    lines: Sequence[str],
-    secrets: set[bool | None],
-    confirmed: Sequence[str],
-    decided: Sequence[str],
-    table: Any,
-    named: dict[str, str | None],
-    **facts: Any,
+    what: str, of_person: int, page: Any, known: Any, table: Any, named: Any, **facts: Any
 ) -> Report:
-    """The page: what is `named`, `lines`, the promise first, and a table; and the data.
+    """The page, and the data.
 
-    It is about a person of so many rows. `secrets` says which kinds of noise there are: empty
-    before the first result.
+    It is about a person of so many rows. `page` has its lines, the promise first, what is to be
+    confirmed and what to be decided; `known` the kinds of noise that there are, and whether fits
+    knew whose rows are whose: both empty before the first result.
     """
-    first, *lines = lines
-    is_row = of_person == 1
+    (first, *lines), confirmed, decided = page
+    (secrets, had_groups), is_row = known, of_person == 1
+    if is_row:
+        confirmed = [_ONE_ROW, *confirmed]
+    else:
+        own = [] if had_groups == {True} else [_MOST_ROWS.format(of_person)]
+        confirmed = [*own, *[_ONE_PERSON] * (True in had_groups), *confirmed]
     results = "the published results" if what == "ledger" else "one published result"
     title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
     whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
@@ -361,11 +426,9 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
     facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
-    secrets = {guarantee.noise_is_secret and not guarantee.is_void}
-    about = guarantee.rows_per_user, "result", lines, secrets
-    decided = ["- [ ] This result may be published."]
-    confirmed = _about_rows(guarantee.rows_per_user, {guarantee.has_groups})
-    return _report(*about, confirmed, decided, table, named, **facts)
+    known = {guarantee.noise_is_secret and not guarantee.is_void}, {guarantee.has_groups}
+    page: Any = lines, [], ["- [ ] This result may be published."]
+    return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
 
 def _of_budget(
@@ -453,6 +516,6 @@ def of_accountant(
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
-    own = _about_rows(rows_per_user, {charge.has_groups for charge in charges})
-    about = rows_per_user, "ledger", lines, secrets, [*own, *confirmed], decided
-    return _report(*about, table, named, budget=budget, charges=found)
+    page, known = (lines, confirmed, decided), (secrets, {c.has_groups for c in charges})
+    about = "ledger", rows_per_user, page, known, table, named
+    return _report(*about, budget=budget, charges=found)

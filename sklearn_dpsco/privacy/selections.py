@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from .._types import Array
+from .._types import Array, Indices
 
 # Beyond, selections compose as groups of this size under one Gaussian curve each, which costs
 # less than 0.5 % of the noise and less time.
@@ -44,14 +44,18 @@ _LEAST_EPSILON, _LEAST_DELTA = 1e-9, 1e-100  # far below, floats have no room
 _LARGEST_DELTA = 1 - 1e-6  # nearer to 1, the room for rounding leaves none
 
 
-def bisected(
-    is_enough: Callable[[float], bool], low: float, high: float, tolerance: float
-) -> float:
-    """The least number that is enough, a little above: to that part of itself, from a bracket."""
-    while high - low > tolerance * high:
+def bracketed(
+    is_enough: Callable[[float], bool], tolerance: float, low: float = 0.0, high: float = 1.0
+) -> tuple[float, float]:
+    """A bracket of the least number above `low` that is enough: to that part of itself."""
+    while not is_enough(high):
+        high *= 2
+    for _ in range(200):  # that of 0 would have no end
+        if high - low <= tolerance * high:
+            break
         middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    return low, high
 
 
 def has_optimum(epsilon: float, delta: float, count: int) -> bool:
@@ -132,7 +136,7 @@ def _optimum(count: int, m: int, h: float, end: int) -> Array:
     return values
 
 
-def _objective(at: Array, cell: NDArray[np.int_], full: Array, m: int, h: float) -> Array:
+def _objective(at: Array, cell: Indices, full: Array, m: int, h: float) -> Array:
     """p_t H(gamma_j e^-t) + (1 - p_t) H(gamma_j e^(eta - t)), ln(gamma_j e^-t) = at h."""
     t = (np.arange(at.size) - at) * h
     part = np.expm1((at - cell) * h) / math.expm1(h)
@@ -180,10 +184,8 @@ def selection_epsilon(epsilon: float, delta: float, count: int, mu: float = 0.0)
     `selection_delta` of the range is at most `delta`.
     """
     # where Gaussian DP alone reaches (epsilon, delta), a little above
-    total, point = 1.0, np.array([epsilon])
-    while gaussian_delta(point, total)[0] < delta:
-        total *= 2
-    total = bisected(lambda mu: not gaussian_delta(point, mu)[0] < delta, 0.0, total, 1e-9)
+    point = np.array([epsilon])
+    _, total = bracketed(lambda mu: not gaussian_delta(point, mu)[0] < delta, 1e-9)
     if mu >= total * (1 - 1e-6):  # selections could only be of ranges below all use
         return 0.0
     target = math.sqrt(-math.log(delta))
@@ -246,7 +248,7 @@ def _group_mu(eta: float, count: int) -> float:
     low = high / 1.1
     while _is_above(values, h, low):
         low, high = low / 1.1, low
-    return bisected(partial(_is_above, values, h), low, high, _TOLERANCE / 10)
+    return bracketed(partial(_is_above, values, h), _TOLERANCE / 10, low, high)[1]
 
 
 def _is_above(values: Array, h: float, mu: float) -> bool:

@@ -18,10 +18,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .._types import Array
+from .._types import Array, Flags, Words
 from .stream import RandomStream
 
 Bounds = tuple[Fraction, Fraction]
+Law = tuple[Array, float, float]  # scores, their maximum and the scale
 
 _TABLE_BITS = 63  # one bit of the first word is the sign
 UNIFORM_ATTEMPTS = 512  # with uniform proposals, before the scores are sorted into groups
@@ -34,8 +35,8 @@ _LARGEST_EXPONENT = 10_000  # exp(-10000): in practice no uniform is below it
 _HUGE = 2.0**960  # differences of scores may overflow where the top is above this
 
 
-def _in_range(scores: Array, scale: float) -> tuple[Array, float, float]:
-    """Scores, their maximum and the scale, such that no difference of scores overflows."""
+def _in_range(scores: Array, scale: float) -> Law:
+    """The law of a selection, such that no difference of scores overflows."""
     top = float(scores.max())
     if top < _HUGE:
         return scores, top, scale
@@ -87,10 +88,7 @@ def _exp_bounds(low: Fraction, high: Fraction, digits: int) -> Bounds:
 
 
 def _is_below(
-    uniform: _LazyUniform,
-    bounds: Callable[[int], Bounds],
-    stream: RandomStream,
-    others: tuple[_LazyUniform, ...] = (),
+    bounds: Callable[[int], Bounds], stream: RandomStream, uniform: _LazyUniform, *others: Any
 ) -> bool:
     """Whether the uniform is below a number, given ever closer bounds by `bounds(digits)`."""
     digits = _FIRST_DIGITS
@@ -136,7 +134,7 @@ _LAWS: dict[bool, tuple[Callable[[int, int], Bounds], Callable[[int, Fraction], 
 
 
 @lru_cache(maxsize=2)
-def _table(is_normal: bool) -> NDArray[np.uint64]:
+def _table(is_normal: bool) -> Words:
     """Cumulative probabilities of k, times 2^63, rounded down; ends before 1."""
     cumulative = _LAWS[is_normal][0]
     values: list[int] = []
@@ -156,14 +154,14 @@ def _exact_attempt(
     choice = _LazyUniform(words[0] >> 1, _TABLE_BITS)
     x, coin = _LazyUniform(words[1], 64), _LazyUniform(words[2], 64)
     k = 0
-    while not _is_below(choice, partial(cumulative, k), stream):
+    while not _is_below(partial(cumulative, k), stream, choice):
         k += 1
 
     def acceptance(digits: int) -> Bounds:
         low, high = x.interval
         return _exp_bounds(exponent(k, low), exponent(k, high), digits)
 
-    if not _is_below(coin, acceptance, stream, (x,)):
+    if not _is_below(acceptance, stream, coin, x):
         return None
     while True:
         low, high = (k + end for end in x.interval)
@@ -215,23 +213,17 @@ def _exact_coin(
             refuse()
         return factor * low, factor * high
 
-    return _is_below(_LazyUniform(word, 64), bounds, stream)
+    return _is_below(bounds, stream, _LazyUniform(word, 64))
 
 
 def _attempts(
-    size: int,
-    scores: Array,
-    top: float,
-    scale: float,
-    rejected: NDArray[np.int64],
-    n_rejected: int,
-    stream: RandomStream,
+    size: int, law: Law, rejected: NDArray[np.int64], n_rejected: int, stream: RandomStream
 ) -> tuple[int, int, int]:
     """The index that up to `size` uniform proposals end with, or -1; words used; rejected ones."""
     from .._kernels.sampling import UNCERTAIN, propose_uniformly
 
-    words = stream.words(2 * size)
-    index, used, n_rejected = propose_uniformly(words, scores, top, scale, rejected, n_rejected)
+    words, (scores, top, scale) = stream.words(2 * size), law
+    index, used, n_rejected = propose_uniformly(words, *law, rejected, n_rejected)
     if index != UNCERTAIN:
         stream.unread(words.size - used)
         return int(index), used, n_rejected
@@ -249,10 +241,10 @@ def sample_softmax(scores: Array, scale: float, stream: RandomStream) -> int:
     Rejection from uniform proposals; where few scores are near the top, from those of
     `GroupedScores`. The scores are finite, and taken as real numbers without error.
     """
-    scores, top, scale = _in_range(scores, scale)
+    scores, _, scale = law = _in_range(scores, scale)
     left, size, keep_none = UNIFORM_ATTEMPTS, 16, np.empty(0, dtype=np.int64)
     while left > 0:
-        index, used, _ = _attempts(size, scores, top, scale, keep_none, 0, stream)
+        index, used, _ = _attempts(size, law, keep_none, 0, stream)
         if index >= 0:
             return index
         left, size = left - used // 2, _ATTEMPTS
@@ -366,11 +358,10 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     After 64 rejections the rest is done at once: every index that is left is kept with its
     probability, and one of those is drawn uniformly. The scores are taken as real numbers.
     """
-    scores, top, scale = _in_range(scores, scale)
+    scores, top, scale = law = _in_range(scores, scale)
     rejected, n_rejected = np.empty(_FLIPS, dtype=np.int64), 0
     while n_rejected < _FLIPS:
-        facts = scores, top, scale, rejected, n_rejected
-        index, _, n_rejected = _attempts(_ATTEMPTS, *facts, stream)
+        index, _, n_rejected = _attempts(_ATTEMPTS, law, rejected, n_rejected, stream)
         if index >= 0:
             return index
     # one coin for each that is near the top, and for the others one after they were thinned
@@ -402,9 +393,7 @@ def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
     return out
 
 
-def _coins(
-    scores: Array, top: float, scale: float, factor: int, stream: RandomStream
-) -> NDArray[np.bool_]:
+def _coins(scores: Array, top: float, scale: float, factor: int, stream: RandomStream) -> Flags:
     """Independent coins with probabilities factor * exp(-(top - score) / scale)."""
     from .._kernels.sampling import flip_coins
 

@@ -14,11 +14,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._checks import shown
-from .._types import Array
+from .._types import Array, Indices, Words
 
 _KEY_BYTES = 32
 _forks: list[None] = []  # one for each fork between the first process and this one
@@ -53,7 +52,7 @@ class RandomStream:
         self.is_secure, self._key = is_secure, key
         self._process = current_process()
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._buffer: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._buffer: Words = np.empty(0, dtype=np.uint64)
         self._next = 0  # position in the buffer
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -70,7 +69,7 @@ class RandomStream:
         if self.is_secure and current_process() != self._process:
             RandomStream.__init__(self, _secret_key(), is_secure=True)
 
-    def words(self, size: int) -> NDArray[np.uint64]:
+    def words(self, size: int) -> Words:
         """Uniform 64-bit words, shape (size,)."""
         self._check_process()
         n_new = size - (self._buffer.size - self._next)
@@ -92,7 +91,7 @@ class RandomStream:
             if product & (2**64 - 1) >= 2**64 % high:
                 return product >> 64
 
-    def permutation(self, size: int) -> NDArray[np.intp]:
+    def permutation(self, size: int) -> Indices:
         """A uniform permutation of range(size)."""
         from .._kernels.sampling import shuffle
 

@@ -8,12 +8,10 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_choice
+from .._types import Indices
 from .stream import RandomStream
-
-Indices = NDArray[np.intp]
 
 _BLOCK = 2**16
 _COINS_PER_DRAW = 400  # a draw from a block takes about the time of this many coins

@@ -137,14 +137,6 @@ def test_bad_outcomes_are_refused():
     assert_refuses(audit_outcomes, "shape", np.zeros(30), np.zeros(31), epsilon=1.0)
 
 
-def test_plot():
-    pytest.importorskip("matplotlib").use("Agg")
-    result = audit_outcomes(*gaussian_outcomes(1.0, 500), epsilon=1.0, delta=DELTA)
-    ax = result.plot()
-    assert len(ax.containers) == 2
-    assert result.plot(ax) is ax
-
-
 def test_a_mean_whose_noise_forgets_the_batch_is_flagged():
     """A claim of (0.21, 1e-5) on a mean of clipped gradients.
 

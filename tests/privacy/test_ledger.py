@@ -31,7 +31,7 @@ from sklearn_dpsco import (
     PrivacyBudgetError,
 )
 from sklearn_dpsco.geometry import L1Ball
-from sklearn_dpsco.privacy import turns
+from sklearn_dpsco.privacy import ledger
 from sklearn_dpsco.privacy.accountant import active_accountant
 from sklearn_dpsco.privacy.ledger import Ledger, Snapshot
 from sklearn_dpsco.randomness.stream import current_process
@@ -508,11 +508,11 @@ def test_a_slow_reader_on_windows_is_waited_for(tmp_path, monkeypatch):
 @needs_fork
 def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, monkeypatch):
     accountant = kept(tmp_path / "budget.json")
-    monkeypatch.setattr(turns, "PATIENCE", 5.0)
+    monkeypatch.setattr(ledger, "PATIENCE", 5.0)
     end, started = os.pipe(), os.pipe()
 
     def parent():
-        (turn := turns.Turn({})).take_file(accountant._file)
+        (turn := ledger.Turn({})).take_file(accountant._file)
         if os.fork() == 0:
             os.write(started[1], b".")
             os.read(end[0], 1)
@@ -529,9 +529,9 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, mo
 
 @contextmanager
 def file_lock(path, patience=0.0):
-    turn = turns.Turn({})
+    turn = ledger.Turn({})
     with turn, turn:
-        with mock.patch.object(turns, "PATIENCE", patience):
+        with mock.patch.object(ledger, "PATIENCE", patience):
             turn.take_file(path)
         yield
 
@@ -555,7 +555,7 @@ def test_a_child_does_not_give_back_the_lock_of_its_parent(tmp_path):
 
 def test_who_waits_too_long_for_the_lock_is_refused(tmp_path, monkeypatch):
     accountant = kept(tmp_path / "budget.json")
-    monkeypatch.setattr(turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(ledger, "PATIENCE", 0.05)
     with file_lock(tmp_path / "budget.json"):
         with pytest.raises(PrivacyBudgetError, match=r"another process holds .*json\.lock"):
             accountant.spend(zcdp(0.1))
@@ -573,7 +573,7 @@ def ctrl_c(at, kind):
     Python itself interrupts about calls. An instruction that does nothing is in no block.
     """
     left, earlier = itertools.count(at, -1), (sys.gettrace(), sys.getprofile())
-    places = {f"sklearn_dpsco.privacy.{name}" for name in ("accountant", "ledger", "turns")}
+    places = {f"sklearn_dpsco.privacy.{name}" for name in ("accountant", "ledger")}
 
     def look(frame, event, _):
         if frame.f_globals.get("__name__") in places:
@@ -606,7 +606,7 @@ def check_nothing_is_held(accountant, path):
 def test_ctrl_c_at_any_moment_leaves_nothing_held_and_no_charge_half_done(
     tmp_path, monkeypatch, action, kind
 ):
-    monkeypatch.setattr(turns, "PATIENCE", 0.0)
+    monkeypatch.setattr(ledger, "PATIENCE", 0.0)
     monkeypatch.setattr(os, "fsync", lambda _: None)
     for moment in itertools.count():
         accountant, path = BudgetAccountant(1.0, 0.0), tmp_path / f"{moment}.json"
