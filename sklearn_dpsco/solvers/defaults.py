@@ -294,7 +294,8 @@ class LearnedUnitsDefaults:
     scalars: float = 30.0  # the m from which it is released
     least_for_center: float = 0.0  # the m below which the centre is not released
     # Of wide rows, where a feature's unit is sqrt(mean + ridge * noise), by the noise in its mean.
-    clear: float = 5.0  # the mean, in units of its noise, below which a feature is left out
+    clear: float = 5.0  # the mean, in units of its noise, below which it is not a feature's own
+    rest: float = 2.5  # noise of gradients, over that of means, that decides on those
     sure: float = 3.0  # and below which it is not centred
     ridge: float = 4.0
 
@@ -341,7 +342,7 @@ RATES = RatesDefaults()
 WIDE_UNITS = {
     "regression": LearnedUnitsDefaults(
         least=20.0, unbiased=0.0, norm_share=0.05, least_for_norms=5.0,
-        smallest_clip=3.0, largest_clip=6.0, prediction_noise=0.2, signal=0.016,
+        smallest_clip=1.0, largest_clip=6.0, prediction_noise=0.2, signal=0.04,
         least_mean_share=0.02, most_mean_share=0.15, center_share=0.1, least_for_center=400.0,
     ),
     "classification": LearnedUnitsDefaults(

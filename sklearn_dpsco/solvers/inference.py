@@ -143,8 +143,14 @@ class NewtonSteps(Part):
             ("last scores", self.last, 1),
         )
 
-    def run(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Estimate | None]:
-        """The coefficients that predict best, in the units, and the estimate for plain rows."""
+    def run(
+        self, units: Units, coef: Array, stream: RandomStream
+    ) -> tuple[Array, float, Estimate | None]:
+        """The coefficients that predict best, in the units, and the estimate for plain rows.
+
+        And what noise there is in levels of predictions: the mean square of that of intercepts, and
+        of what errors of slopes add to the logarithm of the mean of exponentials.
+        """
         problem, n = units.problem, units.problem.n_samples
         facts = units.unit, units.frame.offset, problem.loss, units.largest
         at = Point(coef.reshape(problem.shape), *facts)
@@ -187,14 +193,17 @@ class NewtonSteps(Part):
             noise = noise + _bend(float(pulls @ pulls), units.balance) ** 2 * bread.inverse
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
+        k, errors = problem.n_outputs, np.diag(noise)
+        level = float(errors[-k:].mean()) * float(units.unit[-1]) ** 2
+        level += (0.5 * units.spread**2 * float(errors[:-k].sum()) / k) ** 2
         if self.moments is None:
-            return best, None
+            return best, level, None
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
         pvalue = _pvalue(bread, pulls, before, variance)
         n_records = n if units.users is None else units.users.starts.size
         seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, n_records
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
-        return best, _in_plain_units(units, Estimate(found, *whole, *seen))
+        return best, level, _in_plain_units(units, Estimate(found, *whole, *seen))
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""

@@ -492,7 +492,9 @@ def spread_on_grid(
     ratios[:, 0] = 0.0
     ratios = np.floor(np.minimum(1.0, ratios) * 2.0**20) / 2.0**20
     total = ratios @ counts + (n_samples - counts.sum()) / 2
-    scores = -np.abs(total - round(q * n_samples))
+    # or half of those that differ, where they are too few
+    beyond = np.maximum(total - round(q * n_samples), ratios @ counts - counts[1:].sum() / 2)
+    scores = -np.abs(beyond)
 
     def excess(s: float) -> float:
         """The mean of min(1, |v| / s) over normal numbers v, beyond q."""

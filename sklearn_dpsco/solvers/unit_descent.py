@@ -250,7 +250,7 @@ class UnitDescentPlan(Plan):
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
         if keeps_level and self.units.accuracy >= CORRECTION.least_for_level:
-            _restore_levels(units, coef, walk)
+            _restore_levels(units, coef, walk, units.unit[-1])
         if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
@@ -259,7 +259,9 @@ class UnitDescentPlan(Plan):
         if self.correction is not None:
             coef = self.correction.run(units, coef, stream)
         elif self.inference is None and _tells_levels(units) and units.unit[d] > 0:
-            _move_toward_levels(units, coef, walk)
+            # clipped derivatives hardly pull back what noise has moved
+            noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
+            _move_toward_levels(units, coef, noise)
         if self.inference is None:
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
@@ -267,7 +269,9 @@ class UnitDescentPlan(Plan):
             # clipped derivatives of unequal classes leave an intercept far below the rarer one,
             # from where Newton steps overshoot; the offset is the released frequencies' log-odds
             coef.reshape(problem.dimension, -1)[d:] = 0.0
-        coef, estimate = self.inference.run(units, coef, stream)
+        coef, noise, estimate = self.inference.run(units, coef, stream)
+        if _tells_levels(units) and units.unit[d] > 0:
+            _move_toward_levels(units, coef, noise)
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 
     def _walk(self, units: Units) -> Walk:
@@ -612,19 +616,18 @@ def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
 
 
-def _restore_levels(units: Units, coef: Array, walk: Walk) -> None:
+def _restore_levels(units: Units, coef: Array, walk: Walk, unit: float) -> None:
     """Move intercepts, in place, back to the released means, from which they are clearly far.
 
     Clipped derivatives pull the level of skewed targets towards their median. By a factor as that
-    of James and Stein, of the variance of either.
+    of James and Stein, of the variance of either; `unit` is that of intercepts in the steps.
     """
     if not units.level_noise + units.center_noise < math.inf:  # they were not released
         return
     d, last = units.problem.n_features, units.transform[-1, -1]
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
     variance = units.level_noise + units.center_variance(slopes)
-    kept = walk.kept_noise(units.curvature * units.unit[d] ** 2)
-    variance += walk.variance * kept * last**2
+    variance += walk.variance * walk.kept_noise(units.curvature * unit**2) * unit**2
     doubtful = CORRECTION.level_doubt * variance
     own *= doubtful / np.maximum(np.maximum(doubtful, (last * own) ** 2), TINY)
 
@@ -652,7 +655,19 @@ class Correction(Part):
         `_scaled`.
         """
         if self.size is not None:
-            return self._scaled(units, coef, stream)
+            coef, walk = self._scaled(units, coef, stream)
+            unit = math.sqrt(0.5)
+        else:
+            coef, walk = self._moved(units, coef, stream)
+            unit = units.unit[-1]
+        # the wider clip tells the level
+        is_cut = units.users is None and walk.clip < unit_rules(units.problem).widest_mean
+        if is_cut and units.problem.loss.task == "regression":
+            _restore_levels(units, coef, walk, unit)
+        return coef
+
+    def _moved(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Walk]:
+        """All coefficients moved, and the steps."""
         problem, d, curvature = units.problem, units.problem.n_features, units.curvature
         length = 0.75 * self.n_steps / (curvature * units.top)
         walk = Walk(self.step, self._clip(units, coef, stream), self.n_steps, length, 0.0)
@@ -663,10 +678,10 @@ class Correction(Part):
             energy = max(float((part**2).sum()), TINY)
             part *= max(0.0, 1 - part.size * variance / energy)
         move[:d] = _without_doubts(units, move[:d], walk)
-        return coef + move.ravel()
+        return coef + move.ravel(), walk
 
-    def _scaled(self, units: Units, coef: Array, stream: RandomStream) -> Array:
-        """With another slope and intercept, between which and the old ones the noise decides.
+    def _scaled(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Walk]:
+        """Another slope and intercept, between which and the old ones the noise decides; the steps.
 
         Classes have one slope, and an intercept each; that of two is found as a distance from where
         the released frequencies tell it.
@@ -707,7 +722,7 @@ class Correction(Part):
         coef = coef * steeper
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
             coef.reshape(problem.dimension, k)[d] = found / units.unit[d]
-        return coef
+        return coef, walk
 
     def _line(self, units: Units, point: Array, stream: RandomStream) -> tuple[float, Units]:
         """The root mean square of normal predictions, and units in which these are the rows."""
@@ -791,8 +806,11 @@ def _tells_levels(units: Units) -> bool:
     return is_told and not (problem.is_wide or problem.has_weights)
 
 
-def _move_toward_levels(units: Units, coef: Array, walk: Walk) -> None:
-    """Move intercepts, in place, toward those of the released frequencies, by the noise of both."""
+def _move_toward_levels(units: Units, coef: Array, noise: float) -> None:
+    """Move intercepts, in place, toward those of the released frequencies.
+
+    By the variances of both, that of predictions where features are 0 being `noise`.
+    """
     d = units.problem.n_features
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
     apart = slopes - slopes.mean(axis=1, keepdims=True) if own.size > 1 else slopes
@@ -800,8 +818,6 @@ def _move_toward_levels(units: Units, coef: Array, walk: Walk) -> None:
     thought = _levels(units, points)
     wrong = _levels(units, CORRECTION.law_doubt * points) - thought
     doubt = _level_variance(units, slopes) + wrong**2
-    # clipped derivatives hardly pull back what noise has moved
-    noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
     kept = doubt / np.maximum(doubt + noise, TINY)
     own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
 

@@ -25,7 +25,7 @@ from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Problem
-from .defaults import WIDE_UNITS
+from .defaults import WIDE_UNITS, LearnedUnitsDefaults
 from .records import SolverData, WithNumbers
 from .statistics import TINY, clipped_to
 
@@ -71,9 +71,7 @@ def wide_rows(
         noisy = rough * center.release(mean, stream) * (n / n_present)
         noise = rough * math.sqrt(center.variance) * (n / n_present)
         if is_sparse or problem.nonnegative:
-            unit = 1 / np.sqrt(np.maximum(noisy, 0.0) + rules.ridge * noise)
-            unit[noisy <= rules.clear * noise] = 0.0
-            usual = math.sqrt(float(unit**2 @ np.maximum(noisy, 0.0)))
+            unit, usual = _by_frequency(noisy, noise, noise / rough, rules)
             if problem.nonnegative:
                 means = noisy * (noisy > rules.sure * noise)
         else:
@@ -88,6 +86,31 @@ def wide_rows(
     # so that the rounding of the centre's part is small against the rows
     norm = max(norm, float(np.linalg.norm(unit * means)) / LONGEST_CENTER)
     return centred.map(_weighed, means, norm), unit / norm, means
+
+
+def _by_frequency(
+    noisy: Array, noise: float, of_rows: float, rules: LearnedUnitsDefaults
+) -> tuple[Array, float]:
+    """Units of features with these frequencies, 0 for what is left out, and the usual norm of rows.
+
+    Those whose frequency is not clear of its noise have one unit, that of their mean frequency, or
+    are left out, whichever explains more of a target on which all occurrences act alike: s^2 / (s +
+    v), s the part of the occurrences that are kept, and v what the noise in their gradients adds,
+    in units of `of_rows`, that in a mean of rows of norm 1.
+    """
+    mass, drowned = np.maximum(noisy, 0.0), noisy <= rules.clear * noise
+    rest = max(0.0, float(noisy[drowned].sum()))
+    unit = 1 / np.sqrt(mass + rules.ridge * noise)
+    unit[drowned] = 1 / math.sqrt(rest / max(1, drowned.sum()) + rules.ridge * noise)
+    kept = float(mass[~drowned].sum())
+    part = np.array([kept, kept + rest]) / max(kept + rest, TINY)
+    # squares of usual norms, which are what the traces of the second moments are as well
+    squares = np.zeros(2) + float(unit[~drowned] ** 2 @ mass[~drowned])
+    squares[1] += float(unit[drowned].max(initial=0.0)) ** 2 * rest
+    alone, joint = part**2 / np.maximum(part + (rules.rest * of_rows * squares) ** 2, TINY)
+    if alone >= joint:
+        unit[drowned] = 0.0
+    return unit, math.sqrt(squares[int(alone < joint)])
 
 
 def _weighed(measured: WithNumbers, center: Array, norm: float) -> WithNumbers:

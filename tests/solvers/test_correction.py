@@ -168,6 +168,18 @@ def test_levels_of_counts_are_kept_where_no_last_steps_follow(n, n_targets):
     assert np.abs(np.median(biases, axis=0)).max() < 0.2, biases
 
 
+def test_targets_of_which_few_are_not_zero_keep_their_mean():
+    """Also where the last steps have a clip that cuts all of those."""
+    for n, share, least in ((3000, 0.1, 0.7), (10_000, 0.02, 0.15)):
+        ratios = []
+        for seed in range(9):
+            X, _, rng = linear(n, 4, seed)
+            y = rng.binomial(1, share, n)
+            model = DPLinearRegression(bounds_y=(0, 1), random_state=seed, **COMMON).fit(X, y)
+            ratios.append(model.predict(X).mean() / share)
+        assert least < np.median(ratios) < 1.3, ratios
+
+
 @pytest.mark.parametrize("intercept", [0.0, -3.0])
 def test_logistic_loss_estimates_probabilities(intercept):
     for seed in range(3):
@@ -287,6 +299,19 @@ def test_probabilities_of_a_rare_class_do_no_harm(n, epsilon):
         model = DPLogisticRegression(epsilon=epsilon, **facts)
         losses.append(log_loss(y, model.fit(X, y).predict_proba(X)) / log_loss(y, y * 0 + 0.01))
     assert max(losses) < 1.1, losses
+
+
+def test_rare_labels_are_as_many_as_they_are_with_inference():
+    """Errors of slopes make probabilities of rare events larger on average."""
+    ratios = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((10_000, 5)).clip(-4, 4)
+        y = (rng.random(len(X)) < expit(X @ [0.8, -0.5, 0.3, 0, 0] - 4.6)).astype(int)
+        facts = {"bounds_X": (-4, 4), "classes": [0, 1], "epsilon": 1.0, "delta": 1e-6}
+        model = DPLogisticRegression(inference=True, random_state=seed, **facts).fit(X, y)
+        ratios.append(model.predict_proba(X)[:, 1].mean() / y.mean())
+    assert 0.85 < np.median(ratios) < 1.12, ratios
 
 
 def test_levels_are_those_of_normal_predictions():

@@ -255,6 +255,10 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     counts = place_counts(values, np.ones(5000, dtype=bool), SPREADS)
     found = [spread_on_grid(counts, 5000, SelectVertex(1.0, 20.0), stream(k)) for k in range(9)]
     assert 0.005 < np.median(found) < 0.2
+    # and where fewer differ than are to count for a clip, that of those
+    counts = place_counts((rng.random(5000) < 0.05) * 1.0, np.ones(5000, dtype=bool), SPREADS)
+    found = [spread_on_grid(counts, 5000, SelectVertex(1.0, 20.0), stream(k)) for k in range(9)]
+    assert 0.1 < np.median(found) < 0.4
 
 
 def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
