@@ -76,7 +76,7 @@ class Inference(DPLinearModel):
         predicting = joined(self.coef_, self.intercept_)
         if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
             predicting = predicting - predicting.mean(axis=0)
-        residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
+        residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
         by_user = guarantee.rows_per_user > 1
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
         size += f" of {found.n_records} users, at most {most} each" * by_user

@@ -398,9 +398,9 @@ def test_a_check_keeps_no_block_in_memory():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "results", recorded)
         build("DPMirrorRegressor").fit(in_parts(X), in_parts(y))
-    for facts in found[0]:
-        assert facts.given.base is None
-        assert facts.empty.base is None
+    for _, _, given, empty, *_ in found[0]:
+        assert given.base is None
+        assert empty.base is None
 
 
 # ------------------------------------------------------------------- blocks that change
