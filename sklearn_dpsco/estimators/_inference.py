@@ -16,7 +16,7 @@ from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import filled_middles, filled_references, has_references
+from ..preprocessing.encoder import filled, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import Targets
@@ -342,12 +342,13 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
             "classes are weighted (class_weight): the intercept, probabilities and their intervals "
             "are those of a table in which classes have these weights, not of the one that was read"
         )
-    if references := filled_references(encoder):
+    references, middles = filled(encoder)
+    if references:
         notes.append(
             "categories that were not declared, if there are any, count as the reference "
             f"({first_of(references, 3)}): unknown='other' gives them a column"
         )
-    if middles := filled_middles(encoder):
+    if middles:
         notes.append(
             "missing numbers, if there are any, count as the middle of their bounds "
             f"({first_of(middles, 3)}), which biases coefficients only if many are missing and it "

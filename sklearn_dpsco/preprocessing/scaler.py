@@ -6,7 +6,6 @@ Nothing follows here that needs a part of it. Sensitivities: doc/privacy, sectio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,12 +15,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_count, check_size, warn_user
-from .._fitting import Accounting, PrivateEstimator, checked_table, in_order
+from .._fitting import Accounting, PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import clear_rows, nonfinite_rows
-from ..data.compressed import canonical
+from ..data.compressed import canonical, stored_places, with_values
 from ..data.rows import scaled_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
@@ -265,30 +264,15 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         with np.errstate(all="ignore"):
             X = self._features(X, reset=False)
-            X = canonical(X) if sparse.issparse(X) else X
-            out = self._of_values(
-                X, lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip)
-            )
+            values, center, scale = X, self.center_, self.scale_
+            if sparse.issparse(X):
+                self._refuse_sparse(X)
+                X = canonical(X)
+                values, center, scale = X.data, 0.0, scale[stored_places(X, slice(0, X.nnz), 1)]
+            out = np.clip((values - center) / scale, -self.clip, self.clip)
+            out = out.astype(X.dtype, copy=False)
+            out = with_values(X, out) if sparse.issparse(X) else out
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
-
-    def inverse_transform(self, X: Any) -> Any:
-        """``X * scale_ + center_``: the values, but for those that were clipped."""
-        check_is_fitted(self)
-        X = checked_table(X, strict=self._is_strict, estimator=self)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {X.shape[1]} features, {self.n_features_in_} are expected")
-        with np.errstate(all="ignore"):
-            return self._of_values(X, lambda x, center, scale: x * scale + center)
-
-    def _of_values(self, X: Any, change: Callable[[Any, Any, Any], Any]) -> Any:
-        """The table of ``change(values, center, scale)``, of a sparse one's stored values."""
-        if not sparse.issparse(X):
-            return change(X, self.center_, self.scale_).astype(X.dtype, copy=False)
-        self._refuse_sparse(X)
-        is_by_row = X.format == "csr"
-        scale = self.scale_[X.indices] if is_by_row else np.repeat(self.scale_, np.diff(X.indptr))
-        values = change(X.data, 0.0, scale).astype(X.dtype, copy=False)
-        return type(X)((values, X.indices, X.indptr), shape=X.shape)
 
     def _refuse_sparse(self, X: Any) -> None:
         if sparse.issparse(X) and self.with_centering:
