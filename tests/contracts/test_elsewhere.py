@@ -778,5 +778,5 @@ def test_a_sum_over_no_record_is_one_of_zeros():
     X, y = table("DPMirrorRegressor")
     data = in_pieces(solver_data(X, y), (0, 20, 60))
     rows_of = lambda part: part.rows.row_sum()  # noqa: E731
-    np.testing.assert_array_equal(data.drawn(np.arange(0)).sum(rows_of), np.zeros(3))
+    np.testing.assert_array_equal(data.part(np.arange(0), is_drawn=True).sum(rows_of), np.zeros(3))
     np.testing.assert_allclose(data.sum(rows_of), X.sum(axis=0))
