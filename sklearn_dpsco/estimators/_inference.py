@@ -63,8 +63,8 @@ class Inference(DPLinearModel):
         model = targets.model(SolverResult(coef, intercept, 1), scaling)
         to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
         to_data[d:, :d] = -scaling.shift / scaling.width
-        half = 1.0 if targets.scaling is None else targets.scaling.unit
-        halves = np.broadcast_to(half, n_outputs)
+        is_link = targets.scaling is None or targets.scaling.has_log_link
+        halves = np.broadcast_to(1.0 if is_link else targets.scaling.half, n_outputs)
 
         def joined(coef: Any, intercept: Any) -> Array:
             columns = np.atleast_2d(coef), np.reshape(intercept, (-1, 1))
