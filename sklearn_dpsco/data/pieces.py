@@ -150,20 +150,11 @@ class Pieces:
         is_kept = self.reads is None and not self.steps
         if is_kept or not self.is_in_memory:  # else made anew, so that memory is bounded
             return self
-        from dask.base import persist
-        from dask.delayed import Delayed
-
         graph, keys = self._tasks(self.steps, self.sizes, is_sum=False)
         groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.groups]
         filled, inputs = tuple(filter(None, groups)), tuple((key,) for key in keys)
-        wanted, client = [Delayed(key, graph) for key in keys], _client_of(self.get)
-        with blas_alone(), losses_told(graph, self.get):
-            if client is None:
-                held: Any = persist(*wanted, scheduler=self.get)
-            else:
-                held = client.persist(wanted)
-        tasks = {key: task for part in held for key, task in dict(part.__dask_graph__()).items()}
-        return replace(self, graph=tasks, groups=filled, inputs=inputs, reads=None, steps=())
+        held = hold(graph, keys, self.get)
+        return replace(self, graph=held, groups=filled, inputs=inputs, reads=None, steps=())
 
     def in_order(self, which: Which, size: int) -> Iterator[Any]:
         """Those records in the memory of this process, in that order, `size` at a time."""
@@ -267,10 +258,9 @@ def _on_threads(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
         function, *inputs = graph[key]
         results[key] = function(*([results[name] for name in names] for names in inputs))
 
-    is_first = {key: not any(graph[key][1:]) for key in graph}
-    on_threads(fill, [key for key in graph if is_first[key]])
+    on_threads(fill, [key for key, (_, *inputs) in graph.items() if not any(inputs)])
     for key in graph:  # a sum comes after its terms
-        if not is_first[key]:
+        if key not in results:
             fill(key)
     return [results[key] for key in keys]
 
@@ -291,6 +281,17 @@ def compute(graph: dict[Any, Any], keys: list[Any], get: Get) -> list[Any]:
         if isinstance(result, BlocksChangedError):
             raise result
     return found
+
+
+def hold(graph: dict[Any, Any], keys: list[Any], get: Get) -> dict[Any, Any]:
+    """A graph of the results of tasks, which are kept where they are computed."""
+    from dask.base import persist
+    from dask.delayed import Delayed
+
+    wanted, client = [Delayed(key, graph) for key in keys], _client_of(get)
+    with blas_alone(), losses_told(graph, get):
+        held: Any = persist(*wanted, scheduler=get) if client is None else client.persist(wanted)
+    return {key: task for part in held for key, task in dict(part.__dask_graph__()).items()}
 
 
 def _client_of(get: Get) -> Any:

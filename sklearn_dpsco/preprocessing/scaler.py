@@ -187,6 +187,12 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         check_size("clip", self.clip)
         return super()._accounting()
 
+    def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        table = super()._features(X, reset=reset, min_samples=min_samples)
+        if sparse.issparse(table) and self.with_centering:
+            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
+        return table
+
     def plan(self, n_samples: int, n_features: int) -> ScalerPlan:
         """The plan that `fit` would follow on data of this size; spends nothing.
 
@@ -236,7 +242,6 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
-                self._refuse_sparse(X)
                 known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
                 if self.bounds_X is not None:
                     bounds = declared_bounds(self.bounds_X, X.shape[1]).bounds
@@ -266,17 +271,12 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             X = self._features(X, reset=False)
             values, center, scale = X, self.center_, self.scale_
             if sparse.issparse(X):
-                self._refuse_sparse(X)
                 X = canonical(X)
                 values, center, scale = X.data, 0.0, scale[stored_places(X, slice(0, X.nnz), 1)]
             out = np.clip((values - center) / scale, -self.clip, self.clip)
             out = out.astype(X.dtype, copy=False)
             out = with_values(X, out) if sparse.issparse(X) else out
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
-
-    def _refuse_sparse(self, X: Any) -> None:
-        if sparse.issparse(X) and self.with_centering:
-            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
