@@ -345,20 +345,19 @@ def surplus_rows(
     """
     surplus = is_nameless(users)
     named = np.flatnonzero(~surplus)
-    if counted is not None:
-        labels = users.tolist()
-        for i in named.tolist():
-            user = user_of(labels[i])
-            seen = counted.get(user, 0)
-            surplus[i] = seen >= most
-            counted[user] = min(seen + 1, most)
-        return surplus
     numbers = (user_numbers(users) if numbers is None else numbers)[named]
     order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers)
+    firsts = np.cumsum(sizes) - sizes
     # how many rows of its user come before each row
-    before = np.arange(named.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before = np.arange(named.size) - np.repeat(firsts, sizes)
+    if counted is not None:
+        names = [user_of(label) for label in users[named[order[firsts]]].tolist()]
+        seen = np.array([counted.get(name, 0) for name in names], dtype=np.intp)
+        before += np.repeat(seen, sizes)
+        counted.update(zip(names, np.minimum(seen + sizes, most).tolist(), strict=True))
     surplus[named[order]] = before >= most
-    if beyond := int(surplus[named].sum()):
+    beyond = int(surplus[named].sum())
+    if beyond and counted is None:
         warn_user(
             f"{beyond} of {users.size} rows count for nothing: they are beyond the first "
             f"max_rows_per_user={most} of their users in groups, who have up to {sizes.max()}. Set "
