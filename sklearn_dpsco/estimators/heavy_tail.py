@@ -212,7 +212,7 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         given = {"middle": self.center_y, "half": self.scale_y}
-        numbers = {name: float(v) for name, v in given.items() if not isinstance(v, str)}
+        numbers: Any = {name: float(v) for name, v in given.items() if not isinstance(v, str)}
         return bounds.TargetScaling(**numbers)
 
 
