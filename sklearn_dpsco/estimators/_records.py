@@ -214,14 +214,13 @@ class Reader:
         with invalid features are found here. `is_surplus` flags the rows of users who have too
         many of them. `weight` is in [0, 1]; records of weight 0 are empty.
         """
-        left_out = is_surplus
+        left_out: Any = False if is_surplus is None else is_surplus
         if weight is not None:
-            left_out = weight == 0 if left_out is None else left_out | (weight == 0)
+            left_out = left_out | (weight == 0)
         if self.is_strict:
-            scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
+            scale = None if left_out is False else np.where(left_out, 0.0, 1.0)
             return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        empty = is_empty if left_out is None else is_empty | left_out
-        return scaled_rows(X, scaling, fit_intercept, empty, weight)
+        return scaled_rows(X, scaling, fit_intercept, is_empty | left_out, weight)
 
 
 @dataclass(frozen=True)
