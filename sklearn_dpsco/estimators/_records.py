@@ -326,7 +326,7 @@ def _read(
     given = dict(zip(kinds, arrays, strict=True))
     with suppress(ValueError):  # the block of the check was valid
         X, y = _read_both(reader, given)
-        if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
+        if mark is None or fingerprint(X, y, given.get("weight")) == mark:
             targets = meta.of(reader, y)
             weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
@@ -369,7 +369,7 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
         bare, empty = _emptied(given["X"]), _emptied(X)
         names = list(bare.columns) if hasattr(bare, "columns") else None
         form = empty.shape, sparse.issparse(empty), names, y.shape[1:]
-        mark = fingerprint(X, y, *(given[kind] for kind in given if kind == "weight"))
+        mark = fingerprint(X, y, given.get("weight"))
         return X.shape[0], mark, bare, empty, form, labels, users
     except Exception as error:
         return error.with_traceback(None)
