@@ -63,7 +63,7 @@ class Facts:
 Answers = dict[str, Any]
 INVALID = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
 
-# A score, "value" and "interval", and the other fields of a `DPScore` that are known of it.
+# A score, "value" and "interval", and what else is known of it by the fields of a `DPScore`.
 Estimate = dict[str, Any]
 
 
@@ -146,8 +146,6 @@ class Counts:
     facts: Facts
     order: float  # of the norm that the noise is calibrated to, 1 or 2
 
-    clipped = ""
-
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
@@ -186,11 +184,11 @@ class Counts:
             area = float(positive @ below / (P * N)) if min(P, N) > 0 else 0.5
             return _within(area, auc_interval(positive, negative, law))
         if scoring == "roc_curve":
-            return _curve(table[0], table[1], self.facts, law)
+            return _curve(*table, self.facts, law)
         if scoring == "confusion_matrix":
-            low, high = share_interval(noisy, n, 1, law)
-            ends = n * low.reshape(self.shape), n * high.reshape(self.shape)
-            return _within(table, ends, most=float(n)) | {"by_class": _by_class(table, law)}
+            low, high = (n * end.reshape(self.shape) for end in share_interval(noisy, n, 1, law))
+            found = _within(table, (low, high), most=float(n))
+            return found | {"by_class": _by_class(table, law)}
         # the right predictions of each class, and how many numbers the wrong ones are made of
         right, wrong, terms = table[:, 0], table[:, -1], 1
         if self.name == "confusion matrix":
@@ -199,20 +197,21 @@ class Counts:
         if scoring == "balanced_accuracy":
             # by variance estimates recovery (Zou and Donner 2008): errors are independent, and add
             # up in squares, but for ends at 0 and 1, which tell nothing
-            recalls, (low, high) = _shares(right, wrong, (1, terms), law).values()
+            found = _shares(right, wrong, (1, terms), law)
+            recalls, (low, high) = found["value"], found["interval"]
             mean, sums = float(recalls.mean()), []
             for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
                 known = distances[~is_vacuous]
                 sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
             return _within(mean, (mean - sums[0] / right.size, mean + sums[1] / right.size))
         count = np.array([right.sum()])
-        if not self.facts.excludes:
-            low, high = share_interval(count, n, right.size, law)
-            return _within(count[0] / n, (low[0], high[0]))
-        numbers = right.size, right.size * terms
-        found = _shares(count, np.array([wrong.sum()]), numbers, law)
-        (share,), ((low,), (high,)) = found.values()
-        return _within(share, (low, high))
+        if self.facts.excludes:
+            numbers = right.size, right.size * terms
+            found = _shares(count, np.array([wrong.sum()]), numbers, law)
+            share, (low, high) = found["value"], found["interval"]
+        else:
+            share, (low, high) = count / n, share_interval(count, n, right.size, law)
+        return _within(share[0], (low[0], high[0]))
 
 
 @dataclass(frozen=True)
@@ -280,13 +279,6 @@ class Bins(Counts):
         """How many records are in a bin, and the variance in units of that of a number's noise."""
         return super().n_valid(noisy[: -self.shape[1]])[0], math.prod(self.shape)
 
-    @property
-    def clipped(self) -> str:  # type: ignore[override]
-        """What targets are clipped to, in words; empty if to nothing but the bounds."""
-        is_less = self.facts.max_error < self.facts.high - self.facts.low
-        what = f"targets clipped at {self.facts.max_error:g} from the ends of their bin"
-        return what if is_less and self.name != "calibration" else ""
-
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The mean observed in each bin, and the mean prediction, which is within its bin."""
         edges, table = np.array(self.facts.edges), noisy.reshape(-1, self.shape[1])
@@ -298,6 +290,9 @@ class Bins(Counts):
             found = _shares(counts[1], counts[0], (1, 1), law, of_place**2)
         else:
             found = _means(counts, self.ranges, law, of_place)
+            if self.facts.max_error < self.facts.high - self.facts.low:
+                most = f"{self.facts.max_error:g}"
+                found["clipped"] = f"targets clipped at {most} from the ends of their bin"
         predicted = np.clip(edges[:-1] + (1 + place) * np.diff(edges) / 2, edges[:-1], edges[1:])
         more = {"bin_edges": edges, "bin_counts": total, "prob_pred": predicted}
         return found | more | {"prob_true": found["value"]}
@@ -317,7 +312,8 @@ def _means(counts: Array, ranges: tuple[Array, Array], law: Law, of_compared: Ar
         low, high = mean_interval(above - below, 2 * between, one, widths, own)
         found.append((float(np.clip((above - below) / one, -1, 1)), low[0], high[0]))
     mean, low, high = ranges[0] + (1 + np.array(found).T) / 2 * np.subtract(*ranges[::-1])
-    return {"value": mean, "interval": (np.minimum(low, mean), np.maximum(high, mean))}
+    ends = np.minimum(low, mean), np.maximum(high, mean)
+    return {"value": mean, "interval": ends, "limits": ranges}
 
 
 def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
@@ -327,7 +323,7 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     high = np.clip(np.maximum(ends[1], value), 0, most)
     if np.ndim(value) == 0:
         value, low, high = float(value), float(low), float(high)
-    return {"value": value, "interval": (low, high)}
+    return {"value": value, "interval": (low, high), "limits": (0.0, most)}
 
 
 def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: Any = 0.0) -> Estimate:
@@ -350,8 +346,8 @@ def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:
     }
     found = {}
     for name, (hits, misses, terms) in parts.items():
-        value, ends = _shares(hits, misses, terms, law).values()
-        shares = value, *ends
+        of = _shares(hits, misses, terms, law)
+        shares = of["value"], *of["interval"]
         # F1 is a function of the right ones' share among all that are or are taken for the class
         found[name] = tuple(2 * r / (1 + r) if name == "f1" else r for r in shares)
     return found
@@ -583,6 +579,7 @@ class Moments:
         if self.facts.excludes:
             n, width, noisy = self.n_valid(noisy)[0], 1.0, noisy[:-1]
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
+        about = {"clipped": self.clipped}
         if scoring != "r2":
             largest = _LOSSES[self.name].size(self.facts)
             law = replace(law, variance=law.variance * widths[0] ** 2)
@@ -591,10 +588,11 @@ class Moments:
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low[0]), mean), max(float(high[0]), mean)
             if scoring in DIFFERENCES:
-                mean, low, high = (largest / 2 * u for u in (mean, low, high))
-                return {"value": mean, "interval": (low, high)}
+                mean, low, high, end = (largest / 2 * u for u in (mean, low, high, 1.0))
+                return about | {"value": mean, "interval": (low, high), "limits": (-end, end)}
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-            return {"value": 0.0 - mean, "interval": (0.0 - high, 0.0 - low)}
+            ends = 0.0 - high, 0.0 - low
+            return about | {"value": 0.0 - mean, "interval": ends, "limits": (-largest, 0.0)}
         t, t_gap, last = targets
         if self.order == 2:  # of t^2 (1 - t^2)
             last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
@@ -603,8 +601,9 @@ class Moments:
         # no smaller than its noise: what noise alone decides is a number with a long interval
         noise = math.sqrt(law.variance) * math.hypot(widths[3], 2 * min(abs(t) / n, 1) * widths[2])
         value = 1 - squares / max(n - t_gap - t**2 / n, noise)
-        found = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
-        return {"value": value, "interval": (min(found[0], value), max(found[1], value))}
+        low, high = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
+        ends = min(low, value), max(high, value)
+        return about | {"value": value, "interval": ends, "limits": (-math.inf, 1.0)}
 
 
 # ----------------------------------------------------------------------------------- ranks
@@ -623,7 +622,7 @@ class Ranks:
     facts: Facts
     order: float
 
-    dimension, clipped = 3, ""
+    dimension = 3
 
     @property
     def scales(self) -> Array:
@@ -681,18 +680,6 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
         chosen.append(kind(best, facts, order))
         left = [name for name in left if name not in FORMULAS[best].tells]
     return chosen
-
-
-def limits(query: Query, scoring: str) -> tuple[Any, Any]:
-    """The smallest and the largest value of a score, of means in bins in each of them."""
-    if isinstance(query, Bins) and scoring == "binned_means":
-        return query.ranges
-    if scoring == "r2":
-        return -math.inf, 1.0
-    if query.name in _LOSSES:
-        largest = _LOSSES[query.name].size(query.facts)
-        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
-    return 0.0, float(query.facts.n_samples) if scoring == "confusion_matrix" else 1.0
 
 
 def sized(query: Query, deviation: float) -> Query:
