@@ -10,7 +10,7 @@ import numpy as np
 from ..privacy.accountant import BudgetAccountant
 from ..privacy.branches import branch_levels
 from ..privacy.guarantee import Guarantee
-from .axes import axes_for
+from . import axes_for
 
 _NEAR_0 = np.geomspace(1e-6, 0.02, 60)  # where a curve is steep, or flat at the other end
 _FALSE_ALARMS = np.unique([0.0, *_NEAR_0, *np.linspace(0.02, 0.98, 97), *(1 - _NEAR_0), 1.0])

@@ -8,12 +8,11 @@ scores leave it out, the number of the others is released, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._types import Array
 from ..mechanisms import SelectVertex
@@ -67,75 +66,7 @@ INVALID = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
 Estimate = dict[str, Any]
 
 
-class _Formula(NamedTuple):
-    tells: tuple[str, ...]  # the scores that the sums give
-    needs: tuple[str, ...]  # of the answers
-    size: Callable[[Facts], Any]  # shape of a table of counts, or the largest loss
-    # of each record its column of the table, -1 for none, or its share of the largest loss
-    of_records: Callable[[Facts, Answers], Any]
-
-
 # ---------------------------------------------------------------------------------- counts
-
-
-def _bins(score: Array, n_bins: int, low: float = 0.0, high: float = 1.0) -> NDArray[np.int_]:
-    """The bin of each score, of which the outer ones hold what is outside; -1 for none."""
-    score = (score - low) / (high - low)
-    is_valid = np.isfinite(score)
-    bins = np.clip(np.floor(np.where(is_valid, score, 0.0) * n_bins), 0, n_bins - 1)
-    return np.where(is_valid, bins.astype(int), -1)
-
-
-_LABELS, _SCORES, _NUMBERS = ("truth", "predicted"), ("truth", "score"), ("y", "prediction")
-
-_CURVE = _Formula(
-    ("roc_curve",),
-    _SCORES,
-    lambda facts: (2, facts.n_thresholds or _FEWEST_BINS),
-    lambda facts, of: _bins(of["score"], facts.n_thresholds, facts.low_score, facts.high_score),
-)
-# What is counted, in tables with a row for each true class; cheaper ones first.
-_COUNTS = {
-    "correct predictions": _Formula(
-        ("accuracy",),
-        _LABELS,
-        lambda facts: (1, 2 if facts.excludes else 1),
-        lambda facts, of: np.where(
-            of["truth"] == of["predicted"], 0, 2 * (of["predicted"] >= 0) - 1
-        ),
-    ),
-    "right and wrong by class": _Formula(
-        ("accuracy", "balanced_accuracy"),
-        _LABELS,
-        lambda facts: (facts.n_classes, 2),
-        lambda facts, of: np.where(of["predicted"] >= 0, of["truth"] != of["predicted"], -1),
-    ),
-    "confusion matrix": _Formula(
-        ("accuracy", "balanced_accuracy", "confusion_matrix"),
-        _LABELS,
-        lambda facts: (facts.n_classes, facts.n_classes),
-        lambda facts, of: of["predicted"],
-    ),
-    "scores by class": _CURVE,
-    # of a group, whose pairs are few against how many a record may change
-    "scores by class and group": _CURVE._replace(tells=("roc_auc", "roc_curve")),
-    # records have their prediction and their target in the place of a column
-    "calibration": _Formula(
-        ("calibration_curve",),
-        _SCORES,
-        lambda facts: (2, len(facts.edges) - 1),
-        lambda facts, of: (
-            np.clip(of["score"], 0, 1),
-            np.where(of["truth"] >= 0, of["truth"], np.nan),
-        ),
-    ),
-    "means by prediction": _Formula(
-        ("binned_means",),
-        _NUMBERS,
-        lambda facts: (3, len(facts.edges) - 1),
-        lambda facts, of: (np.clip(of["prediction"], facts.low, facts.high), of["y"]),
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -149,8 +80,12 @@ class Counts:
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
-        shape: tuple[int, int] = _COUNTS[self.name].size(self.facts)
-        return shape
+        if self.name == "correct predictions":
+            return 1, 2 if self.facts.excludes else 1
+        if self.name.startswith("scores"):
+            return 2, self.facts.n_thresholds or _FEWEST_BINS
+        k = self.facts.n_classes
+        return k, k if self.name == "confusion matrix" else 2
 
     @property
     def dimension(self) -> int:
@@ -165,11 +100,27 @@ class Counts:
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
         n_rows, n_columns = self.shape
-        column = _COUNTS[self.name].of_records(self.facts, answers)
-        row = answers["truth"] if n_rows > 1 else 0
-        is_counted = (answers["truth"] >= 0) & (column >= 0) & (column < n_columns)
+        truth, column = answers["truth"], self._columns(answers)
+        row = truth if n_rows > 1 else 0
+        is_counted = (truth >= 0) & (column >= 0) & (column < n_columns)
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=n_rows * n_columns).astype(np.float64)
+
+    def _columns(self, of: Answers) -> Any:
+        """Of each record its column of the table, -1 for none."""
+        if self.name.startswith("scores"):
+            low, high, n_bins = self.facts.low_score, self.facts.high_score, self.shape[1]
+            share = (of["score"] - low) / (high - low)
+            is_valid = np.isfinite(share)
+            # the outer bins hold what is outside
+            bins = np.clip(np.floor(np.where(is_valid, share, 0.0) * n_bins), 0, n_bins - 1)
+            return np.where(is_valid, bins.astype(int), -1)
+        if self.name == "confusion matrix":
+            return of["predicted"]
+        is_wrong, is_valid = of["truth"] != of["predicted"], of["predicted"] >= 0
+        if self.name == "correct predictions":
+            return np.where(is_wrong, 2 * is_valid - 1, 0)
+        return np.where(is_valid, is_wrong, -1)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
         """How many records are in a cell, and the variance in units of that of a number's noise."""
@@ -184,7 +135,7 @@ class Counts:
             area = float(positive @ below / (P * N)) if min(P, N) > 0 else 0.5
             return _within(area, auc_interval(positive, negative, law))
         if scoring == "roc_curve":
-            return _curve(*table, self.facts, law)
+            return _curve(table[0], table[1], self.facts, law)
         if scoring == "confusion_matrix":
             low, high = (n * end.reshape(self.shape) for end in share_interval(noisy, n, 1, law))
             found = _within(table, (low, high), most=float(n))
@@ -225,6 +176,11 @@ class Bins(Counts):
     """
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Of the counts: a row for each part of a target."""
+        return 2 if self.name == "calibration" else 3, len(self.facts.edges) - 1
+
+    @property
     def ranges(self) -> tuple[Array, Array]:
         """Of the targets in each bin: labels, or what is within the largest error of the bin."""
         facts, edges = self.facts, np.array(self.facts.edges)
@@ -263,7 +219,11 @@ class Bins(Counts):
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
         edges, (low, high) = np.array(self.facts.edges), self.ranges
-        p, y = _COUNTS[self.name].of_records(self.facts, answers)
+        if self.name == "calibration":
+            p = np.clip(answers["score"], 0, 1)
+            y = np.where(answers["truth"] >= 0, answers["truth"], np.nan)
+        else:
+            p, y = np.clip(answers["prediction"], self.facts.low, self.facts.high), answers["y"]
         is_counted = np.isfinite(y) & (p >= edges[0]) & (p <= edges[-1])  # no NaN is
         p, y = p[is_counted], y[is_counted]
         k = np.minimum(np.searchsorted(edges, p, "right"), edges.size - 1) - 1
@@ -448,63 +408,41 @@ def _errors(facts: Facts, answers: Answers) -> Array:
     return np.clip(error / facts.max_error, -1, 1)
 
 
-_SQUARED = _Formula(
-    ("neg_mean_squared_error",),
-    _NUMBERS,
-    lambda facts: facts.max_error**2,
-    lambda facts, of: _errors(facts, of) ** 2,
-)
-# Mean losses; cheaper ones first.
-_LOSSES = {
-    "log loss": _Formula(
-        ("neg_log_loss",),
-        ("own_probability",),
-        lambda facts: facts.max_log_loss,
-        lambda facts, of: (
-            np.minimum(-np.log(np.clip(of["own_probability"], 0, 1)), facts.max_log_loss)
-            / facts.max_log_loss
-        ),
-    ),
-    "squared error": _SQUARED,
-    "squared error and target": _SQUARED._replace(tells=("r2", "neg_mean_squared_error")),
-    "absolute error": _Formula(
-        ("neg_mean_absolute_error",),
-        _NUMBERS,
-        lambda facts: facts.max_error,
-        lambda facts, of: np.abs(_errors(facts, of)),
-    ),
-    # no losses, but differences: half of the range is subtracted in the end
-    "error": _Formula(
-        ("mean_bias",),
-        _NUMBERS,
-        lambda facts: 2 * facts.max_error,
-        lambda facts, of: (_errors(facts, of) + 1) / 2,
-    ),
-    "probability less label": _Formula(
-        ("calibration_in_the_large",),
-        _SCORES,
-        lambda facts: 2.0,
-        lambda facts, of: np.where(
-            of["truth"] >= 0, (np.clip(of["score"], 0, 1) - of["truth"] + 1) / 2, np.nan
-        ),
-    ),
-}
-DIFFERENCES = ("mean_bias", "calibration_in_the_large")  # of either sign
-
-
 @dataclass(frozen=True)
 class Moments:
     """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
 
     And of 1, if scores are those of the valid records.
 
-    The first column is u = 2 loss / l - 1 with the largest loss l, the second of R^2 is the
-    target t in units in which it is in [-1, 1].
+    The first column is u = 2 loss / l - 1 with the largest loss l, or 2 difference / l where
+    differences are within l / 2; the second of R^2 is the target t in units in which it is in
+    [-1, 1].
     """
 
     name: str
     facts: Facts
     order: float
+
+    @property
+    def largest(self) -> float:
+        """The largest loss, or twice the largest difference."""
+        facts, e = self.facts, self.facts.max_error
+        others = {"log loss": facts.max_log_loss, "probability less label": 2.0}
+        others |= {"absolute error": e, "error": 2 * e}
+        return others.get(self.name, e**2)
+
+    def _losses(self, of: Answers) -> Array:
+        """Of each record, as a share of the largest; of differences, that and a half."""
+        if self.name == "log loss":
+            most, loss = self.facts.max_log_loss, -np.log(np.clip(of["own_probability"], 0, 1))
+            return np.minimum(loss, most) / most
+        if self.name == "probability less label":
+            difference = np.clip(of["score"], 0, 1) - of["truth"]
+            return np.where(of["truth"] >= 0, (difference + 1) / 2, np.nan)
+        error = _errors(self.facts, of)
+        if self.name == "error":
+            return (error + 1) / 2
+        return np.abs(error) if self.name == "absolute error" else error**2
 
     @property
     def half(self) -> float:
@@ -521,7 +459,7 @@ class Moments:
         1 / (b w) in the latter.
         """
         bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
-        if "r2" not in _LOSSES[self.name].tells:
+        if self.name != "squared error and target":
             return np.array([1.0, bend])
         a = (self.facts.weighed_error**2 / 2 * bend) ** (1 / 2 if self.order == 2 else 2 / 3)
         return np.array([a, a * bend, 1.0, bend, last])
@@ -542,7 +480,7 @@ class Moments:
     def statistic(self, answers: Answers) -> Array:
         """The sums. Not private."""
         facts, scales = self.facts, self.scales
-        columns = [2 * _LOSSES[self.name].of_records(facts, answers) - 1]
+        columns = [2 * self._losses(answers) - 1]
         if scales.size > 2:
             middle = facts.low / 2 + facts.high / 2
             columns.append((np.clip(answers["y"], facts.low, facts.high) - middle) / self.half)
@@ -564,9 +502,9 @@ class Moments:
     def clipped(self) -> str:
         """What losses are clipped to, in words; empty if to nothing but the bounds."""
         facts = self.facts
-        if "neg_log_loss" in _LOSSES[self.name].tells:
+        if self.name == "log loss":
             return f"losses clipped at {facts.max_log_loss:g}"
-        if _LOSSES[self.name].needs != _NUMBERS:
+        if self.name == "probability less label":
             return ""
         ends = f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
         is_less = facts.max_error < facts.high - facts.low
@@ -581,13 +519,13 @@ class Moments:
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
         about = {"clipped": self.clipped}
         if scoring != "r2":
-            largest = _LOSSES[self.name].size(self.facts)
+            largest = self.largest
             law = replace(law, variance=law.variance * widths[0] ** 2)
             of_both = widths[1] / widths[0], width / widths[0]
             low, high = mean_interval(total, gap, n, of_both, law)
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low[0]), mean), max(float(high[0]), mean)
-            if scoring in DIFFERENCES:
+            if scoring in ("mean_bias", "calibration_in_the_large"):  # of either sign
                 mean, low, high, end = (largest / 2 * u for u in (mean, low, high, 1.0))
                 return about | {"value": mean, "interval": (low, high), "limits": (-end, end)}
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
@@ -607,8 +545,6 @@ class Moments:
 
 
 # ----------------------------------------------------------------------------------- ranks
-
-_RANKS = {"ranks by class": _CURVE._replace(tells=("roc_auc",))}
 
 
 @dataclass(frozen=True)
@@ -662,23 +598,49 @@ class Ranks:
 # -------------------------------------------------------------------------------- which ones
 
 Query = Counts | Moments | Ranks
-FORMULAS = _RANKS | _COUNTS | _LOSSES
-SCORINGS = tuple(
-    dict.fromkeys(name for formula in (_COUNTS | _LOSSES).values() for name in formula.tells)
-)
+
+
+class Formula(NamedTuple):
+    """Of a query that has a name: what it is, the scores that it tells, the answers it asks for."""
+
+    kind: type[Query]
+    tells: tuple[str, ...]
+    needs: tuple[str, ...]
+
+
+_LABELS, _SCORES, _NUMBERS = ("truth", "predicted"), ("truth", "score"), ("y", "prediction")
+_MATRIX = ("accuracy", "balanced_accuracy", "confusion_matrix")
+_SQUARES = ("r2", "neg_mean_squared_error")
+# cheaper ones first
+FORMULAS = {
+    "ranks by class": Formula(Ranks, ("roc_auc",), _SCORES),
+    "correct predictions": Formula(Counts, _MATRIX[:1], _LABELS),
+    "right and wrong by class": Formula(Counts, _MATRIX[:2], _LABELS),
+    "confusion matrix": Formula(Counts, _MATRIX, _LABELS),
+    "scores by class": Formula(Counts, ("roc_curve",), _SCORES),
+    # of a group, whose pairs are few against how many a record may change
+    "scores by class and group": Formula(Counts, ("roc_auc", "roc_curve"), _SCORES),
+    "calibration": Formula(Bins, ("calibration_curve",), _SCORES),
+    "means by prediction": Formula(Bins, ("binned_means",), _NUMBERS),
+    "log loss": Formula(Moments, ("neg_log_loss",), ("own_probability",)),
+    "squared error": Formula(Moments, _SQUARES[1:], _NUMBERS),
+    "squared error and target": Formula(Moments, _SQUARES, _NUMBERS),
+    "absolute error": Formula(Moments, ("neg_mean_absolute_error",), _NUMBERS),
+    "error": Formula(Moments, ("mean_bias",), _NUMBERS),
+    "probability less label": Formula(Moments, ("calibration_in_the_large",), _SCORES),
+}
+SCORINGS = tuple(dict.fromkeys(name for one in [*FORMULAS.values()][1:] for name in one.tells))
 
 
 def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Query]:
     """The fewest releases that tell all of these scores."""
     left, chosen = list(scorings), []
-    others = _RANKS if facts.n_groups > 1 else ["scores by class and group"]
-    formulas = {name: formula for name, formula in FORMULAS.items() if name not in others}
+    other = "ranks by class" if facts.n_groups > 1 else "scores by class and group"
+    formulas = {name: formula for name, formula in FORMULAS.items() if name != other}
     while left:
         best = max(formulas, key=lambda name: len(set(left) & set(formulas[name].tells)))
-        kind = Ranks if best in _RANKS else Counts if best in _COUNTS else Moments
-        kind = Bins if best in ("calibration", "means by prediction") else kind
-        chosen.append(kind(best, facts, order))
-        left = [name for name in left if name not in FORMULAS[best].tells]
+        chosen.append(formulas[best].kind(best, facts, order))
+        left = [name for name in left if name not in formulas[best].tells]
     return chosen
 
 
