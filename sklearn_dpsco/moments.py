@@ -19,7 +19,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_is_fitted
 
 from ._checks import (
@@ -299,8 +298,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     r"""Second moments of all columns of a table under differential privacy, released once.
 
     From them, without further budget, follow any number of linear regressions with intervals, their
-    ridge and lasso paths, goodness of fit, partial correlations and principal components: for
-    tables on which many regressions are run. The release itself can be published (`to_json`).
+    ridge paths and goodness of fit: for tables on which many regressions are run. What else is a
+    function of second moments (principal components, say) is one of `covariance_`. The release
+    itself can be published (`to_json`).
 
     Of least squares alone: logistic regressions, and those of counts and costs with a log link, do
     not follow from second moments, and need fits of their own.
@@ -601,43 +601,6 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """Coefficients for each `ridge` of `regression`, shape (n_penalties, n_features)."""
         found = (self.regression(target, features, ridge=value) for value in penalties)
         return np.array([one.coef[0, :-1] for one in found])
-
-    def lasso_path(self, target: Any, features: Any = None) -> tuple[Array, Array]:
-        """Penalties and coefficients, shape (n_features, n_penalties), of the lasso's path (LARS).
-
-        Features are centred, of variance 1 for the penalty, and coefficients in the data's units.
-        """
-        at, chosen = self._places(target, features)
-        n = self._released["n_samples"]
-        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
-        values, vectors = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)])
-        gram = (vectors * np.maximum(values, 1e-12 * values.max())) @ vectors.T
-        gram, right = gram / np.outer(widths, widths), self.covariance_[chosen, at] / widths
-        alphas, _, coefs = lars_path_gram(right * n, gram * n, n_samples=n, method="lasso")
-        return alphas, coefs / widths[:, None]
-
-    def principal_components(self, features: Any = None) -> tuple[Array, Array]:
-        """Variances, largest first, and components as rows, of columns of variance 1."""
-        values, vectors = self._spectrum(features)
-        return values[::-1], vectors.T[::-1]
-
-    def partial_correlations(self, features: Any = None) -> Array:
-        """Of each pair of columns, given all others; NaN where the release is too noisy."""
-        values, vectors = self._spectrum(features)
-        if values[0] <= 0:
-            return np.full(vectors.shape, np.nan)
-        precision = (vectors / values) @ vectors.T
-        sizes = np.sqrt(precision.diagonal())
-        found = -precision / np.outer(sizes, sizes)
-        np.fill_diagonal(found, 1.0)
-        return found
-
-    def _spectrum(self, features: Any) -> tuple[Array, Array]:
-        """Eigenvalues and vectors of the correlations."""
-        _, chosen = self._places(None, features)
-        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
-        found = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
-        return found.eigenvalues, found.eigenvectors
 
     def select(
         self, target: Any, features: Any = None, *, criterion: str = "bic", method: str = "forward"
