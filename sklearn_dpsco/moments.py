@@ -74,7 +74,7 @@ _MOST_FEATURES, _MOST_TRIED = 1000, 12
 _CLAIM = "epsilon", "delta", "relation"
 _ARRAYS = "low", "high", "width", "moments", "back"
 # What `PrivateMoments.to_json` describes, after the format.
-_KEYS = ("columns", "n_samples", *_CLAIM, "noise_is_secret")
+_KEYS: tuple[str, ...] = ("columns", "n_samples", *_CLAIM, "noise_is_secret")
 _KEYS += (*_ARRAYS[:3], "noise_scale", "n_far", *_ARRAYS[3:])
 
 
@@ -512,18 +512,17 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """
         at, chosen = self._places(target, features)
         ridge = check_real("ridge", ridge, low=0)
-        n, width, scale, matrix, back = (
-            self._released[key] for key in ("n_samples", "width", "noise_scale", "moments", "back")
-        )
+        release = self._released
+        n, n_far, scale = release["n_samples"], release["n_far"], release["noise_scale"]
+        matrix, back = release["moments"], release["back"]
         used = [*chosen, len(back) - 1] if check_bool("fit_intercept", fit_intercept) else chosen
-        widths = np.append(width[chosen], np.zeros(len(used) - len(chosen)))
+        widths = np.append(release["width"][chosen], np.zeros(len(used) - len(chosen)))
         # orthogonal directions in the units of the release, where noise is the same in all of them
         unit, triangle = np.linalg.qr(back[used].T)
         turn = np.linalg.inv(triangle)  # coefficients of columns from those of directions
         penalty = np.append(ridge * self._total * self.covariance_.diagonal()[chosen], np.zeros(1))
-        gram = unit.T @ matrix @ unit
-        whole = gram + (turn.T * np.maximum(penalty[: len(used)], 0.0)) @ turn
-        values, vectors = np.linalg.eigh(whole)
+        penalty, gram = np.maximum(penalty[: len(used)], 0.0), unit.T @ matrix @ unit
+        values, vectors = np.linalg.eigh(gram + (turn.T * penalty) @ turn)
         r = np.arange(1, len(values) + 1)
         edge = np.maximum(_edge(scale, r), _NO_NOISE * values[-1])
         n_weak = int(np.max(r * (values <= edge), initial=0))
@@ -543,7 +542,6 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
         unsure = beside_unknown(coef, unknown, gram_of_turn, widths)
-        n_far = self._released["n_far"]
         notes = [f"{n} rows, of which about {n_far} that are far out count less"]
         notes.append("sampling: under one variance of all rows about their means")
         if ridge:
@@ -687,7 +685,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
             arrays = {name: np.array(facts[name], dtype=np.float64) for name in _ARRAYS}
             columns = list(map(str, facts["columns"]))
-            others = {
+            others: dict[str, Any] = {
                 "n_samples": check_count("n_samples", facts["n_samples"]),
                 "noise_scale": check_real("noise_scale", facts["noise_scale"], low=0),
                 "n_far": check_count("n_far", facts["n_far"], low=0),
