@@ -623,7 +623,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         at, left = self._places(target, features)
 
         def score(some: Iterable[int]) -> float:
-            return self.goodness_of_fit(at, list(some))[criterion]
+            found = self.goodness_of_fit(at, list(some))[criterion]
+            return math.inf if math.isnan(found) else found  # noise hides one of these
 
         if method == "best":
             if len(left) > _MOST_TRIED:

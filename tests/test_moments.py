@@ -239,6 +239,16 @@ def test_ridge_paths():
         np.testing.assert_allclose(coef * widths, expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["forward", "best"])
+def test_a_column_that_noise_hides_is_not_chosen(method):
+    X = table(20_000)
+    X[:, 1], X[:, 2] = 0.3, np.random.default_rng(1).normal(size=20_000)  # constant, and of no use
+    for order in ([0, 1, 2, 3], [1, 0, 2, 3]):
+        moments = PrivateMoments(**COMMON, epsilon=3.0).fit(X[:, order])
+        assert math.isnan(moments.goodness_of_fit(3, [order.index(1)])["bic"])
+        assert moments.select(3, method=method).names == (f"x{order.index(0)}",)
+
+
 def test_a_choice_says_that_intervals_do_not_cover():
     moments = released(20_000, 3.0)
     chosen = moments.select(3)
