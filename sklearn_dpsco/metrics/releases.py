@@ -66,16 +66,25 @@ INVALID = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
 Estimate = dict[str, Any]
 
 
-# ---------------------------------------------------------------------------------- counts
-
-
 @dataclass(frozen=True)
-class Counts:
-    """Counts of disjoint cells: a record adds 1 to one of them, or nothing."""
+class Sums:
+    """What is released, under a name of `FORMULAS`: `dimension` numbers, the sums of a `statistic`.
+
+    `sensitivity` says how far one record moves them, with `factor` 2 under replace-one, 1 under
+    zero-out. From noisy ones `n_valid` tells how many records are valid, and the variance of that
+    in units of a number's noise, and `estimate` one of the scores.
+    """
 
     name: str
     facts: Facts
     order: float  # of the norm that the noise is calibrated to, 1 or 2
+
+
+# ---------------------------------------------------------------------------------- counts
+
+
+class Counts(Sums):
+    """Counts of disjoint cells: a record adds 1 to one of them, or nothing."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,16 +98,13 @@ class Counts:
 
     @property
     def dimension(self) -> int:
-        """How many numbers are released."""
         return math.prod(self.shape)
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         moved = factor if self.dimension > 1 else 1.0
         return float(moved ** (1 / self.order))
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         n_rows, n_columns = self.shape
         truth, column = answers["truth"], self._columns(answers)
         row = truth if n_rows > 1 else 0
@@ -123,11 +129,9 @@ class Counts:
         return np.where(is_valid, is_wrong, -1)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are in a cell, and the variance in units of that of a number's noise."""
         return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), self.dimension
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """One of the scores that the noisy sums tell."""
         table, n = noisy.reshape(self.shape), self.facts.n_samples
         if scoring == "roc_auc":
             negative, positive = table
@@ -165,7 +169,6 @@ class Counts:
         return _within(share[0], (low[0], high[0]))
 
 
-@dataclass(frozen=True)
 class Bins(Counts):
     """Of each bin of the prediction, counts of its targets and where in the bin predictions are.
 
@@ -207,17 +210,14 @@ class Bins(Counts):
 
     @property
     def dimension(self) -> int:
-        """How many numbers are released."""
         return (self.shape[0] + 1) * self.shape[1]
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         # at most factor counts by 1, and factor w in the sums, in l2 all of it in one of them
         moved = [1.0] * int(factor) + [factor * self.weight]
         return float(np.linalg.norm(moved, self.order)) * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         edges, (low, high) = np.array(self.facts.edges), self.ranges
         if self.name == "calibration":
             p = np.clip(answers["score"], 0, 1)
@@ -236,7 +236,6 @@ class Bins(Counts):
         return np.ravel(sums * _UNIT)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are in a bin, and the variance in units of that of a number's noise."""
         return super().n_valid(noisy[: -self.shape[1]])[0], math.prod(self.shape)
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
@@ -408,8 +407,7 @@ def _errors(facts: Facts, answers: Answers) -> Array:
     return np.clip(error / facts.max_error, -1, 1)
 
 
-@dataclass(frozen=True)
-class Moments:
+class Moments(Sums):
     """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
 
     And of 1, if scores are those of the valid records.
@@ -418,10 +416,6 @@ class Moments:
     differences are within l / 2; the second of R^2 is the target t in units in which it is in
     [-1, 1].
     """
-
-    name: str
-    facts: Facts
-    order: float
 
     @property
     def largest(self) -> float:
@@ -466,11 +460,9 @@ class Moments:
 
     @property
     def dimension(self) -> int:
-        """How many numbers are released."""
         return self.scales.size + self.facts.excludes
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         sizes = self.scales[:4:2]
         moved = factor * float(np.linalg.norm(sizes, self.order))
         if self.facts.excludes:  # the 1 of a record that is valid in one of the tables alone
@@ -478,7 +470,6 @@ class Moments:
         return moved * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         facts, scales = self.facts, self.scales
         columns = [2 * self._losses(answers) - 1]
         if scales.size > 2:
@@ -495,7 +486,6 @@ class Moments:
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are added up, at least 1, and the variance in units of the noise's."""
         return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples)), 1.0
 
     @property
@@ -512,7 +502,6 @@ class Moments:
         return ", ".join(filter(None, (ends if facts.is_narrowed else "", errors)))
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """One of the scores that the noisy sums tell."""
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
         if self.facts.excludes:
             n, width, noisy = self.n_valid(noisy)[0], 1.0, noisy[:-1]
@@ -547,16 +536,11 @@ class Moments:
 # ----------------------------------------------------------------------------------- ranks
 
 
-@dataclass(frozen=True)
-class Ranks:
+class Ranks(Sums):
     """The pairs of a record of either class that are in order less those that are not, halved.
 
     And how many records are in either class. No bins are needed.
     """
-
-    name: str
-    facts: Facts
-    order: float
 
     dimension = 3
 
@@ -567,12 +551,10 @@ class Ranks:
         return np.array([2 / (self.facts.n_samples - 1), of_counts, of_counts])
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         one_more = [1.0, *self.scales[1:]][: int(factor) + 1]  # of the other class
         return max(factor, float(np.linalg.norm(one_more, self.order))) * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         is_valid = np.isfinite(answers["score"])
         negative = np.sort(answers["score"][is_valid & (answers["truth"] == 0)])
         positive = answers["score"][is_valid & (answers["truth"] == 1)]
@@ -582,12 +564,10 @@ class Ranks:
         return np.array([signs, positive.size, negative.size]) * self.scales
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are in a pair, and the variance in units of the noise's."""
         total, of_counts = float(noisy[1:].sum()), float(self.scales[1])
         return min(max(total / of_counts, 0.0), float(self.facts.n_samples)), 2 / of_counts**2
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """The area under the ROC curve."""
         signs, P, N = (noisy / self.scales).tolist()
         if min(P, N) <= 0:
             return {"value": 0.5, "interval": (0.0, 1.0)}
