@@ -570,7 +570,7 @@ class Ranks(Sums):
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         signs, P, N = (noisy / self.scales).tolist()
         if min(P, N) <= 0:
-            return {"value": 0.5, "interval": (0.0, 1.0)}
+            return _within(0.5, (0.0, 1.0))
         widths = tuple((1 / self.scales[:2]).tolist())
         return _within(0.5 + signs / (P * N), rank_interval(signs, P, N, widths, law))
 
