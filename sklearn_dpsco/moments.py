@@ -416,7 +416,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             If a parameter or the table is wrong, or has fewer than two rows more than columns; or
             `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
         """
-        self._accounting()
+        account = self._accounting().accountant
         if y is not None:
             raise ValueError(
                 "fit takes one table: put the targets of linear regressions among the columns of "
@@ -431,7 +431,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 bounds = declared_bounds(self.bounds_X, d).bounds
                 known = feature_scaling(bounds, d, self._feature_names())
                 plan = self.plan(n, d)
-                self._spend(self._accounting().accountant, plan)
+                self._spend(account, plan)
             stream = stream_from_random_state(self.random_state)
             data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
             matrix, back = plan.run(data, stream.substream("moments", 0)).estimate

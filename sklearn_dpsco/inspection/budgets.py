@@ -228,9 +228,8 @@ class PlanDisplay:
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
         omitted = shares.size - largest.size
-        ax.set_xlabel(
-            "Share of the budget" + (f" ({omitted} smaller ones left out)" if omitted else "")
-        )
+        more = f" ({omitted} smaller ones left out)" if omitted else ""
+        ax.set_xlabel("Share of the budget" + more)
         if self.title is not None:
             ax.set_title(self.title)
         return self

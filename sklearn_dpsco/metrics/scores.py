@@ -254,11 +254,11 @@ class ScorePlan(Overviewed):
         Of one group, or of the records of all groups together.
         """
         found: dict[str, Estimate] = {}
+        groups = list(range(self.n_groups)) if group is None else [group]
         n_valid, least = None, math.inf  # of all scores that of the least noise
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
-            table, one = released.reshape(self.n_groups, -1), group is not None
-            sums = table[group] if one else table.sum(axis=0)
-            law = self._law(noise, 1 if one else self.n_groups)
+            sums = released.reshape(self.n_groups, -1)[groups].sum(axis=0)
+            law = self._law(noise, len(groups))
             if query.facts.excludes:
                 number_of, units = query.n_valid(sums)
                 if units * law.variance < least:
@@ -1059,9 +1059,8 @@ def _n_records(X: Any, y: Any) -> int:
     sizes = []
     for name, values in (("X", X), ("y", y)):
         cells.check_in_memory("dp_score", values)
-        shape = getattr(values, "shape", None)
         try:
-            sizes.append(int(shape[0]) if shape is not None else len(values))
+            sizes.append(int(values.shape[0]) if hasattr(values, "shape") else len(values))
         except (TypeError, IndexError):
             raise ValueError(f"{name} must be an array, a table or a list of records") from None
     if sizes[0] != sizes[1]:
