@@ -28,7 +28,6 @@ INTERCEPT = "(intercept)"
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
 # the level of an interval, in (0, 1)
 check_level = partial(check_real, "level", low=0, high=1, low_open=True, high_open=True)
-_COLUMNS = ("coef", "std err", "sampling", "noise", "z", "P>|z|")
 
 
 class WaldTest(NamedTuple):
@@ -177,10 +176,10 @@ class Estimates(Overviewed):
             np.maximum(np.einsum("ij,jk,ik->i", functions, part, functions, optimize=True), 0.0)
             for part in (self.sampling, self.noise)
         )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            df = 2 * ((sampling + noise) / (self.doubt * sampling)) ** 2
-        df = np.where(np.isnan(df), np.inf, np.maximum(df, 1.0))
         variance = sampling + noise
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = 2 * (variance / (self.doubt * sampling)) ** 2
+        df = np.where(np.isnan(df), np.inf, np.maximum(df, 1.0))
         if self.unknown is not None and self.unknown.size:
             of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
             gram = np.eye(self.coef.size) if self.gram is None else self.gram
@@ -203,15 +202,15 @@ class Estimates(Overviewed):
             have names. Else an array, of the shape with n_outputs if there are several; the last
             dimension is lower and upper end. The intercept is last.
         """
-        ends = self._ends(level)
-        if not self.is_named:
-            return ends if len(self.coef) > 1 else ends[0]
-        frame = import_pandas("conf_int").DataFrame
-        return frame(ends.reshape(-1, 2), self._index, ["lower", "upper"])
+        low, high = self._ends(level)
+        if self.is_named:
+            return self._frame("conf_int", {"lower": low, "upper": high})
+        ends = np.stack((low, high), axis=-1)
+        return ends if len(self.coef) > 1 else ends[0]
 
-    def _ends(self, level: float | None = None) -> Array:
+    def _ends(self, level: float | None = None) -> tuple[Array, Array]:
         half = self.half_widths(np.eye(self.coef.size), level).reshape(self.coef.shape)
-        return np.stack((self.coef - half, self.coef + half), axis=-1)
+        return self.coef - half, self.coef + half
 
     def half_widths(
         self, functions: Array, level: float | None = None, *, of_std: bool = False
@@ -311,50 +310,49 @@ class Estimates(Overviewed):
 
     def to_frame(self) -> Any:
         """The table as a pandas data frame, a row for each coefficient (of each output)."""
-        pandas = import_pandas("to_frame")
-        columns = {name: column.ravel() for name, column in self._columns()}
-        return pandas.DataFrame(columns, self._index)
+        return self._frame("to_frame", self._columns())
 
-    @property
-    def _index(self) -> Any:
-        """Of a frame with a row for each coefficient."""
-        pandas = import_pandas("to_frame")
-        if len(self.outputs) == 1:
-            return pandas.Index(self.params, name="feature")
-        parts = [list(self.outputs), self.params]
-        return pandas.MultiIndex.from_product(parts, names=["output", "feature"])
+    def _frame(self, what: str, columns: dict[str, Array]) -> Any:
+        pandas = import_pandas(what)
+        index = pandas.Index(self.params, name="feature")
+        if len(self.outputs) > 1:
+            parts = [list(self.outputs), self.params]
+            index = pandas.MultiIndex.from_product(parts, names=["output", "feature"])
+        return pandas.DataFrame({name: of.ravel() for name, of in columns.items()}, index)
 
-    def _columns(self) -> list[tuple[str, Array]]:
-        ends = self._ends().reshape(-1, 2)
-        tail = (1 - self.level) / 2
-        values = self.coef, self.std, self.std_sampling, self.std_noise, self.zvalues, self.pvalues
-        columns = list(zip(_COLUMNS, values, strict=True))
-        columns += [(f"[{tail:.4g}", ends[:, 0]), (f"{1 - tail:.4g}]", ends[:, 1])]
-        columns += [] if self.predicting is None else [("predicting", self.predicting)]
-        if not self.exponentiate:
-            return columns
-        of_errors = _COLUMNS[1:]
+    def _columns(self) -> dict[str, Array]:
+        shown = np.exp if self.exponentiate else np.asarray
+        tail, (low, high) = (1 - self.level) / 2, self._ends()
         with np.errstate(over="ignore"):
-            found = [(name, x if name in of_errors else np.exp(x)) for name, x in columns]
-        return [("exp(coef)", found[0][1]), *found[1:]]
+            columns = {
+                "exp(coef)" if self.exponentiate else "coef": shown(self.coef),
+                "std err": self.std,
+                "sampling": self.std_sampling,
+                "noise": self.std_noise,
+                "z": self.zvalues,
+                "P>|z|": self.pvalues,
+                f"[{tail:.4g}": shown(low),
+                f"{1 - tail:.4g}]": shown(high),
+            }
+            if self.predicting is not None:
+                columns["predicting"] = shown(self.predicting)
+        return columns
 
     def overview(self) -> Overview:
         """The table as text."""
         columns, labels = self._columns(), self.rows
-        numbers = np.column_stack([column.ravel() for _, column in columns])
+        numbers = np.column_stack([column.ravel() for column in columns.values()])
         rows = [
             (label, *("" if math.isnan(number) else f"{number:.4g}" for number in row))
             for label, row in zip(labels, numbers, strict=True)
         ]
-        heads = ("", *(name for name, _ in columns))
-        longest = max(map(len, labels))
-        layout = f"{{:{longest}}}" + "".join(f" {{:>{11}}}" for _ in columns)
+        layout = f"{{:{max(map(len, labels))}}}" + " {:>11}" * len(columns)
         log = (
             f"exp(coef), interval and predicting are {self.ratios}; std err, sampling, noise and z "
             "are of coef"
         )
         notes = (*self.notes, *[log] * self.exponentiate)
-        return Overview((self.title, *notes), heads, layout, rows)
+        return Overview((self.title, *notes), ("", *columns), layout, rows)
 
 
 def telling_unknown(

@@ -7,7 +7,7 @@ the influence of a record is bounded is described in `solvers.heavy_tail.oracles
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
-from .privacy.budget import Allowance, PrivacyBudget
+from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import check_random_state, stream_from_random_state
 from .solvers.base import plan_within
@@ -117,7 +117,6 @@ def plan_mean(
     oracle: Oracle = "clipped",
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
-    rho: float | None = None,
     relation: Relation | Auto = "auto",
     max_rows_per_user: int = 1,
     moment_order: float = 2.0,
@@ -138,9 +137,6 @@ def plan_mean(
     epsilon, delta, relation, precision
         As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise; "auto" is the
         accountant's, or without one min(1e-6, 1 / (10 n_samples)) and "replace-one".
-    rho : float > 0 or None, default=None
-        A budget of zero-concentrated DP in place of epsilon. The guarantee then states the
-        epsilon that it implies at delta.
     max_rows_per_user : int in [1, 1e15], default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
     moment_order : float >= 2, default=2.0
@@ -184,25 +180,11 @@ def plan_mean(
     own = auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
     if own[1] is not None and oracle != "median-of-means":
         raise ValueError(f"n_buckets is for oracle='median-of-means', got {n_buckets!r}")
-    epsilon = epsilon if rho is None else 1.0
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
 
-    def within(claim: PrivacyBudget) -> MeanPlan:
-        budget, allowance = claim, claim.gaussian_allowance
-        if rho is not None:
-            cost = check_real("rho", rho, low=0, low_open=True)
-            if claim.is_pure:
-                raise ValueError("rho needs delta > 0, at which its epsilon is stated")
-            low, high = 0.0, 1.0  # the least epsilon that allows it, rounded up
-            while PrivacyBudget(high, claim.delta).rho < cost:
-                low, high = high, 2 * high
-            for _ in range(30):
-                middle = (low + high) / 2
-                is_less = PrivacyBudget(middle, claim.delta).rho < cost
-                low, high = (middle, high) if is_less else (low, middle)
-            budget = replace(claim, epsilon=high, currency="zcdp")
-            allowance = Allowance("zcdp", cost / claim.rows_per_user**2, claim.precision)
+    def within(budget: PrivacyBudget) -> MeanPlan:
+        allowance = budget.gaussian_allowance
         kind, amount, factor = additive_noise(allowance), allowance.amount, budget.record_factor
         norm = kind.order
         per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)

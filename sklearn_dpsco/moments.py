@@ -12,14 +12,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_is_fitted
 
 from ._checks import (
@@ -74,15 +73,9 @@ _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
 _MOST_FEATURES, _MOST_TRIED = 1000, 12
 _CLAIM = "epsilon", "delta", "relation"
 _ARRAYS = "low", "high", "width", "moments", "back"
-
-
-class Moments(NamedTuple):
-    """What is released: second moments A of (z, 1), and the way back Q to scaled columns and 1."""
-
-    matrix: Array
-    back: Array
-    scale: float  # of the noise on the diagonal of A; over sqrt(2) beside it
-    n_far: int  # rows that count less
+# What `PrivateMoments.to_json` describes, after the format.
+_KEYS: tuple[str, ...] = ("columns", "n_samples", *_CLAIM, "noise_is_secret")
+_KEYS += (*_ARRAYS[:3], "noise_scale", "n_far", *_ARRAYS[3:])
 
 
 @dataclass(frozen=True)
@@ -161,7 +154,7 @@ class MomentsPlan(Plan):
         return cls(*facts, present, length, center, rough, n_rounds, tails, far, n_far, moments)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """The released moments, as the field `estimate`."""
+        """The released matrix A, and the way back Q to scaled columns, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
         n_present = statistics.rows_present(data, self.present, stream)
         center, transform, usual = self._units(data, n_present, stream)
@@ -186,9 +179,8 @@ class MomentsPlan(Plan):
         back = np.zeros((d + 1, d + 1))
         back[:d, :d] = np.linalg.inv(transform).T * bound / math.sqrt(1 - _LAST**2)
         back[:d, d], back[d, d] = center / _LAST, 1 / _LAST
-        scale = math.sqrt(self.moments.variance)
-        found = Moments(statistics.symmetric_matrix(noisy, d + 1), back, scale, self.n_far)
-        return SolverResult(found.matrix.ravel(), 0.0, 1, estimate=found)
+        matrix = statistics.symmetric_matrix(noisy, d + 1)
+        return SolverResult(matrix.ravel(), 0.0, 1, estimate=(matrix, back))
 
     def _units(
         self, data: SolverData, n_present: int, stream: RandomStream
@@ -306,8 +298,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     r"""Second moments of all columns of a table under differential privacy, released once.
 
     From them, without further budget, follow any number of linear regressions with intervals, their
-    ridge and lasso paths, goodness of fit, partial correlations and principal components: for
-    tables on which many regressions are run. The release itself can be published (`to_json`).
+    ridge paths and goodness of fit: for tables on which many regressions are run. What else is a
+    function of second moments (principal components, say) is one of `covariance_`. The release
+    itself can be published (`to_json`).
 
     Of least squares alone: logistic regressions, and those of counts and costs with a log link, do
     not follow from second moments, and need fits of their own.
@@ -423,7 +416,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             If a parameter or the table is wrong, or has fewer than two rows more than columns; or
             `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
         """
-        self._accounting()
+        account = self._accounting().accountant
         if y is not None:
             raise ValueError(
                 "fit takes one table: put the targets of linear regressions among the columns of "
@@ -438,27 +431,31 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 bounds = declared_bounds(self.bounds_X, d).bounds
                 known = feature_scaling(bounds, d, self._feature_names())
                 plan = self.plan(n, d)
-                self._spend(self._accounting().accountant, plan)
+                self._spend(account, plan)
             stream = stream_from_random_state(self.random_state)
             data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
-            found = plan.run(data, stream.substream("moments", 0)).estimate
+            matrix, back = plan.run(data, stream.substream("moments", 0)).estimate
         to_data = np.diag(np.append(known.width, 1.0))
         to_data[:d, d] = known.shift
-        self._moments = found._replace(back=to_data @ found.back)
-        self._width, self._n, self._bounds = known.width, n, (known.low, known.high)
         self._keep_claim(plan, stream)
-        self._claim = {name: getattr(plan.guarantee, name) for name in _CLAIM}
-        self._set_moments()
-        return self
+        released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
+        released |= {"columns": self._names, "n_samples": n}
+        released |= {"noise_is_secret": self.noise_is_secret_, "n_far": plan.n_far}
+        released |= {"low": known.low, "high": known.high, "width": known.width}
+        released |= {"noise_scale": math.sqrt(plan.moments.variance)}
+        return self._with(released | {"moments": matrix, "back": to_data @ back})
 
-    def _set_moments(self) -> None:
-        whole = self._moments.back @ self._moments.matrix @ self._moments.back.T
+    def _with(self, released: dict[str, Any]) -> Self:
+        """Keep what is released, and what follows from it at once."""
+        self._released = released
+        whole = released["back"] @ released["moments"] @ released["back"].T
         d = len(whole) - 1
         # of the rows' weights, which are 1 but for those far out and those that are empty
         self._total = max(float(whole[d, d]), TINY)
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
         self._has_references = has_references(self.bounds_X)
+        return self
 
     # -------------------------------------------------------------------- post-processing
 
@@ -515,16 +512,17 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """
         at, chosen = self._places(target, features)
         ridge = check_real("ridge", ridge, low=0)
-        matrix, back, scale, n_far = self._moments
+        release = self._released
+        n, n_far, scale = release["n_samples"], release["n_far"], release["noise_scale"]
+        matrix, back = release["moments"], release["back"]
         used = [*chosen, len(back) - 1] if check_bool("fit_intercept", fit_intercept) else chosen
-        widths = np.append(self._width[chosen], np.zeros(len(used) - len(chosen)))
+        widths = np.append(release["width"][chosen], np.zeros(len(used) - len(chosen)))
         # orthogonal directions in the units of the release, where noise is the same in all of them
         unit, triangle = np.linalg.qr(back[used].T)
         turn = np.linalg.inv(triangle)  # coefficients of columns from those of directions
         penalty = np.append(ridge * self._total * self.covariance_.diagonal()[chosen], np.zeros(1))
-        gram = unit.T @ matrix @ unit
-        whole = gram + (turn.T * np.maximum(penalty[: len(used)], 0.0)) @ turn
-        values, vectors = np.linalg.eigh(whole)
+        penalty, gram = np.maximum(penalty[: len(used)], 0.0), unit.T @ matrix @ unit
+        values, vectors = np.linalg.eigh(gram + (turn.T * penalty) @ turn)
         r = np.arange(1, len(values) + 1)
         edge = np.maximum(_edge(scale, r), _NO_NOISE * values[-1])
         n_weak = int(np.max(r * (values <= edge), initial=0))
@@ -537,15 +535,14 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         # a fit takes a part of the noise out of its residuals
         least = scale * size
         total = max(float(w @ matrix @ w) + scale**2 / 2 * size * float(np.trace(bread)), least)
-        n_left = max(self._n * self._total - len(used), 1.0)
-        variance = total * self._n / n_left
+        variance = total * n / max(n * self._total - len(used), 1.0)
         unknown, gram_of_turn = turn @ weak, turn @ turn.T
         if n_weak:  # of what is unknown, the least in units of the bounds
             lengths_of = np.where(widths > 0, widths, 1.0)[:, None]
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
         unsure = beside_unknown(coef, unknown, gram_of_turn, widths)
-        notes = [f"{self._n} rows, of which about {n_far} that are far out count less"]
+        notes = [f"{n} rows, of which about {n_far} that are far out count less"]
         notes.append("sampling: under one variance of all rows about their means")
         if ridge:
             notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
@@ -553,7 +550,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             names=tuple(self._names[k] for k in chosen),
             is_named=self._feature_names() is not None,
             coef=coef[None],
-            sampling=variance / self._n * turn @ bread @ gram @ bread @ turn.T,
+            sampling=variance / n * turn @ bread @ gram @ bread @ turn.T,
             noise=turn @ bread @ noise @ bread @ turn.T + unsure @ unsure.T,
             doubt=least / total,
             unknown=unknown,
@@ -584,12 +581,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         names = "r2", "r2_noise", "r2_adjusted", "aic", "bic"
         if found.unknown is not None and found.unknown.size > 0:
             return dict.fromkeys(names, math.nan)
-        n, k = self._n * self._total, found.coef.size
+        n, k = self._released["n_samples"] * self._total, found.coef.size
         variance = max(float(self.covariance_[at, at]), TINY)
         ml = float(found.residual_std[0]) ** 2 * max(n - k, 1.0) / n
         of_fit = n * (math.log(2 * math.pi * max(ml, TINY)) + 1)
         # residuals of the regression and of that on a constant, as weights of the release's numbers
-        _, back, scale, _ = self._moments
+        back, scale = self._released["back"], self._released["noise_scale"]
         w = back[at] - found.coef[0] @ back[[*chosen, -1]]
         v, left = back[at] - self.mean_[at] * back[-1], ml / variance
         noise = (w @ w) ** 2 + (left * (v @ v)) ** 2 - 2 * left * (w @ v) ** 2
@@ -602,42 +599,6 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """Coefficients for each `ridge` of `regression`, shape (n_penalties, n_features)."""
         found = (self.regression(target, features, ridge=value) for value in penalties)
         return np.array([one.coef[0, :-1] for one in found])
-
-    def lasso_path(self, target: Any, features: Any = None) -> tuple[Array, Array]:
-        """Penalties and coefficients, shape (n_features, n_penalties), of the lasso's path (LARS).
-
-        Features are centred, of variance 1 for the penalty, and coefficients in the data's units.
-        """
-        at, chosen = self._places(target, features)
-        n, widths = self._n, np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
-        values, vectors = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)])
-        gram = (vectors * np.maximum(values, 1e-12 * values.max())) @ vectors.T
-        gram, right = gram / np.outer(widths, widths), self.covariance_[chosen, at] / widths
-        alphas, _, coefs = lars_path_gram(right * n, gram * n, n_samples=n, method="lasso")
-        return alphas, coefs / widths[:, None]
-
-    def principal_components(self, features: Any = None) -> tuple[Array, Array]:
-        """Variances, largest first, and components as rows, of columns of variance 1."""
-        values, vectors = self._spectrum(features)
-        return values[::-1], vectors.T[::-1]
-
-    def partial_correlations(self, features: Any = None) -> Array:
-        """Of each pair of columns, given all others; NaN where the release is too noisy."""
-        values, vectors = self._spectrum(features)
-        if values[0] <= 0:
-            return np.full(vectors.shape, np.nan)
-        precision = (vectors / values) @ vectors.T
-        sizes = np.sqrt(precision.diagonal())
-        found = -precision / np.outer(sizes, sizes)
-        np.fill_diagonal(found, 1.0)
-        return found
-
-    def _spectrum(self, features: Any) -> tuple[Array, Array]:
-        """Eigenvalues and vectors of the correlations."""
-        _, chosen = self._places(None, features)
-        widths = np.sqrt(np.maximum(self.covariance_.diagonal()[chosen], TINY))
-        found = np.linalg.eigh(self.covariance_[np.ix_(chosen, chosen)] / np.outer(widths, widths))
-        return found.eigenvalues, found.eigenvectors
 
     def select(
         self, target: Any, features: Any = None, *, criterion: str = "bic", method: str = "forward"
@@ -662,9 +623,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         at, left = self._places(target, features)
 
         def score(some: Iterable[int]) -> float:
-            return self.goodness_of_fit(at, list(some))[criterion]
+            found = self.goodness_of_fit(at, list(some))[criterion]
+            return math.inf if math.isnan(found) else found  # noise hides one of these
 
-        chosen: list[int] = []
         if method == "best":
             if len(left) > _MOST_TRIED:
                 raise ValueError(
@@ -673,20 +634,20 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 )
             sizes = range(1, len(left) + 1)
             tried = itertools.chain.from_iterable(itertools.combinations(left, k) for k in sizes)
-            chosen, left = list(min(tried, key=score)), []
-        best = math.inf
-        while left:
-            scores = {k: score([*chosen, k]) for k in left}
-            first = min(scores, key=scores.__getitem__)
-            if chosen and scores[first] >= best:
-                break
-            best = scores[first]
-            chosen.append(first)
-            left.remove(first)
+            chosen = list(min(tried, key=score))
+        else:
+            chosen, best = [], math.inf
+            while left:
+                scores = {k: score([*chosen, k]) for k in left}
+                first = min(scores, key=scores.__getitem__)
+                if chosen and scores[first] >= best:
+                    break
+                best = scores[first]
+                chosen.append(first)
+                left.remove(first)
         found = self.regression(at, chosen)
         note = f"features were chosen by {criterion} on this release: intervals do not cover"
-        notes = (*found.notes, note)
-        return replace(found, notes=notes)
+        return replace(found, notes=(*found.notes, note))
 
     # ---------------------------------------------------------------------- to be published
 
@@ -702,23 +663,10 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         regressions that `from_json` makes of them are the same to the bit.
         """
         check_is_fitted(self)
-        moments = self._moments
-        facts = {
-            "format": _FORMAT,
-            "columns": self._names,
-            "n_samples": self._n,
-            **self._claim,
-            "epsilon": None if math.isinf(self._claim["epsilon"]) else self._claim["epsilon"],
-            "noise_is_secret": self.noise_is_secret_,
-            "low": self._bounds[0].tolist(),
-            "high": self._bounds[1].tolist(),
-            "width": self._width.tolist(),
-            "noise_scale": moments.scale,
-            "n_far": moments.n_far,
-            "moments": moments.matrix.tolist(),
-            "back": moments.back.tolist(),
-        }
-        return json.dumps(facts, allow_nan=False)
+        facts = {"format": _FORMAT, **{key: self._released[key] for key in _KEYS}}
+        if math.isinf(facts["epsilon"]):
+            facts["epsilon"] = None
+        return json.dumps(facts, default=np.ndarray.tolist, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -732,31 +680,29 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         wrong = ValueError(f"text is not a whole release of the format {_FORMAT!r}")
         try:
             facts = json.loads(text)
-            if not isinstance(facts, Mapping) or facts.get("format") != _FORMAT:
+            if facts["format"] != _FORMAT:
                 raise wrong
             claim = {name: facts[name] for name in _CLAIM}
             claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
-            arrays = [np.array(facts[name], dtype=np.float64) for name in _ARRAYS]
+            arrays = {name: np.array(facts[name], dtype=np.float64) for name in _ARRAYS}
             columns = list(map(str, facts["columns"]))
-            n = check_count("n_samples", facts["n_samples"])
-            scale = check_real("noise_scale", facts["noise_scale"], low=0)
-            n_far = check_count("n_far", facts["n_far"], low=0)
-            is_secret = check_bool("noise_is_secret", facts["noise_is_secret"])
+            others: dict[str, Any] = {
+                "n_samples": check_count("n_samples", facts["n_samples"]),
+                "noise_scale": check_real("noise_scale", facts["noise_scale"], low=0),
+                "n_far": check_count("n_far", facts["n_far"], low=0),
+                "noise_is_secret": check_bool("noise_is_secret", facts["noise_is_secret"]),
+            }
         except (KeyError, TypeError, ValueError):
             raise wrong from None
-        low, high, width, matrix, back = arrays
         d = len(columns)
-        if [array.shape for array in arrays] != [(d,)] * 3 + [(d + 1, d + 1)] * 2:
+        if [of.shape for of in arrays.values()] != [(d,)] * 3 + [(d + 1, d + 1)] * 2:
             raise wrong
-        made = cls(**claim, bounds_X=(low, high))
+        made = cls(**claim, bounds_X=(arrays["low"], arrays["high"]))
         made._accounting()
-        made._claim, made._bounds, made._width, made._n = claim, (low, high), width, n
-        made._moments = Moments(matrix, back, scale, n_far)
         made.n_features_in_ = d
         made.feature_names_in_ = np.array(columns, dtype=object)
-        made.noise_is_secret_ = is_secret
-        made._set_moments()
-        return made
+        made.noise_is_secret_ = others["noise_is_secret"]
+        return made._with({"columns": columns, **claim, **arrays, **others})
 
     def to_frame(self) -> Any:
         """`covariance_` as a pandas data frame with the names of the columns."""

@@ -214,17 +214,11 @@ def test_rows_whose_squares_underflow_are_shrunk_too():
 def test_plans_agree_with_the_second_accountant(oracle):
     for relation, budget, (n, d) in itertools.product(
         ("replace-one", "zero-out"),
-        ({"epsilon": 0.3}, {"delta": 0.0}, {"rho": 0.01}),
+        ({"epsilon": 0.3}, {"delta": 0.0}),
         ((30, 1), (1000, 20)),
     ):
         guarantee = plan_mean(n, d, oracle=oracle, relation=relation, **budget).guarantee
         assert recomputed_epsilon(guarantee) <= guarantee.epsilon * (1 + 1e-4), (budget, n, d)
-
-
-def test_rho_states_the_epsilon_that_it_implies():
-    guarantee = plan_mean(100, 2, rho=0.024356).guarantee
-    assert guarantee.epsilon == pytest.approx(1.0, rel=1e-4)
-    assert guarantee.spent == pytest.approx(0.024356, rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -293,8 +287,6 @@ def test_bad_settings_are_named():
         ({"scale": "private"}, "scale"),
         ({"center": np.inf}, "center"),
         ({"epsilon": 0.0}, "epsilon"),
-        ({"rho": -1.0}, "rho"),
-        ({"rho": 0.1, "delta": 0.0}, "rho"),
     ):
         assert_refuses(plan_mean, message, 10, 2, **change)
     assert_refuses(plan_mean, "n_samples", 0, 2)

@@ -10,7 +10,7 @@ import numpy as np
 from ..privacy.accountant import BudgetAccountant
 from ..privacy.branches import branch_levels
 from ..privacy.guarantee import Guarantee
-from .axes import axes_for
+from . import axes_for
 
 _NEAR_0 = np.geomspace(1e-6, 0.02, 60)  # where a curve is steep, or flat at the other end
 _FALSE_ALARMS = np.unique([0.0, *_NEAR_0, *np.linspace(0.02, 0.98, 97), *(1 - _NEAR_0), 1.0])
@@ -228,9 +228,8 @@ class PlanDisplay:
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
         omitted = shares.size - largest.size
-        ax.set_xlabel(
-            "Share of the budget" + (f" ({omitted} smaller ones left out)" if omitted else "")
-        )
+        more = f" ({omitted} smaller ones left out)" if omitted else ""
+        ax.set_xlabel("Share of the budget" + more)
         if self.title is not None:
             ax.set_title(self.title)
         return self

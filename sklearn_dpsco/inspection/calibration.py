@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from .._checks import import_pandas
 from ..data.bounds import number_bounds
 from ..metrics.scores import DPScore, dp_score, opened
-from .axes import axes_for
+from . import axes_for
 
 _RARE = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.05])
 _OF_SHARES = np.r_[0, _RARE, np.arange(1, 10) / 10, 1 - _RARE[::-1], 1]
@@ -108,25 +108,22 @@ class CalibrationDisplay:
         """
         if taken := {"scoring", "by", "by_values", "n_bins"} & set(score_kwargs):
             raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself")
-        of_classes = is_classifier(estimator)
-        if edges is None:  # by the model's bounds and its link alone
-            edges = _OF_SHARES if of_classes else _edges_of_means(estimator, score_kwargs)
-        scoring: Any = "calibration_curve" if of_classes else "binned_means"
+        scoring: Any = "calibration_curve" if is_classifier(estimator) else "binned_means"
+        if edges is None and scoring == "calibration_curve":
+            edges = _OF_SHARES
+        elif edges is None:  # by the model's bounds and its link alone
+            model, bounds = opened(estimator)[0], score_kwargs.get("bounds_y")
+            low_high = number_bounds(getattr(model, "bounds_y", None) if bounds is None else bounds)
+            if low_high is None:
+                raise ValueError("edges must be given: the estimator has no bounds_y")
+            low, high = low_high
+            edges, plan = np.linspace(low, high, _EVEN + 1), getattr(model, "plan_", None)
+            if plan is not None and plan.problem.loss.task == "rates":
+                doubling = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
+                edges = np.append(low, doubling[doubling > low])
         given = {"scoring": scoring, "n_bins": edges, "exposure": exposure}
         score = dp_score(estimator, X, y, **given, **score_kwargs)
         return cls(score=score).plot(ax=ax, **(plot_kwargs or {}))
-
-    @property
-    def _is_doubling(self) -> bool:
-        """Whether bins grow as those of a logarithmic axis."""
-        edges = np.asarray(self.score.bin_edges)
-        widths = np.diff(edges)
-        return bool(edges[0] >= 0 and widths[-1] > 3 * widths[0])
-
-    @property
-    def _is_share(self) -> bool:
-        """Whether frequencies of a class are observed."""
-        return self.score.scoring == "calibration_curve"
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each bin.
@@ -157,34 +154,23 @@ class CalibrationDisplay:
             For the points, as `matplotlib.axes.Axes.errorbar` takes them.
         """
         ax, frame = axes_for(self, ax), self.to_frame().dropna()
+        edges = np.asarray(self.score.bin_edges)
+        is_doubling = edges[0] >= 0 and edges[-1] - edges[-2] > 3 * (edges[1] - edges[0])
         points = frame[["predicted", "observed"]].to_numpy().T
         ends = np.abs(frame[["low", "high"]].to_numpy().T - points[1])
         style = {"fmt": "o", "capsize": 3, **kwargs}
         self.points_ = ax.errorbar(*points, yerr=ends, **style)
         (self.line_,) = ax.plot([], [], color="gray", linewidth=0.8)
-        if self._is_doubling:
+        if is_doubling:
             ax.set(xscale="log", yscale="log")
         shown_edges = np.unique((self.to_frame() if frame.empty else frame)[["from", "to"]])
-        least = shown_edges[shown_edges > 0][0] / 4 if self._is_doubling else shown_edges[0]
+        least = shown_edges[shown_edges > 0][0] / 4 if is_doubling else shown_edges[0]
         ends = [max(shown_edges[0], least), shown_edges[-1]]
         self.line_.set_data(ends, ends)
         ax.set(xlim=ends)
-        seen = frame["observed"][frame["observed"] > 0] if self._is_doubling else frame["observed"]
+        seen = frame["observed"][frame["observed"] > 0] if is_doubling else frame["observed"]
         ax.set(ylim=(min([ends[0], *seen]), max([ends[1], *seen])))
-        what, seen_as = ("probability", "share") if self._is_share else ("mean", "mean")
+        is_share = self.score.scoring == "calibration_curve"
+        what, seen_as = ("probability", "share") if is_share else ("mean", "mean")
         ax.set(xlabel=f"Predicted {what}", ylabel=f"Observed {seen_as}")
         return self
-
-
-def _edges_of_means(estimator: Any, facts: dict[str, Any]) -> Any:
-    """By the model's bounds, or those that are given, and its link alone."""
-    model, bounds = opened(estimator)[0], facts.get("bounds_y")
-    bounds = getattr(model, "bounds_y", None) if bounds is None else bounds
-    if bounds is None:
-        raise ValueError("edges must be given: the estimator has no bounds_y")
-    low, high = number_bounds(bounds) or (-1.0, 1.0)
-    plan = getattr(model, "plan_", None)
-    if plan is None or plan.problem.loss.task != "rates":
-        return np.linspace(low, high, _EVEN + 1)
-    edges = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
-    return np.append(low, edges[edges > low])

@@ -22,7 +22,7 @@ from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
 from ..metrics.scores import opened
 from ..model_selection.private_steps import private_last
-from .axes import axes_for
+from . import axes_for
 from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, model_of, stand_in
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)

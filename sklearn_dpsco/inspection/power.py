@@ -16,7 +16,7 @@ from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
-from .axes import axes_for
+from . import axes_for
 from .stand_ins import (
     N_NEW,
     best_score,

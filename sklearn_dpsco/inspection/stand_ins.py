@@ -40,7 +40,6 @@ from ..privacy.accountant import active_accountant
 from ..solvers.statistics import TINY
 
 N_NEW = 10_000  # rows on which fits are scored
-TARGETS = ("normal", "skewed", "zeros")
 _LOG_SPREAD = 1.1  # of skewed targets
 _STRONGEST = 100.0
 
@@ -141,7 +140,8 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
             "no score is foretold of models of counts and costs, whose means may be anywhere in "
             "bounds_y: draw PrivacyUtilityDisplay.from_estimator with a table that you simulate"
         )
-    is_binary, numbers = is_classifier(last), check_choice("target", target, TARGETS)
+    is_binary = is_classifier(last)
+    check_choice("target", target, ("normal", "skewed", "zeros"))
     least = 0.5 if is_binary else 0.0
     check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)
     share = (0.5 if is_binary else 0.1) if share is None else share
@@ -153,7 +153,7 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
     low, high = (-1.0, 1.0) if ends is None else (float(np.ravel(end)[0]) for end in ends)
 
     def draw(strength: float, z: Array, rng: np.random.Generator) -> Any:
-        if is_binary or numbers == "zeros":
+        if is_binary or target == "zeros":
             latent = strength * z + rng.logistic(size=z.size)
             is_some = latent > np.quantile(latent, 1 - share)
             if is_binary:
@@ -161,7 +161,7 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
             y = is_some * rng.gamma(2.0, size=z.size)
         else:
             y = (strength * z + rng.standard_normal(z.size)) / math.hypot(strength, 1)
-            if numbers == "normal":
+            if target == "normal":
                 return (low + high) / 2 + (high - low) / 8 * y
             y = np.exp(_LOG_SPREAD * y)
         return low + (high - low) / 40 * y / y.std()  # with room for a long tail

@@ -8,12 +8,11 @@ scores leave it out, the number of the others is released, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._types import Array
 from ..mechanisms import SelectVertex
@@ -63,122 +62,76 @@ class Facts:
 Answers = dict[str, Any]
 INVALID = {"truth": -1, "score": np.nan, "own_probability": np.nan, "y": np.nan}
 
-# A score, "value" and "interval", and the other fields of a `DPScore` that are known of it.
+# A score, "value" and "interval", and what else is known of it by the fields of a `DPScore`.
 Estimate = dict[str, Any]
 
 
-class _Formula(NamedTuple):
-    tells: tuple[str, ...]  # the scores that the sums give
-    needs: tuple[str, ...]  # of the answers
-    size: Callable[[Facts], Any]  # shape of a table of counts, or the largest loss
-    # of each record its column of the table, -1 for none, or its share of the largest loss
-    of_records: Callable[[Facts, Answers], Any]
-
-
-# ---------------------------------------------------------------------------------- counts
-
-
-def _bins(score: Array, n_bins: int, low: float = 0.0, high: float = 1.0) -> NDArray[np.int_]:
-    """The bin of each score, of which the outer ones hold what is outside; -1 for none."""
-    score = (score - low) / (high - low)
-    is_valid = np.isfinite(score)
-    bins = np.clip(np.floor(np.where(is_valid, score, 0.0) * n_bins), 0, n_bins - 1)
-    return np.where(is_valid, bins.astype(int), -1)
-
-
-_LABELS, _SCORES, _NUMBERS = ("truth", "predicted"), ("truth", "score"), ("y", "prediction")
-
-_CURVE = _Formula(
-    ("roc_curve",),
-    _SCORES,
-    lambda facts: (2, facts.n_thresholds or _FEWEST_BINS),
-    lambda facts, of: _bins(of["score"], facts.n_thresholds, facts.low_score, facts.high_score),
-)
-# What is counted, in tables with a row for each true class; cheaper ones first.
-_COUNTS = {
-    "correct predictions": _Formula(
-        ("accuracy",),
-        _LABELS,
-        lambda facts: (1, 2 if facts.excludes else 1),
-        lambda facts, of: np.where(
-            of["truth"] == of["predicted"], 0, 2 * (of["predicted"] >= 0) - 1
-        ),
-    ),
-    "right and wrong by class": _Formula(
-        ("accuracy", "balanced_accuracy"),
-        _LABELS,
-        lambda facts: (facts.n_classes, 2),
-        lambda facts, of: np.where(of["predicted"] >= 0, of["truth"] != of["predicted"], -1),
-    ),
-    "confusion matrix": _Formula(
-        ("accuracy", "balanced_accuracy", "confusion_matrix"),
-        _LABELS,
-        lambda facts: (facts.n_classes, facts.n_classes),
-        lambda facts, of: of["predicted"],
-    ),
-    "scores by class": _CURVE,
-    # of a group, whose pairs are few against how many a record may change
-    "scores by class and group": _CURVE._replace(tells=("roc_auc", "roc_curve")),
-    # records have their prediction and their target in the place of a column
-    "calibration": _Formula(
-        ("calibration_curve",),
-        _SCORES,
-        lambda facts: (2, len(facts.edges) - 1),
-        lambda facts, of: (
-            np.clip(of["score"], 0, 1),
-            np.where(of["truth"] >= 0, of["truth"], np.nan),
-        ),
-    ),
-    "means by prediction": _Formula(
-        ("binned_means",),
-        _NUMBERS,
-        lambda facts: (3, len(facts.edges) - 1),
-        lambda facts, of: (np.clip(of["prediction"], facts.low, facts.high), of["y"]),
-    ),
-}
-
-
 @dataclass(frozen=True)
-class Counts:
-    """Counts of disjoint cells: a record adds 1 to one of them, or nothing."""
+class Sums:
+    """What is released, under a name of `FORMULAS`: `dimension` numbers, the sums of a `statistic`.
+
+    `sensitivity` says how far one record moves them, with `factor` 2 under replace-one, 1 under
+    zero-out. From noisy ones `n_valid` tells how many records are valid, and the variance of that
+    in units of a number's noise, and `estimate` one of the scores.
+    """
 
     name: str
     facts: Facts
     order: float  # of the norm that the noise is calibrated to, 1 or 2
 
-    clipped = ""
+
+# ---------------------------------------------------------------------------------- counts
+
+
+class Counts(Sums):
+    """Counts of disjoint cells: a record adds 1 to one of them, or nothing."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Of the table: a row for each true class, or a single cell."""
-        shape: tuple[int, int] = _COUNTS[self.name].size(self.facts)
-        return shape
+        if self.name == "correct predictions":
+            return 1, 2 if self.facts.excludes else 1
+        if self.name.startswith("scores"):
+            return 2, self.facts.n_thresholds or _FEWEST_BINS
+        k = self.facts.n_classes
+        return k, k if self.name == "confusion matrix" else 2
 
     @property
     def dimension(self) -> int:
-        """How many numbers are released."""
         return math.prod(self.shape)
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         moved = factor if self.dimension > 1 else 1.0
         return float(moved ** (1 / self.order))
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         n_rows, n_columns = self.shape
-        column = _COUNTS[self.name].of_records(self.facts, answers)
-        row = answers["truth"] if n_rows > 1 else 0
-        is_counted = (answers["truth"] >= 0) & (column >= 0) & (column < n_columns)
+        truth, column = answers["truth"], self._columns(answers)
+        row = truth if n_rows > 1 else 0
+        is_counted = (truth >= 0) & (column >= 0) & (column < n_columns)
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=n_rows * n_columns).astype(np.float64)
 
+    def _columns(self, of: Answers) -> Any:
+        """Of each record its column of the table, -1 for none."""
+        if self.name.startswith("scores"):
+            low, high, n_bins = self.facts.low_score, self.facts.high_score, self.shape[1]
+            share = (of["score"] - low) / (high - low)
+            is_valid = np.isfinite(share)
+            # the outer bins hold what is outside
+            bins = np.clip(np.floor(np.where(is_valid, share, 0.0) * n_bins), 0, n_bins - 1)
+            return np.where(is_valid, bins.astype(int), -1)
+        if self.name == "confusion matrix":
+            return of["predicted"]
+        is_wrong, is_valid = of["truth"] != of["predicted"], of["predicted"] >= 0
+        if self.name == "correct predictions":
+            return np.where(is_wrong, 2 * is_valid - 1, 0)
+        return np.where(is_valid, is_wrong, -1)
+
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are in a cell, and the variance in units of that of a number's noise."""
         return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), self.dimension
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """One of the scores that the noisy sums tell."""
         table, n = noisy.reshape(self.shape), self.facts.n_samples
         if scoring == "roc_auc":
             negative, positive = table
@@ -188,9 +141,9 @@ class Counts:
         if scoring == "roc_curve":
             return _curve(table[0], table[1], self.facts, law)
         if scoring == "confusion_matrix":
-            low, high = share_interval(noisy, n, 1, law)
-            ends = n * low.reshape(self.shape), n * high.reshape(self.shape)
-            return _within(table, ends, most=float(n)) | {"by_class": _by_class(table, law)}
+            low, high = (n * end.reshape(self.shape) for end in share_interval(noisy, n, 1, law))
+            found = _within(table, (low, high), most=float(n))
+            return found | {"by_class": _by_class(table, law)}
         # the right predictions of each class, and how many numbers the wrong ones are made of
         right, wrong, terms = table[:, 0], table[:, -1], 1
         if self.name == "confusion matrix":
@@ -199,23 +152,23 @@ class Counts:
         if scoring == "balanced_accuracy":
             # by variance estimates recovery (Zou and Donner 2008): errors are independent, and add
             # up in squares, but for ends at 0 and 1, which tell nothing
-            recalls, (low, high) = _shares(right, wrong, (1, terms), law).values()
+            found = _shares(right, wrong, (1, terms), law)
+            recalls, (low, high) = found["value"], found["interval"]
             mean, sums = float(recalls.mean()), []
             for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
                 known = distances[~is_vacuous]
                 sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
             return _within(mean, (mean - sums[0] / right.size, mean + sums[1] / right.size))
         count = np.array([right.sum()])
-        if not self.facts.excludes:
-            low, high = share_interval(count, n, right.size, law)
-            return _within(count[0] / n, (low[0], high[0]))
-        numbers = right.size, right.size * terms
-        found = _shares(count, np.array([wrong.sum()]), numbers, law)
-        (share,), ((low,), (high,)) = found.values()
-        return _within(share, (low, high))
+        if self.facts.excludes:
+            numbers = right.size, right.size * terms
+            found = _shares(count, np.array([wrong.sum()]), numbers, law)
+            share, (low, high) = found["value"], found["interval"]
+        else:
+            share, (low, high) = count / n, share_interval(count, n, right.size, law)
+        return _within(share[0], (low[0], high[0]))
 
 
-@dataclass(frozen=True)
 class Bins(Counts):
     """Of each bin of the prediction, counts of its targets and where in the bin predictions are.
 
@@ -224,6 +177,11 @@ class Bins(Counts):
     are 0 or 1, need no middle one. The place of a prediction is d in [-1, 1], from one end of its
     bin to the other, of which a record adds w d.
     """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the counts: a row for each part of a target."""
+        return 2 if self.name == "calibration" else 3, len(self.facts.edges) - 1
 
     @property
     def ranges(self) -> tuple[Array, Array]:
@@ -252,19 +210,20 @@ class Bins(Counts):
 
     @property
     def dimension(self) -> int:
-        """How many numbers are released."""
         return (self.shape[0] + 1) * self.shape[1]
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         # at most factor counts by 1, and factor w in the sums, in l2 all of it in one of them
         moved = [1.0] * int(factor) + [factor * self.weight]
         return float(np.linalg.norm(moved, self.order)) * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         edges, (low, high) = np.array(self.facts.edges), self.ranges
-        p, y = _COUNTS[self.name].of_records(self.facts, answers)
+        if self.name == "calibration":
+            p = np.clip(answers["score"], 0, 1)
+            y = np.where(answers["truth"] >= 0, answers["truth"], np.nan)
+        else:
+            p, y = np.clip(answers["prediction"], self.facts.low, self.facts.high), answers["y"]
         is_counted = np.isfinite(y) & (p >= edges[0]) & (p <= edges[-1])  # no NaN is
         p, y = p[is_counted], y[is_counted]
         k = np.minimum(np.searchsorted(edges, p, "right"), edges.size - 1) - 1
@@ -277,15 +236,7 @@ class Bins(Counts):
         return np.ravel(sums * _UNIT)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are in a bin, and the variance in units of that of a number's noise."""
         return super().n_valid(noisy[: -self.shape[1]])[0], math.prod(self.shape)
-
-    @property
-    def clipped(self) -> str:  # type: ignore[override]
-        """What targets are clipped to, in words; empty if to nothing but the bounds."""
-        is_less = self.facts.max_error < self.facts.high - self.facts.low
-        what = f"targets clipped at {self.facts.max_error:g} from the ends of their bin"
-        return what if is_less and self.name != "calibration" else ""
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The mean observed in each bin, and the mean prediction, which is within its bin."""
@@ -298,6 +249,9 @@ class Bins(Counts):
             found = _shares(counts[1], counts[0], (1, 1), law, of_place**2)
         else:
             found = _means(counts, self.ranges, law, of_place)
+            if self.facts.max_error < self.facts.high - self.facts.low:
+                most = f"{self.facts.max_error:g}"
+                found["clipped"] = f"targets clipped at {most} from the ends of their bin"
         predicted = np.clip(edges[:-1] + (1 + place) * np.diff(edges) / 2, edges[:-1], edges[1:])
         more = {"bin_edges": edges, "bin_counts": total, "prob_pred": predicted}
         return found | more | {"prob_true": found["value"]}
@@ -317,7 +271,8 @@ def _means(counts: Array, ranges: tuple[Array, Array], law: Law, of_compared: Ar
         low, high = mean_interval(above - below, 2 * between, one, widths, own)
         found.append((float(np.clip((above - below) / one, -1, 1)), low[0], high[0]))
     mean, low, high = ranges[0] + (1 + np.array(found).T) / 2 * np.subtract(*ranges[::-1])
-    return {"value": mean, "interval": (np.minimum(low, mean), np.maximum(high, mean))}
+    ends = np.minimum(low, mean), np.maximum(high, mean)
+    return {"value": mean, "interval": ends, "limits": ranges}
 
 
 def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
@@ -327,7 +282,7 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     high = np.clip(np.maximum(ends[1], value), 0, most)
     if np.ndim(value) == 0:
         value, low, high = float(value), float(low), float(high)
-    return {"value": value, "interval": (low, high)}
+    return {"value": value, "interval": (low, high), "limits": (0.0, most)}
 
 
 def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: Any = 0.0) -> Estimate:
@@ -350,8 +305,8 @@ def _by_class(table: Array, law: Law) -> dict[str, tuple[Array, Array, Array]]:
     }
     found = {}
     for name, (hits, misses, terms) in parts.items():
-        value, ends = _shares(hits, misses, terms, law).values()
-        shares = value, *ends
+        of = _shares(hits, misses, terms, law)
+        shares = of["value"], *of["interval"]
         # F1 is a function of the right ones' share among all that are or are taken for the class
         found[name] = tuple(2 * r / (1 + r) if name == "f1" else r for r in shares)
     return found
@@ -452,63 +407,36 @@ def _errors(facts: Facts, answers: Answers) -> Array:
     return np.clip(error / facts.max_error, -1, 1)
 
 
-_SQUARED = _Formula(
-    ("neg_mean_squared_error",),
-    _NUMBERS,
-    lambda facts: facts.max_error**2,
-    lambda facts, of: _errors(facts, of) ** 2,
-)
-# Mean losses; cheaper ones first.
-_LOSSES = {
-    "log loss": _Formula(
-        ("neg_log_loss",),
-        ("own_probability",),
-        lambda facts: facts.max_log_loss,
-        lambda facts, of: (
-            np.minimum(-np.log(np.clip(of["own_probability"], 0, 1)), facts.max_log_loss)
-            / facts.max_log_loss
-        ),
-    ),
-    "squared error": _SQUARED,
-    "squared error and target": _SQUARED._replace(tells=("r2", "neg_mean_squared_error")),
-    "absolute error": _Formula(
-        ("neg_mean_absolute_error",),
-        _NUMBERS,
-        lambda facts: facts.max_error,
-        lambda facts, of: np.abs(_errors(facts, of)),
-    ),
-    # no losses, but differences: half of the range is subtracted in the end
-    "error": _Formula(
-        ("mean_bias",),
-        _NUMBERS,
-        lambda facts: 2 * facts.max_error,
-        lambda facts, of: (_errors(facts, of) + 1) / 2,
-    ),
-    "probability less label": _Formula(
-        ("calibration_in_the_large",),
-        _SCORES,
-        lambda facts: 2.0,
-        lambda facts, of: np.where(
-            of["truth"] >= 0, (np.clip(of["score"], 0, 1) - of["truth"] + 1) / 2, np.nan
-        ),
-    ),
-}
-DIFFERENCES = ("mean_bias", "calibration_in_the_large")  # of either sign
-
-
-@dataclass(frozen=True)
-class Moments:
+class Moments(Sums):
     """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
 
     And of 1, if scores are those of the valid records.
 
-    The first column is u = 2 loss / l - 1 with the largest loss l, the second of R^2 is the
-    target t in units in which it is in [-1, 1].
+    The first column is u = 2 loss / l - 1 with the largest loss l, or 2 difference / l where
+    differences are within l / 2; the second of R^2 is the target t in units in which it is in
+    [-1, 1].
     """
 
-    name: str
-    facts: Facts
-    order: float
+    @property
+    def largest(self) -> float:
+        """The largest loss, or twice the largest difference."""
+        facts, e = self.facts, self.facts.max_error
+        others = {"log loss": facts.max_log_loss, "probability less label": 2.0}
+        others |= {"absolute error": e, "error": 2 * e}
+        return others.get(self.name, e**2)
+
+    def _losses(self, of: Answers) -> Array:
+        """Of each record, as a share of the largest; of differences, that and a half."""
+        if self.name == "log loss":
+            most, loss = self.facts.max_log_loss, -np.log(np.clip(of["own_probability"], 0, 1))
+            return np.minimum(loss, most) / most
+        if self.name == "probability less label":
+            difference = np.clip(of["score"], 0, 1) - of["truth"]
+            return np.where(of["truth"] >= 0, (difference + 1) / 2, np.nan)
+        error = _errors(self.facts, of)
+        if self.name == "error":
+            return (error + 1) / 2
+        return np.abs(error) if self.name == "absolute error" else error**2
 
     @property
     def half(self) -> float:
@@ -525,18 +453,16 @@ class Moments:
         1 / (b w) in the latter.
         """
         bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
-        if "r2" not in _LOSSES[self.name].tells:
+        if self.name != "squared error and target":
             return np.array([1.0, bend])
         a = (self.facts.weighed_error**2 / 2 * bend) ** (1 / 2 if self.order == 2 else 2 / 3)
         return np.array([a, a * bend, 1.0, bend, last])
 
     @property
     def dimension(self) -> int:
-        """How many numbers are released."""
         return self.scales.size + self.facts.excludes
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         sizes = self.scales[:4:2]
         moved = factor * float(np.linalg.norm(sizes, self.order))
         if self.facts.excludes:  # the 1 of a record that is valid in one of the tables alone
@@ -544,9 +470,8 @@ class Moments:
         return moved * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         facts, scales = self.facts, self.scales
-        columns = [2 * _LOSSES[self.name].of_records(facts, answers) - 1]
+        columns = [2 * self._losses(answers) - 1]
         if scales.size > 2:
             middle = facts.low / 2 + facts.high / 2
             columns.append((np.clip(answers["y"], facts.low, facts.high) - middle) / self.half)
@@ -561,16 +486,15 @@ class Moments:
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are added up, at least 1, and the variance in units of the noise's."""
         return min(max(float(noisy[-1]), 1.0), float(self.facts.n_samples)), 1.0
 
     @property
     def clipped(self) -> str:
         """What losses are clipped to, in words; empty if to nothing but the bounds."""
         facts = self.facts
-        if "neg_log_loss" in _LOSSES[self.name].tells:
+        if self.name == "log loss":
             return f"losses clipped at {facts.max_log_loss:g}"
-        if _LOSSES[self.name].needs != _NUMBERS:
+        if self.name == "probability less label":
             return ""
         ends = f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
         is_less = facts.max_error < facts.high - facts.low
@@ -578,23 +502,24 @@ class Moments:
         return ", ".join(filter(None, (ends if facts.is_narrowed else "", errors)))
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """One of the scores that the noisy sums tell."""
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
         if self.facts.excludes:
             n, width, noisy = self.n_valid(noisy)[0], 1.0, noisy[:-1]
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
+        about = {"clipped": self.clipped}
         if scoring != "r2":
-            largest = _LOSSES[self.name].size(self.facts)
+            largest = self.largest
             law = replace(law, variance=law.variance * widths[0] ** 2)
             of_both = widths[1] / widths[0], width / widths[0]
             low, high = mean_interval(total, gap, n, of_both, law)
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low[0]), mean), max(float(high[0]), mean)
-            if scoring in DIFFERENCES:
-                mean, low, high = (largest / 2 * u for u in (mean, low, high))
-                return {"value": mean, "interval": (low, high)}
+            if scoring in ("mean_bias", "calibration_in_the_large"):  # of either sign
+                mean, low, high, end = (largest / 2 * u for u in (mean, low, high, 1.0))
+                return about | {"value": mean, "interval": (low, high), "limits": (-end, end)}
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-            return {"value": 0.0 - mean, "interval": (0.0 - high, 0.0 - low)}
+            ends = 0.0 - high, 0.0 - low
+            return about | {"value": 0.0 - mean, "interval": ends, "limits": (-largest, 0.0)}
         t, t_gap, last = targets
         if self.order == 2:  # of t^2 (1 - t^2)
             last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
@@ -603,27 +528,21 @@ class Moments:
         # no smaller than its noise: what noise alone decides is a number with a long interval
         noise = math.sqrt(law.variance) * math.hypot(widths[3], 2 * min(abs(t) / n, 1) * widths[2])
         value = 1 - squares / max(n - t_gap - t**2 / n, noise)
-        found = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
-        return {"value": value, "interval": (min(found[0], value), max(found[1], value))}
+        low, high = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
+        ends = min(low, value), max(high, value)
+        return about | {"value": value, "interval": ends, "limits": (-math.inf, 1.0)}
 
 
 # ----------------------------------------------------------------------------------- ranks
 
-_RANKS = {"ranks by class": _CURVE._replace(tells=("roc_auc",))}
 
-
-@dataclass(frozen=True)
-class Ranks:
+class Ranks(Sums):
     """The pairs of a record of either class that are in order less those that are not, halved.
 
     And how many records are in either class. No bins are needed.
     """
 
-    name: str
-    facts: Facts
-    order: float
-
-    dimension, clipped = 3, ""
+    dimension = 3
 
     @property
     def scales(self) -> Array:
@@ -632,12 +551,10 @@ class Ranks:
         return np.array([2 / (self.facts.n_samples - 1), of_counts, of_counts])
 
     def sensitivity(self, factor: float) -> float:
-        """How far one record moves the sums; `factor` 2 for replace-one, 1 for zero-out."""
         one_more = [1.0, *self.scales[1:]][: int(factor) + 1]  # of the other class
         return max(factor, float(np.linalg.norm(one_more, self.order))) * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        """The sums. Not private."""
         is_valid = np.isfinite(answers["score"])
         negative = np.sort(answers["score"][is_valid & (answers["truth"] == 0)])
         positive = answers["score"][is_valid & (answers["truth"] == 1)]
@@ -647,15 +564,13 @@ class Ranks:
         return np.array([signs, positive.size, negative.size]) * self.scales
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        """How many records are in a pair, and the variance in units of the noise's."""
         total, of_counts = float(noisy[1:].sum()), float(self.scales[1])
         return min(max(total / of_counts, 0.0), float(self.facts.n_samples)), 2 / of_counts**2
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
-        """The area under the ROC curve."""
         signs, P, N = (noisy / self.scales).tolist()
         if min(P, N) <= 0:
-            return {"value": 0.5, "interval": (0.0, 1.0)}
+            return _within(0.5, (0.0, 1.0))
         widths = tuple((1 / self.scales[:2]).tolist())
         return _within(0.5 + signs / (P * N), rank_interval(signs, P, N, widths, law))
 
@@ -663,36 +578,50 @@ class Ranks:
 # -------------------------------------------------------------------------------- which ones
 
 Query = Counts | Moments | Ranks
-FORMULAS = _RANKS | _COUNTS | _LOSSES
-SCORINGS = tuple(
-    dict.fromkeys(name for formula in (_COUNTS | _LOSSES).values() for name in formula.tells)
-)
+
+
+class Formula(NamedTuple):
+    """Of a query that has a name: what it is, the scores that it tells, the answers it asks for."""
+
+    kind: type[Query]
+    tells: tuple[str, ...]
+    needs: tuple[str, ...]
+
+
+_LABELS, _SCORES, _NUMBERS = ("truth", "predicted"), ("truth", "score"), ("y", "prediction")
+_MATRIX = ("accuracy", "balanced_accuracy", "confusion_matrix")
+_SQUARES = ("r2", "neg_mean_squared_error")
+# cheaper ones first
+FORMULAS = {
+    "ranks by class": Formula(Ranks, ("roc_auc",), _SCORES),
+    "correct predictions": Formula(Counts, _MATRIX[:1], _LABELS),
+    "right and wrong by class": Formula(Counts, _MATRIX[:2], _LABELS),
+    "confusion matrix": Formula(Counts, _MATRIX, _LABELS),
+    "scores by class": Formula(Counts, ("roc_curve",), _SCORES),
+    # of a group, whose pairs are few against how many a record may change
+    "scores by class and group": Formula(Counts, ("roc_auc", "roc_curve"), _SCORES),
+    "calibration": Formula(Bins, ("calibration_curve",), _SCORES),
+    "means by prediction": Formula(Bins, ("binned_means",), _NUMBERS),
+    "log loss": Formula(Moments, ("neg_log_loss",), ("own_probability",)),
+    "squared error": Formula(Moments, _SQUARES[1:], _NUMBERS),
+    "squared error and target": Formula(Moments, _SQUARES, _NUMBERS),
+    "absolute error": Formula(Moments, ("neg_mean_absolute_error",), _NUMBERS),
+    "error": Formula(Moments, ("mean_bias",), _NUMBERS),
+    "probability less label": Formula(Moments, ("calibration_in_the_large",), _SCORES),
+}
+SCORINGS = tuple(dict.fromkeys(name for one in [*FORMULAS.values()][1:] for name in one.tells))
 
 
 def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Query]:
     """The fewest releases that tell all of these scores."""
     left, chosen = list(scorings), []
-    others = _RANKS if facts.n_groups > 1 else ["scores by class and group"]
-    formulas = {name: formula for name, formula in FORMULAS.items() if name not in others}
+    other = "ranks by class" if facts.n_groups > 1 else "scores by class and group"
+    formulas = {name: formula for name, formula in FORMULAS.items() if name != other}
     while left:
         best = max(formulas, key=lambda name: len(set(left) & set(formulas[name].tells)))
-        kind = Ranks if best in _RANKS else Counts if best in _COUNTS else Moments
-        kind = Bins if best in ("calibration", "means by prediction") else kind
-        chosen.append(kind(best, facts, order))
-        left = [name for name in left if name not in FORMULAS[best].tells]
+        chosen.append(formulas[best].kind(best, facts, order))
+        left = [name for name in left if name not in formulas[best].tells]
     return chosen
-
-
-def limits(query: Query, scoring: str) -> tuple[Any, Any]:
-    """The smallest and the largest value of a score, of means in bins in each of them."""
-    if isinstance(query, Bins) and scoring == "binned_means":
-        return query.ranges
-    if scoring == "r2":
-        return -math.inf, 1.0
-    if query.name in _LOSSES:
-        largest = _LOSSES[query.name].size(query.facts)
-        return (-largest / 2, largest / 2) if scoring in DIFFERENCES else (-largest, 0.0)
-    return 0.0, float(query.facts.n_samples) if scoring == "confusion_matrix" else 1.0
 
 
 def sized(query: Query, deviation: float) -> Query:

@@ -62,7 +62,6 @@ from .releases import (
     Facts,
     Query,
     Range,
-    limits,
     queries_for,
     sized,
 )
@@ -255,20 +254,17 @@ class ScorePlan(Overviewed):
         Of one group, or of the records of all groups together.
         """
         found: dict[str, Estimate] = {}
+        groups = list(range(self.n_groups)) if group is None else [group]
         n_valid, least = None, math.inf  # of all scores that of the least noise
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
-            table, number = released.reshape(self.n_groups, -1), self.n_groups
-            sums = table.sum(axis=0)
-            if group is not None:
-                sums, number = table[group], 1
-            law = self._law(noise, number)
+            sums = released.reshape(self.n_groups, -1)[groups].sum(axis=0)
+            law = self._law(noise, len(groups))
             if query.facts.excludes:
                 number_of, units = query.n_valid(sums)
                 if units * law.variance < least:
                     n_valid, least = number_of, units * law.variance
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
-                about = {"counts": sums, "clipped": query.clipped, "limits": limits(query, name)}
-                found[name] = query.estimate(name, sums, law) | about
+                found[name] = query.estimate(name, sums, law) | {"counts": sums}
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
 
@@ -715,61 +711,58 @@ class DPScore(Overviewed):
         about += f"{self.clipped}, " if self.clipped else ""
         end = f"{100 * self.confidence:g} % interval, {about}{self.guarantee.claim}"
         end += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
-        if not np.ndim(self.value):
-            all_of_them = [self, *(self.by_group or {}).values()]
-            marks = [of._is_hidden for of in all_of_them]
-            low, high = (f"{x:.4g}" for x in self.interval)
-            value = "hidden*" if marks[0] else f"{self.value:.4g}"
-            lines = [f"{self.scoring} = {value} in [{low}, {high}] ({end})"]
-            hint = _HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS)
-            lines += [hint] * any(marks)
-            if self.by_group is None:
-                return Overview(tuple(lines))
+        if self.by_class is not None:
+            labels = [str(label) for label in np.asarray(self.classes)]
             rows = [
-                (
-                    str(label),
-                    "hidden*" if mark else f"{of.value:.4g}",
-                    *map("{:.4g}".format, of.interval),
-                    f"{of.n_valid:.0f}",
-                )
-                for (label, of), mark in zip(self.by_group.items(), marks[1:], strict=True)
+                (label, *(f"{count:.0f}" for count in counts))
+                for label, counts in zip(labels, self.value, strict=True)
             ]
-            return _table(tuple(lines), ("group", "value", "low", "high", "valid"), rows)
-        head = f"{self.scoring} ({end})"
-        if self.by_class is None:
+            lines = [f"{self.scoring} ({end})", "rows: true, columns: predicted"]
+            return _table(lines, ("", *labels), rows)
+        if np.ndim(self.value):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
-            hidden = np.array([])
-            if self.bin_counts is not None:
-                hidden, name = self._is_hidden, list(parts)[3]
-                parts[name] = np.where(hidden, "hidden*", parts[name]).tolist()
-            top = (head, _HIDDEN) if hidden.any() else (head,)
-            return _table(top, tuple(parts), [*zip(*parts.values(), strict=True)])
-        labels = [str(label) for label in (() if self.classes is None else self.classes)]
+            lines = [f"{self.scoring} ({end})"]
+            if self.bin_counts is not None and self._is_hidden.any():
+                observed = list(parts)[3]
+                parts[observed] = np.where(self._is_hidden, "hidden*", parts[observed]).tolist()
+                lines.append(_HIDDEN)
+            return _table(lines, tuple(parts), [*zip(*parts.values(), strict=True)])
+        all_of_them = [self, *(self.by_group or {}).values()]
+        values = ["hidden*" if of._is_hidden else f"{of.value:.4g}" for of in all_of_them]
+        ends = [[f"{x:.4g}" for x in of.interval] for of in all_of_them]
+        lines = [f"{self.scoring} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
+        if "hidden*" in values:
+            lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
+        if self.by_group is None:
+            return Overview(tuple(lines))
         rows = [
-            (label, *(f"{count:.0f}" for count in counts))
-            for label, counts in zip(labels, self.value, strict=True)
+            (str(label), value, *own, f"{of.n_valid:.0f}")
+            for (label, of), value, own in zip(
+                self.by_group.items(), values[1:], ends[1:], strict=True
+            )
         ]
-        return _table((head, "rows: true, columns: predicted"), ("", *labels), rows)
+        return _table(lines, ("group", "value", "low", "high", "valid"), rows)
 
     def _columns(self) -> dict[str, Any]:
         """Of a curve, what each threshold or bin has."""
         low, high = self.interval
         if self.bin_edges is not None:
             is_means = self.scoring == "binned_means"
-            means = ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
-            names = ("from", "to", *means, "low", "high", "valid")
-            found = (
-                *(self.bin_edges[:-1], self.bin_edges[1:]),
-                self.prob_pred,
-                self.prob_true,
-                low,
-                high,
-                self.bin_counts,
+            predicted, observed = (
+                ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
             )
-            return dict(zip(names, found, strict=True))
-        ends = self.fpr_interval or (None, None)
+            return {
+                "from": self.bin_edges[:-1],
+                "to": self.bin_edges[1:],
+                predicted: self.prob_pred,
+                observed: self.prob_true,
+                "low": low,
+                "high": high,
+                "valid": self.bin_counts,
+            }
+        fpr_low, fpr_high = self.fpr_interval or (None, None)
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
-        more = {"fpr_low": ends[0], "fpr_high": ends[1], "tpr_low": low, "tpr_high": high}
+        more = {"fpr_low": fpr_low, "fpr_high": fpr_high, "tpr_low": low, "tpr_high": high}
         return columns | more
 
 
@@ -780,10 +773,10 @@ class _Scores(dict[str, DPScore]):
         return "\n".join(map(str, self.values()))
 
 
-def _table(lines: tuple[str, ...], columns: tuple[str, ...], rows: Any) -> Overview:
+def _table(lines: list[str], columns: tuple[str, ...], rows: Any) -> Overview:
     width = max(len(cell) for row in (columns, *rows) for cell in row)
     layout = " ".join([f"{{:>{min(width, 24)}s}}"] * len(columns))
-    return Overview(lines, columns, layout, rows, _MOST_SHOWN)
+    return Overview(tuple(lines), columns, layout, rows, _MOST_SHOWN)
 
 
 _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
@@ -1066,9 +1059,8 @@ def _n_records(X: Any, y: Any) -> int:
     sizes = []
     for name, values in (("X", X), ("y", y)):
         cells.check_in_memory("dp_score", values)
-        shape = getattr(values, "shape", None)
         try:
-            sizes.append(int(shape[0]) if shape is not None else len(values))
+            sizes.append(int(values.shape[0]) if hasattr(values, "shape") else len(values))
         except (TypeError, IndexError):
             raise ValueError(f"{name} must be an array, a table or a list of records") from None
     if sizes[0] != sizes[1]:
@@ -1128,20 +1120,14 @@ def _answers(
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
     if "y" in needs:
         found["y"] = _numbers("y", y, n)
-        found["prediction"] = predicted_means(estimator, X, exposure, n)
+        if exposure is None and _public(estimator, "bounds_exposure") is not None:
+            raise ValueError("exposure must be given: the estimator has bounds_exposure")
+        found["prediction"] = means = _numbers("predict(X)", estimator.predict(X), n)
+        if exposure is not None:
+            cells.check_in_memory("a score with exposure", exposure)
+            e = _numbers("exposure", exposure, n)
+            found["prediction"] = np.where(np.isfinite(e) & (e > 0), e * means, np.nan)
     return found
-
-
-def predicted_means(estimator: Any, X: Any, exposure: Any, n: int) -> Array:
-    """Of n records with their exposures, shape (n,); NaN where one is invalid."""
-    if exposure is None and _public(estimator, "bounds_exposure") is not None:
-        raise ValueError("exposure must be given: the estimator has bounds_exposure")
-    means = _numbers("predict(X)", estimator.predict(X), n)
-    if exposure is None:
-        return means
-    cells.check_in_memory("a score with exposure", exposure)
-    e = _numbers("exposure", exposure, n)
-    return np.where(np.isfinite(e) & (e > 0), e * means, np.nan)
 
 
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:

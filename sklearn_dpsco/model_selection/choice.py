@@ -162,15 +162,13 @@ def losses(model: Any, table: Table, scoring: str) -> Array:
             found = np.nan_to_num(np.asarray(model.predict_proba(X)))
             logs = np.log(np.clip(found, _LEAST_PROBABILITY, 1.0))
             own = logs[np.arange(len(logs)), np.maximum(targets, 0)]
-            versions = [logsumexp(t * logs, axis=1) - t * own for t in _POWERS]
-            loss = np.column_stack(versions)
+            loss = np.column_stack([logsumexp(t * logs, axis=1) - t * own for t in _POWERS])
         elif scoring == "accuracy":
             loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != targets) * 1.0
         else:
             found = np.nan_to_num(model.predict(X) * table.exposure)
-            found = np.clip(found, table.low, table.high)
-            half = table.high / 2 - table.low / 2
-            apart = np.abs(found - targets) / half
+            apart = np.abs(np.clip(found, table.low, table.high) - targets)
+            apart = apart / (table.high / 2 - table.low / 2)
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart
             loss = apart.reshape(len(apart), -1).sum(axis=1)
     return np.where(table.weights[:, None] > 0, loss.reshape(len(targets), -1), 0.0)

@@ -206,8 +206,8 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.step.get_metadata_routing()
 
 
-def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> dict[str, Any]:
-    """The plans of the private steps, by prefix, of a fit to data; the estimator is used up."""
+def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> list[Any]:
+    """The plans of the private steps of a fit to data; the estimator is used up."""
     nested = estimator.get_params(deep=True)
     # from a cache, no fit would come to its charge
     estimator.set_params(**{name: None for name in nested if name.rpartition("__")[2] == "memory"})
@@ -235,4 +235,4 @@ def rehearsed(estimator: Any, X: Any, y: Any, **extras: Any) -> dict[str, Any]:
             "groups must reach all private steps of a search or none, since it claims the same of "
             "all: request them of each, as by set_fit_request(groups=True)"
         )
-    return {prefix: part.plan for prefix, part in parts.items()}
+    return [part.plan for part in parts.values()]

@@ -117,18 +117,18 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             n_outputs = 1 if not is_classifier(last) else 2 if declared is None else len(declared)
         outputs = check_count("n_outputs", n_outputs)
 
-        def plans(estimator: Any) -> dict[str, Any]:
-            found = {}
-            for prefix, step in private_steps(estimator).items():
+        def plans(estimator: Any) -> list[Any]:
+            found = []
+            for step in private_steps(estimator).values():
                 more = (outputs,) if hasattr(step, "predict") else ()
                 columns = declared_columns(getattr(step, "bounds_X", None)) or d
-                found[prefix] = step.plan(n, columns, *more)
+                found.append(step.plan(n, columns, *more))
             return found
 
         return self._plan(plans, n, outputs, None)
 
     def _plan(
-        self, plans: Callable[[Any], dict[str, Any]], n_samples: int, n_outputs: int, classes: Any
+        self, plans: Callable[[Any], list[Any]], n_samples: int, n_outputs: int, classes: Any
     ) -> SearchPlan:
         """The plan, where `plans` gives those of the private steps of an estimator.
 
@@ -159,11 +159,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             settings: dict[str, Any], budget: PrivacyBudget, currency: Composition
         ) -> tuple[Any, ...]:
             estimator = set_parts(self._made(settings, classes), budget, currency)
-            parts = {prefix: step.accountant for prefix, step in private_steps(estimator).items()}
+            parts = [step.accountant for step in private_steps(estimator).values()]
             found = plans(estimator)
-            if not all(part.accepts(found[prefix].guarantee) for prefix, part in parts.items()):
+            if not all(part.accepts(p.guarantee) for part, p in zip(parts, found, strict=True)):
                 raise UnfitCurrencyError
-            return tuple(found[prefix] for prefix in parts)
+            return tuple(found)
 
         budget = self._accounting().budget_of(n_samples)
         return plan_probes(plans_of, candidates, budget, scoring, n_samples, n_outputs)
@@ -225,7 +225,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         """
         is_rehearsed: list[bool] = []
 
-        def plans(estimator: Any) -> dict[str, Any]:
+        def plans(estimator: Any) -> list[Any]:
             with unwarned() if is_rehearsed else nullcontext():
                 is_rehearsed.append(True)  # the first one warns
                 return table.fitted(estimator, rehearsed)
@@ -312,29 +312,25 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
             found[short] = value
         extras = {name: _indexable(value) for name, value in found.items() if value is not None}
-        last, classes = last_step(self.estimator), None
+        last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
-            y = checked(cells.as_labels, y)
-            if last.classes is None:
-                classes = cells.labels_that_occur(y[~cells.is_missing(y)]).tolist()
-        else:
-            y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
-        exposure = extras.get("exposure", 1.0)
-        if "exposure" in extras:
-            if not hasattr(last, "bounds_exposure"):
-                raise TypeError("exposure is for models of counts and costs")
-            exposure = cells.as_numbers("exposure", exposure, strict=False)
-            check_consistent_length(y, exposure)
-        low = high = None
-        if is_classifier(last):
-            declared = last.classes if classes is None else classes
+            y, declared = checked(cells.as_labels, y), last.classes
+            if declared is None:
+                declared = classes = cells.labels_that_occur(y[~cells.is_missing(y)]).tolist()
             targets = cells.label_codes(y, np.unique(np.asarray(declared)))
             is_valid = targets >= 0
         else:
+            y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
             ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
             low, high = (np.asarray(end, dtype=np.float64) for end in ends)
             targets = np.clip(y, low, high)
             is_valid = ~np.isnan(targets.reshape(len(y), -1)).any(axis=1)
+        exposure: Any = 1.0
+        if "exposure" in extras:
+            if not hasattr(last, "bounds_exposure"):
+                raise TypeError("exposure is for models of counts and costs")
+            exposure = cells.as_numbers("exposure", extras["exposure"], strict=False)
+            check_consistent_length(y, exposure)
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
