@@ -29,6 +29,7 @@ from ..data.compressed import canonical, with_values
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
+from ..preprocessing.scaler import DPScaler
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._public import merged, naming_equivalents
@@ -490,6 +491,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             shift, width = -self._origin / self._width, 1 / self._width
         elif columns is not None:
             shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        elif isinstance(encoder, DPScaler):
+            shift, width = encoder.center_, encoder.scale_
         return names, columns, shift, width
 
     def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:

@@ -84,7 +84,8 @@ class Estimate(NamedTuple):
     n_cut: int  # and records counted less
     n_large: int  # records that may lie beyond the largest size that is looked for
     clip_pvalue: float  # of scores that move the estimate as little if they are shortened more
-    n_records: int  # rows, or if scores are summed by user, users
+    n_records: int  # users if scores are summed by user; else as the next
+    n_present: int  # about how many rows are not empty
 
     def times(self, coef: Array, matrix: Array, residual: Any = 1.0) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
@@ -195,18 +196,20 @@ class NewtonSteps(Part):
         meat = basis.T @ (clip**2 * statistics.symmetric_matrix(noisy, problem.size)) @ basis
         scale = clip**2 * math.sqrt(self.moments.variance)
         sampling, doubt, residual = _of_sampling(problem, bread, meat, scale, self.rows_per_user)
-        # 0 but for noise, where scores shortened as before pull no other way
-        left = _pvalue(pulls, bread.root, before, variance) if self.n_first > 0 else math.nan
+        # 0 but for noise, where scores shortened as before pull no other way; losses that are not
+        # quadratic leave more
+        is_told = self.n_first > 0 and problem.loss.task == "regression"
+        left = _pvalue(pulls, bread.root, before, variance) if is_told else math.nan
         sampling, noise = (basis @ part @ basis.T for part in (sampling / n, noise))
         seen = doubt, residual, self.n_beyond, self.n_cut, self.n_large, left, n_records
         weak, gram = basis @ bread.weak, basis @ basis.T
-        estimate = Estimate(found, sampling, noise, weak, gram, *seen)
+        estimate = Estimate(found, sampling, noise, weak, gram, *seen, units.n_present)
         return best, in_plain_units(problem, units, estimate)
 
     def _records(self, units: Units, n: int, stream: RandomStream) -> tuple[Any, int, int]:
-        """The copy by records, how many there are, and about how many of them are not empty."""
+        """The copy by records, how many there may be, and about how many are not empty."""
         copy = units.copy.map(_unweighed, units.unit, units.users)
-        n_records, present = n, units.n_present
+        n_records = present = units.n_present
         if units.users is not None:  # whose rows are all in one piece
             n_records, present = units.users.starts.size, units.n_users
         return copy, n_records, max(present, 8 * self.n_large)
