@@ -214,14 +214,13 @@ class Reader:
         with invalid features are found here. `is_surplus` flags the rows of users who have too
         many of them. `weight` is in [0, 1]; records of weight 0 are empty.
         """
-        left_out = is_surplus
+        left_out: Any = False if is_surplus is None else is_surplus
         if weight is not None:
-            left_out = weight == 0 if left_out is None else left_out | (weight == 0)
+            left_out = left_out | (weight == 0)
         if self.is_strict:
-            scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
+            scale = None if left_out is False else np.where(left_out, 0.0, 1.0)
             return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        empty = is_empty if left_out is None else is_empty | left_out
-        return scaled_rows(X, scaling, fit_intercept, empty, weight)
+        return scaled_rows(X, scaling, fit_intercept, is_empty | left_out, weight)
 
 
 @dataclass(frozen=True)
@@ -327,7 +326,7 @@ def _read(
     given = dict(zip(kinds, arrays, strict=True))
     with suppress(ValueError):  # the block of the check was valid
         X, y = _read_both(reader, given)
-        if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
+        if mark is None or fingerprint(X, y, given.get("weight")) == mark:
             targets = meta.of(reader, y)
             weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
@@ -370,7 +369,7 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
         bare, empty = _emptied(given["X"]), _emptied(X)
         names = list(bare.columns) if hasattr(bare, "columns") else None
         form = empty.shape, sparse.issparse(empty), names, y.shape[1:]
-        mark = fingerprint(X, y, *(given[kind] for kind in given if kind == "weight"))
+        mark = fingerprint(X, y, given.get("weight"))
         return X.shape[0], mark, bare, empty, form, labels, users
     except Exception as error:
         return error.with_traceback(None)
