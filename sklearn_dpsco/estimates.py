@@ -343,23 +343,26 @@ class Estimates(Overviewed):
     def times(self, functions: Array, **others: Any) -> Estimates:
         """The same of linear functions of the coefficients, a row for each, with other fields."""
         gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        parts = self.sampling, self.noise, gram
-        sampling, noise, gram = (functions @ part @ functions.T for part in parts)
-        shape = len(others.get("outputs", self.outputs)), -1
-        coef, predicting = (
-            None if x is None else (functions @ x.ravel()).reshape(shape)
-            for x in (self.coef, self.predicting)
+        sampling, noise, gram = (
+            functions @ part @ functions.T for part in (self.sampling, self.noise, gram)
         )
+        shape = len(others.get("outputs", self.outputs)), -1
+        coef = (functions @ self.coef.ravel()).reshape(shape)
         unknown = None if self.unknown is None else functions @ self.unknown
-        parts = {"sampling": sampling, "noise": noise, "unknown": unknown, "gram": gram}
-        return dataclasses.replace(self, coef=coef, predicting=predicting, **parts, **others)
+        predicting = self.predicting
+        if predicting is not None:
+            predicting = (functions @ predicting.ravel()).reshape(shape)
+        return dataclasses.replace(
+            self, coef=coef, sampling=sampling, noise=noise, unknown=unknown, gram=gram,
+            predicting=predicting, **others,
+        )  # fmt: skip
 
     def in_units(
         self, names: Sequence[str], shift: Array, width: Array, sources: Sequence[str] = ()
     ) -> Estimates:
         """The same for features z of these names, of which (z - shift) / width are the model's."""
         n_outputs, n_params = self.coef.shape
-        matrix = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
+        matrix: Any = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
         if n_params > len(width):
             matrix[-1, :-1] = -shift / width
         return self.times(np.kron(np.eye(n_outputs), matrix), names=names, sources=sources)
@@ -434,12 +437,11 @@ def telling_unknown(
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
     named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
-    lists = "" if has_references else " (all categories: drop='first')"
+    lists = "" if has_references else " (drop='first')"
     note = (
-        f"nothing is known of {n_unknown} direction{plural} of the columns: the whole line for "
-        f"{named}; other rows may be as if without them. "
-        "Causes: bounds far too wide, most values beyond them, rare columns, sums of others"
-        f"{lists}{strong}. What helps: fewer columns, a larger epsilon{more}"
+        f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
+        "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
+        f", sums of others{lists}{strong}. Try fewer columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
 

@@ -68,12 +68,12 @@ def test_a_note_names_what_is_unknown():
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
     first, note = telling_unknown(found, False, ", or strong", ", another").notes
     assert first == "first"
-    assert "nothing is known of 1 direction of the columns: the whole line for b; other" in note
+    assert "nothing is known of 1 direction: whole lines for b; others may" in note
     assert "most values beyond them" in note
-    assert "sums of others (all categories: drop='first'), or strong. What helps: fewer" in note
+    assert "sums of others (drop='first'), or strong. Try fewer" in note
     assert note.endswith("larger epsilon, another")
     (_, note) = telling_unknown(found, True).notes
-    assert "categories" not in note
+    assert "drop" not in note
     assert note.endswith("fewer columns, a larger epsilon")
     # of many the first three
     many = Estimates(

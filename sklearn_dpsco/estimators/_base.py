@@ -508,7 +508,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
             output columns the rows are named. A `PublicEncoder` gives an index of two levels, the
             table's column and the category ("" for a number or a boolean, "other", "missing"),
-            and coefficients in the units of its table, for numbers within their bounds. None
+            and coefficients in the units of its table, for numbers within their bounds; so are
+            those behind a `DPScaler`, for numbers within its clip. None
             takes the encoder of `bounds_X`, as the fit found it, if it is a `PublicEncoder` and X
             had its names or none; else names are `feature_names_in_`, or x0, x1, ...
         units : {"data", "scaled"}, default="data"
@@ -691,7 +692,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        In the units of X, float64.
+        In the units of X, float64. Of several classes, those without a set have the mean 0 over
+        the classes, as a softmax tells no more.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         In the units of the raw prediction, as `decision_function` gives it.
     classes_ : ndarray of shape (n_classes,)

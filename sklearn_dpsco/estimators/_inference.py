@@ -127,7 +127,7 @@ class Inference(DPLinearModel):
             of_all = "log-odds of each class against the mean over the classes"
             return dataclasses.replace(found, meaning=of_all if labels else "")
         if base is not None and base not in labels:
-            raise ValueError(f"base must be one of the classes {labels}, got {shown(base)}")
+            raise ValueError(f"base must be one of the classes {shown(labels)}, got {shown(base)}")
         at, k = 0 if base is None else labels.index(base), len(labels)
         others, (n_outputs, n_params) = labels[:at] + labels[at + 1 :], found.coef.shape
         differences = np.delete(np.eye(k) - np.eye(k)[at], at, axis=0)[:, -n_outputs:]
@@ -230,9 +230,9 @@ class Inference(DPLinearModel):
             without a base.
         """
         found = self._found("summary")
-        names, columns, *of_units = self._units(encoder, units)
+        names, columns, shift, width = self._units(encoder, units)
         sources = tuple(column.source for column in columns or ())
-        found = self._against(found.in_units(tuple(names), *of_units, sources), base)
+        found = self._against(found.in_units(tuple(names), shift, width, sources), base)
         encoder = self._encoder if encoder is None else encoder
         is_named = encoder is not None or self._feature_names() is not None
         if not is_named:
@@ -383,15 +383,16 @@ class Inference(DPLinearModel):
 # a cause of whole lines, and what helps, by the task
 _ADVICE = {
     "regression": ("", ", PrivateMoments"),
-    "classification": (", very strong effects", ", DPLinearRegression on 0 and 1"),
+    "classification": (", strong effects", ", DPLinearRegression on 0/1"),
 }
 
 
 def _is_at_end(mean: Array, low: Any, high: Any) -> Any:
     """Whether means lie at ends that are not natural, as 0 is, and 1 where the other one is 0."""
-    room = 0.02 * np.array([np.minimum(high - low, np.abs(end)) for end in (low, high)])
-    is_share = (np.asarray(low) == 0) & (np.asarray(high) == 1)
-    return (mean - low < room[0]) | ((high - mean < room[1]) & ~is_share)
+    ends = np.array([low, high])
+    room = 0.02 * np.minimum(ends[1] - ends[0], np.abs(ends))
+    room[1] *= ~((ends[0] == 0) & (ends[1] == 1))
+    return (np.abs(mean - ends) < room).any(axis=0)
 
 
 def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[str, ...]:
