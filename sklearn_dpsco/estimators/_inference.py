@@ -77,9 +77,8 @@ class Inference(DPLinearModel):
         residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
         by_user = guarantee.rows_per_user > 1
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
-        if not self._is_strict:
-            size = f"about {found.n_present} of {size} (the others are empty)"
         size += f" of {found.n_records} users, at most {most} each" * by_user
+        size += f", about {found.n_present} rows not empty" * (not self._is_strict)
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
             names=tuple(self._names),

@@ -821,7 +821,7 @@ def test_what_released_numbers_say_of_the_table():
     X, y, _ = table(5000, 2, 0)
     X[::2, 0] = np.nan
     shown = str(fitted(X, y, nonfinite="zero").summary())
-    n = int(re.search(r"about (\d+) of 5000 rows \(the others are empty\)", shown)[1])
+    n = int(re.search(r"5000 rows, about (\d+) rows not empty, eps", shown)[1])
     assert abs(n - 2500) < 100
     # values in another unit than the bounds
     assert "may lie beyond" not in shown
