@@ -95,7 +95,13 @@ class Estimates(Overviewed):
         Whether e to the coefficients and to the ends of intervals is shown, as "exp(coef)":
         ratios. Standard errors, z and p-values, and all methods, are those of the coefficients.
     ratios : str, default="ratios"
-        What the table calls them, such as "odds ratios".
+        What the table calls them, such as "odds ratios of 'ill' against 'well'".
+    meaning : str, default=""
+        What coefficients are, such as "log-odds of 'ill' against 'well'".
+    sources : sequence of str, default=()
+        The columns of a table that the features were made of, if they were.
+    value : float or ndarray of shape (n_params,), default=0
+        What z and p-values compare coefficients with.
 
     Attributes
     ----------
@@ -132,6 +138,9 @@ class Estimates(Overviewed):
     level: float = 0.95
     exponentiate: bool = False
     ratios: str = "ratios"
+    meaning: str = ""
+    sources: Sequence[str] = ()
+    value: Any = 0.0
 
     # ---------------------------------------------------------------------------- numbers
 
@@ -160,13 +169,13 @@ class Estimates(Overviewed):
 
     @property
     def zvalues(self) -> Array:
-        """Coefficients over their standard errors."""
+        """Coefficients, less `value`, over their standard errors."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.nan_to_num(self.coef / self.std, nan=0.0)
+            return np.nan_to_num((self.coef - self.value) / self.std, nan=0.0)
 
     @property
     def pvalues(self) -> Array:
-        """Of the hypotheses that a coefficient is 0, two-sided."""
+        """Of the hypotheses that a coefficient is `value`, two-sided."""
         df = self.errors(np.eye(self.coef.size))[1].reshape(self.coef.shape)
         return np.asarray(2 * stats.t.sf(np.abs(self.zvalues), df))
 
@@ -204,7 +213,7 @@ class Estimates(Overviewed):
         """
         low, high = self._ends(level)
         if self.is_named:
-            return self._frame("conf_int", {"lower": low, "upper": high})
+            return self._frame("conf_int", {"lower": low, "upper": high}, self.meaning)
         ends = np.stack((low, high), axis=-1)
         return ends if len(self.coef) > 1 else ends[0]
 
@@ -229,8 +238,9 @@ class Estimates(Overviewed):
         Parameters
         ----------
         hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
-            Names of features, whose coefficients (of all outputs) are tested, or a matrix R of the
-            functions R b, b the coefficients of one output after the other, each with its
+            Names of features, or of columns of the table for all features that are made of them,
+            whose coefficients (of all outputs) are tested; "name = 2" says their value. Or a matrix
+            R of the functions R b, b the coefficients of one output after the other, each with its
             intercept last.
         value : float or array-like of shape (q,), default=0
 
@@ -243,29 +253,13 @@ class Estimates(Overviewed):
         ValueError
             If a name is unknown, a shape wrong, or a function one of which nothing is known.
         """
-        names = [hypotheses] if isinstance(hypotheses, str) else hypotheses
-        if len(names) == 0:
-            raise ValueError("hypotheses must hold at least one")
-        if all(isinstance(name, str) for name in names):
-            places = {name: k for k, name in enumerate(self.params)}
-            if missing := [name for name in names if name not in places]:
-                raise ValueError(f"no coefficient is called {shown(missing[0])}")
-            n_outputs, n_params = self.coef.shape
-            chosen = [j * n_params + places[name] for j in range(n_outputs) for name in names]
-            matrix = np.eye(self.coef.size)[chosen]
-        else:
-            matrix = np.atleast_2d(np.asarray(hypotheses, dtype=np.float64))
-            if matrix.ndim != 2 or matrix.shape[1] != self.coef.size:
-                raise ValueError(
-                    f"hypotheses must be names or have the shape (q, {self.coef.size}), got "
-                    f"{matrix.shape}"
-                )
+        _, matrix, value = self._hypotheses(hypotheses, value)
         std, df = self.errors(matrix)
         if np.isinf(std).any():
             raise ValueError(
                 "a hypothesis is about columns of which the released numbers say nothing"
             )
-        gap = matrix @ self.coef.ravel() - np.asarray(value, dtype=np.float64)
+        gap = matrix @ self.coef.ravel() - value
         cov = matrix @ (self.sampling + self.noise) @ matrix.T
         # in units in which ranks do not depend on those of the features
         size = np.sqrt(np.maximum(cov.diagonal(), 1e-300))
@@ -277,6 +271,66 @@ class Estimates(Overviewed):
         pvalue = float(law.sf(statistic * (q if math.isinf(df_denom) else 1)))
         return WaldTest(statistic, pvalue, q, df_denom)
 
+    def t_test(self, hypotheses: Any, value: Any = 0.0) -> Estimates:
+        """The linear functions of `wald_test`, each by itself: estimate, error, test, interval.
+
+        Parameters
+        ----------
+        hypotheses, value
+            As in `wald_test`.
+
+        Returns
+        -------
+        Estimates
+            A row for each function, as it is called or c0, c1, ...; "z" is of the function less its
+            value.
+        """
+        names, matrix, value = self._hypotheses(hypotheses, value)
+        names = [f"{name} = {x:g}" if x else name for name, x in zip(names, value, strict=True)]
+        return self.times(
+            matrix, names=names, sources=(), outputs=("coef",), value=value, notes=(),
+            residual_std=math.nan,
+        )  # fmt: skip
+
+    def _hypotheses(self, hypotheses: Any, value: Any) -> tuple[list[str], Array, Array]:
+        """What hypotheses are called, their functions as the rows of a matrix, and their values."""
+        given = [hypotheses] if isinstance(hypotheses, str) else hypotheses
+        if len(given) == 0:
+            raise ValueError("hypotheses must hold at least one")
+        if not all(isinstance(text, str) for text in given):
+            matrix = np.atleast_2d(np.asarray(given, dtype=np.float64))
+            if matrix.ndim != 2 or matrix.shape[1] != self.coef.size:
+                raise ValueError(
+                    f"hypotheses must be names or have the shape (q, {self.coef.size}), got "
+                    f"{matrix.shape}"
+                )
+            names = [f"c{k}" for k in range(len(matrix))]
+            return names, matrix, np.broadcast_to(np.asarray(value, np.float64), len(matrix))
+        n_outputs, n_params = self.coef.shape
+        pairs = [(k, number) for places, number in map(self._places, given) for k in places]
+        within, said = np.array(pairs).T
+        places = np.add.outer(np.arange(n_outputs) * n_params, within.astype(int)).ravel()
+        values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(places))
+        values = np.where(np.isnan(np.tile(said, n_outputs)), values, np.tile(said, n_outputs))
+        return [self.rows[k] for k in places], np.eye(self.coef.size)[places], values
+
+    def _places(self, text: str) -> tuple[list[int], float]:
+        """Which coefficients of an output a name stands for, and the value it says, or NaN."""
+        places = {name: [k] for k, name in enumerate(self.params)}
+        for source in dict.fromkeys(self.sources):
+            made = [k for k, other in enumerate(self.sources) if other == source]
+            places.setdefault(source, made)
+        name, is_equation, said = text.rpartition("=")
+        if text in places or not is_equation:
+            name, said = text, "nan"
+        try:
+            return places[name.strip()], float(said)
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"no coefficient is called {shown(text)}: hypotheses are names, 'name = number', "
+                "or rows of a matrix"
+            ) from None
+
     # ------------------------------------------------------------------------------ shown
 
     @property
@@ -284,22 +338,32 @@ class Estimates(Overviewed):
         """Names of the coefficients of an output, with the intercept if there is one."""
         return [*self.names, *[INTERCEPT] * (self.coef.shape[1] - len(self.names))]
 
-    def in_units(self, names: Sequence[str], shift: Array, width: Array) -> Estimates:
+    def times(self, functions: Array, **others: Any) -> Estimates:
+        """The same of linear functions of the coefficients, a row for each, with other fields."""
+        gram = np.eye(self.coef.size) if self.gram is None else self.gram
+        sampling, noise, gram = (
+            functions @ part @ functions.T for part in (self.sampling, self.noise, gram)
+        )
+        shape = len(others.get("outputs", self.outputs)), -1
+        coef = (functions @ self.coef.ravel()).reshape(shape)
+        unknown = None if self.unknown is None else functions @ self.unknown
+        predicting = self.predicting
+        if predicting is not None:
+            predicting = (functions @ predicting.ravel()).reshape(shape)
+        return dataclasses.replace(
+            self, coef=coef, sampling=sampling, noise=noise, unknown=unknown, gram=gram,
+            predicting=predicting, **others,
+        )  # fmt: skip
+
+    def in_units(
+        self, names: Sequence[str], shift: Array, width: Array, sources: Sequence[str] = ()
+    ) -> Estimates:
         """The same for features z of these names, of which (z - shift) / width are the model's."""
         n_outputs, n_params = self.coef.shape
-        matrix = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
+        matrix: Any = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
         if n_params > len(width):
             matrix[-1, :-1] = -shift / width
-        whole = np.kron(np.eye(n_outputs), matrix)
-        unknown = None if self.unknown is None else whole @ self.unknown
-        gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        parts = self.sampling, self.noise, gram
-        sampling, noise, gram = (whole @ part @ whole.T for part in parts)
-        predicting = None if self.predicting is None else self.predicting @ matrix.T
-        return dataclasses.replace(
-            self, names=names, coef=self.coef @ matrix.T, sampling=sampling, noise=noise,
-            unknown=unknown, gram=gram, predicting=predicting,
-        )  # fmt: skip
+        return self.times(np.kron(np.eye(n_outputs), matrix), names=names, sources=sources)
 
     @property
     def rows(self) -> list[str]:
@@ -310,15 +374,17 @@ class Estimates(Overviewed):
 
     def to_frame(self) -> Any:
         """The table as a pandas data frame, a row for each coefficient (of each output)."""
-        return self._frame("to_frame", self._columns())
+        meaning = self.ratios if self.exponentiate else self.meaning
+        return self._frame("to_frame", self._columns(), meaning)
 
-    def _frame(self, what: str, columns: dict[str, Array]) -> Any:
+    def _frame(self, what: str, columns: dict[str, Array], meaning: str) -> Any:
         pandas = import_pandas(what)
         index = pandas.Index(self.params, name="feature")
         if len(self.outputs) > 1:
             parts = [list(self.outputs), self.params]
             index = pandas.MultiIndex.from_product(parts, names=["output", "feature"])
-        return pandas.DataFrame({name: of.ravel() for name, of in columns.items()}, index)
+        found = pandas.DataFrame({name: of.ravel() for name, of in columns.items()}, index)
+        return found.rename_axis(columns=meaning or None)
 
     def _columns(self) -> dict[str, Array]:
         shown = np.exp if self.exponentiate else np.asarray
@@ -347,12 +413,13 @@ class Estimates(Overviewed):
             for label, row in zip(labels, numbers, strict=True)
         ]
         layout = f"{{:{max(map(len, labels))}}}" + " {:>11}" * len(columns)
-        log = (
-            f"exp(coef), interval and predicting are {self.ratios}; std err, sampling, noise and z "
-            "are of coef"
-        )
-        notes = (*self.notes, *[log] * self.exponentiate)
-        return Overview((self.title, *notes), ("", *columns), layout, rows)
+        meaning = [f"coef: {self.meaning}"] * bool(self.meaning)
+        if self.exponentiate:
+            meaning = [
+                f"exp(coef), interval and predicting: {self.ratios}; std err, sampling, noise and "
+                "z: of coef"
+            ]
+        return Overview((self.title, *meaning, *self.notes), ("", *columns), layout, rows)
 
 
 def telling_unknown(
@@ -367,25 +434,12 @@ def telling_unknown(
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
-    lists, leave_out = "", ""
-    if not has_references:
-        lists = " (as all categories of a list are, together with the intercept)"
-        leave_out = "a reference category that is left out (PublicEncoder(drop='first')), "
-    others = ""
-    if len(rows) < found.coef.size:
-        others = (
-            " Other rows hold if the effect of such a column, from end to end of its bounds, is at "
-            "most three times the largest known one; else they are those of the regression without "
-            "it."
-        )
+    named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
+    lists = "" if has_references else " (drop='first')"
     note = (
-        f"of {n_unknown} direction{'s' * (n_unknown > 1)} of the columns the released numbers "
-        "say nothing: what depends on them has the whole line for an interval "
-        f"({first_of(rows, 5) or 'no row by itself'}), and its coef is a guess."
-        f"{others} Such are columns "
-        f"whose bounds are far too wide, that hardly occur, or that are sums of others{lists}"
-        f"{strong}. What helps: narrower bounds, {leave_out}rare categories that are joined, fewer "
-        f"columns or a larger epsilon{more}"
+        f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
+        "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
+        f", sums of others{lists}{strong}. Try fewer columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
 

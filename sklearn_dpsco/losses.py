@@ -1043,8 +1043,8 @@ def check_ratios(loss: Loss) -> str:
         return "odds ratios"
     if loss.task != "rates":
         raise ValueError(
-            "exponentiate=True is for the logistic loss of two classes and for losses with a log "
-            "link: of other models e to a coefficient is no ratio. Say exponentiate=False"
+            "exponentiate=True is for the logistic loss, of several classes in a summary with a "
+            "base, and for losses with a log link: of other models e to a coefficient is no ratio"
         )
     return "rate ratios" if loss == Tweedie(power=1) else "ratios of means"
 

@@ -66,34 +66,28 @@ def test_what_is_unknown_has_the_whole_line():
 def test_a_note_names_what_is_unknown():
     assert telling_unknown(estimates(), False).notes == ()
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
-    first, note = telling_unknown(found, False, ", or strong", ", or another").notes
+    first, note = telling_unknown(found, False, ", or strong", ", another").notes
     assert first == "first"
-    assert "of 1 direction of the columns the released numbers say nothing" in note
-    assert "interval (b), and its coef is a guess" in note
-    assert "Other rows hold if" in note
-    assert "else they are those of the regression without it. Such are" in note
-    assert "as all categories of a list are, together" in note
-    assert "the intercept), or strong. What helps: narrower bounds, a reference" in note
-    assert "drop='first'" in note
-    assert note.endswith("larger epsilon, or another")
+    assert "nothing is known of 1 direction: whole lines for b; others may" in note
+    assert "most values beyond them" in note
+    assert "sums of others (drop='first'), or strong. Try fewer" in note
+    assert note.endswith("larger epsilon, another")
     (_, note) = telling_unknown(found, True).notes
-    assert "reference category" not in note
-    assert note.endswith("fewer columns or a larger epsilon")
-    # of many the first five
+    assert "drop" not in note
+    assert note.endswith("fewer columns, a larger epsilon")
+    # of many the first three
     many = Estimates(
         names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
         noise=np.eye(8), unknown=np.eye(8)[:, :7],
     )  # fmt: skip
-    assert "(u: a, u: b, u: c, u: d, v: a and 2 more)" in telling_unknown(many, True).notes[0]
+    assert "for u: a, u: b, u: c and 4 more;" in telling_unknown(many, True).notes[0]
     assert "of 7 directions" in telling_unknown(many, True).notes[0]
-    none_left = dataclasses.replace(many, unknown=np.eye(8))
-    assert "is a guess. Such are" in telling_unknown(none_left, True).notes[0]
     # of none all that is said is true
     spread = Estimates(
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
         noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
     )  # fmt: skip
-    assert "interval (no row by itself)" in telling_unknown(spread, True).notes[0]
+    assert "for no row by itself" in telling_unknown(spread, True).notes[0]
 
 
 def test_references_of_encoders():
@@ -137,9 +131,35 @@ def test_wald_tests():
     assert noisy.pvalue > joint.pvalue
 
 
+def test_each_function_by_itself():
+    found = estimates(names=["a", "b"], sources=["u", "u"], title="of this", notes=("and that",))
+    R, value = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, 0.0]]), [0.5, 0.0]
+    each = found.t_test(R, value)
+    assert each.params == ["c0 = 0.5", "c1"]
+    np.testing.assert_allclose(each.coef[0], R @ found.coef[0])
+    np.testing.assert_allclose(each.std[0] ** 2, np.diag(R @ (S + N) @ R.T))
+    for k in range(2):
+        assert found.wald_test(R[k], value[k]).pvalue == pytest.approx(each.pvalues[0, k])
+    np.testing.assert_allclose(each.conf_int()[1], found.conf_int()[1])
+    assert [line.split()[0] for line in str(each).splitlines()] == ["of", "coef", "c0", "c1"]
+    # by names: all features that were made of a column, and values
+    both = found.t_test("u")
+    assert both.params == ["a", "b"]
+    assert found.wald_test("u") == found.wald_test(["a", "b"])
+    assert found.wald_test("a = 2") == found.wald_test("a", 2)
+    assert found.wald_test(["a=2", "b"], 1) == found.wald_test(["a", "b"], [2, 1])
+    equal = estimates(names=["a = 2", "b"])
+    np.testing.assert_allclose(equal.t_test("a = 2 = 1").zvalues, equal.t_test("a = 2", 1).zvalues)
+    several = Estimates(
+        names=["a"], outputs=["x", "y"], coef=np.ones((2, 1)), sampling=np.eye(2), noise=np.eye(2)
+    )
+    assert several.t_test("a").params == ["x: a", "y: a"]
+
+
 @pytest.mark.parametrize(
     ("hypotheses", "message"),
     [
+        ("b = a", "no coefficient is called 'b = a': hypotheses are names, 'name = number', or"),
         ("c", "no coefficient is called 'c'"),
         (["a", "c"], "no coefficient is called 'c'"),
         ([[1.0, 2.0]], r"must be names or have the shape \(q, 3\), got \(1, 2\)"),

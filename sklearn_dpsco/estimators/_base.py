@@ -29,6 +29,7 @@ from ..data.compressed import canonical, with_values
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
+from ..preprocessing.scaler import DPScaler
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ._public import merged, naming_equivalents
@@ -490,6 +491,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             shift, width = -self._origin / self._width, 1 / self._width
         elif columns is not None:
             shift, width = np.transpose([(column.shift, column.width) for column in columns])
+        elif isinstance(encoder, DPScaler):
+            shift, width = encoder.center_, encoder.scale_
         return names, columns, shift, width
 
     def coef_frame(self, encoder: Any = None, *, units: str = "data") -> Any:
@@ -505,7 +508,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
             output columns the rows are named. A `PublicEncoder` gives an index of two levels, the
             table's column and the category ("" for a number or a boolean, "other", "missing"),
-            and coefficients in the units of its table, for numbers within their bounds. None
+            and coefficients in the units of its table, for numbers within their bounds; so are
+            those behind a `DPScaler`, for numbers within its clip. None
             takes the encoder of `bounds_X`, as the fit found it, if it is a `PublicEncoder` and X
             had its names or none; else names are `feature_names_in_`, or x0, x1, ...
         units : {"data", "scaled"}, default="data"
@@ -688,7 +692,8 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        In the units of X, float64.
+        In the units of X, float64. Of several classes, those without a set have the mean 0 over
+        the classes, as a softmax tells no more.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         In the units of the raw prediction, as `decision_function` gives it.
     classes_ : ndarray of shape (n_classes,)

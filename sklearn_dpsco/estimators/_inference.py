@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, first_of, warn_user
+from .._checks import check_bool, check_choice, first_of, shown, warn_user
 from .._types import Array
-from ..data.bounds import FeatureScaling
+from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
@@ -73,13 +74,11 @@ class Inference(DPLinearModel):
         coef = joined(model["coef_"], model["intercept_"])
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
         problem, guarantee = self.plan_.problem, self.guarantee_
-        predicting = joined(self.coef_, self.intercept_)
-        if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
-            predicting = predicting - predicting.mean(axis=0)
         residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
         by_user = guarantee.rows_per_user > 1
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
         size += f" of {found.n_records} users, at most {most} each" * by_user
+        size += f", about {found.n_present} rows not empty" * (not self._is_strict)
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = Estimates(
             names=tuple(self._names),
@@ -91,14 +90,50 @@ class Inference(DPLinearModel):
             unknown=found.unknown,
             gram=found.gram,
             residual_std=residual,
-            predicting=predicting,
+            predicting=joined(self.coef_, self.intercept_),
             title=f"{type(self).__name__}: {size}, {claim}",
-            notes=_notes(
-                found, "users" if by_user else "rows", self._encoder, targets.class_weight
+            notes=(
+                *_notes(found, "users" if by_user else "rows", self._encoder, targets.class_weight),
+                *self._beyond(scaling, targets.scaling),
             ),
         )
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
+
+    def _beyond(self, features: FeatureScaling, target: TargetScaling | None) -> Iterator[str]:
+        """A note on released means of columns and targets that lie at an end of their bounds."""
+        frame, (names, _, shift, width) = self._scaled_model.frame, self._units(None, "data")
+        ends, center, found = (features.low, features.high), frame.center, []
+        if center is not None:
+            numbers = features.shift + features.width * center, *ends
+            is_at_end = _is_at_end(*(shift + width * number for number in numbers))
+            found = [str(names[k]) for k in np.flatnonzero(is_at_end)]
+        if target is not None:
+            center = frame.target_center
+            center = np.exp(center) if target.has_log_link else np.asarray(center)
+            mean = target.middle + target.half * center
+            found += ["the target"] * bool(np.any(_is_at_end(mean, target.low, target.high)))
+        if found:
+            yield (
+                f"most values of {first_of(found, 3)} may lie beyond an end of their bounds: their "
+                "mean is there"
+            )
+
+    def _against(self, found: Estimates, base: Any) -> Estimates:
+        """Log-odds against a class, by default the first of two, or of more against their mean."""
+        labels = self.classes_.tolist() if hasattr(self, "classes_") else []
+        if base is None and len(labels) != 2:
+            of_all = "log-odds of each class against the mean over the classes"
+            return dataclasses.replace(found, meaning=of_all if labels else "")
+        if base is not None and base not in labels:
+            raise ValueError(f"base must be one of the classes {shown(labels)}, got {shown(base)}")
+        at, k = 0 if base is None else labels.index(base), len(labels)
+        others, (n_outputs, n_params) = labels[:at] + labels[at + 1 :], found.coef.shape
+        differences = np.delete(np.eye(k) - np.eye(k)[at], at, axis=0)[:, -n_outputs:]
+        of = shown(others[0]) if k == 2 else "each class"
+        meaning = f"log-odds of {of} against {shown(labels[at])}"
+        functions = np.kron(differences, np.eye(n_params))
+        return found.times(functions, outputs=tuple(others), meaning=meaning)
 
     def _found(self, name: str) -> Estimates:
         check_is_fitted(self)
@@ -108,7 +143,9 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
-    def conf_int(self, level: float = 0.95, encoder: Any = None, *, units: str = "data") -> Any:
+    def conf_int(
+        self, level: float = 0.95, encoder: Any = None, *, units: str = "data", base: Any = None
+    ) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
         "True" is the coefficient that the loss has in the population that the rows (of users with
@@ -122,7 +159,7 @@ class Inference(DPLinearModel):
         encoder : PublicEncoder, other transformer or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
-        units : {"data", "scaled"}, default="data"
+        units, base
             As in `summary`.
 
         Returns
@@ -130,13 +167,12 @@ class Inference(DPLinearModel):
         pandas.DataFrame, or ndarray of shape (n_params, 2) or (n_outputs, n_params, 2)
             A frame with the columns "lower" and "upper", and rows as in ``summary().to_frame()``,
             where X had names or there is an encoder. Else an array; the last dimension is lower
-            and upper end. The intercept is last. Of several classes they are those of the
-            deviations from the mean over the classes.
+            and upper end. The intercept is last.
 
         Raises
         ------
         ValueError
-            If the fit was without ``inference=True``, or `encoder` has another number of outputs.
+            As of `summary`.
         """
         found = self._found("conf_int")
         if found.unknown is not None and found.unknown.size:
@@ -146,7 +182,7 @@ class Inference(DPLinearModel):
                 "them, and what helps",
                 PrivacyParameterWarning,
             )
-        return self.summary(encoder, units=units, level=level).conf_int()
+        return self.summary(encoder, units=units, level=level, base=base).conf_int()
 
     def summary(
         self,
@@ -155,6 +191,7 @@ class Inference(DPLinearModel):
         units: str = "data",
         level: float = 0.95,
         exponentiate: bool = False,
+        base: Any = None,
     ) -> Estimates:
         """The coefficients with standard errors, tests and intervals, as text, HTML or a frame.
 
@@ -170,9 +207,13 @@ class Inference(DPLinearModel):
             Of the intervals.
         exponentiate : bool, default=False
             Whether to show ratios, e to the coefficients and to the ends of their intervals: of
-            odds for two classes (in rows of `person_periods` nearly those of hazards), for a log
+            odds against a class (in rows of `person_periods` nearly those of hazards), for a log
             link of rates (there of hazards) or of means. A note says which. Standard errors, z and
             p-values stay those of the coefficients.
+        base : label or None, default=None
+            Of a classifier, the class that log-odds and odds ratios are against. None stands for
+            the first of two classes; of more, coefficients are then deviations from their mean over
+            the classes.
 
         Returns
         -------
@@ -183,19 +224,25 @@ class Inference(DPLinearModel):
         Raises
         ------
         ValueError
-            If the fit was without ``inference=True``, `encoder` has another number of outputs, or
-            `exponentiate` is True of a linear model or of several classes.
+            If the fit was without ``inference=True``, `encoder` has another number of outputs,
+            `base` is no class, or `exponentiate` is True of a linear model, or of several classes
+            without a base.
         """
         found = self._found("summary")
-        names, _, *of_units = self._units(encoder, units)
-        found = found.in_units(tuple(names), *of_units)
+        names, columns, shift, width = self._units(encoder, units)
+        sources = tuple(column.source for column in columns or ())
+        found = self._against(found.in_units(tuple(names), shift, width, sources), base)
         encoder = self._encoder if encoder is None else encoder
         is_named = encoder is not None or self._feature_names() is not None
+        if not is_named:
+            unnamed = "x0, x1, ...: columns of X; summary(pipeline[0]) has names of the table"
+            found = dataclasses.replace(found, notes=(*found.notes, unnamed))
         found = dataclasses.replace(found, level=check_level(level), is_named=is_named)
         if check_bool("exponentiate", exponentiate):
-            ratios = check_ratios(self.plan_.problem.loss)
+            ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
+            ratios += found.meaning.removeprefix("log-odds")
             if any(str(name).startswith("period_") for name in names):  # a table of periods
-                nearly = "nearly " * (ratios == "odds ratios")
+                nearly = "nearly " * ratios.startswith("odds")
                 ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
         has_all = has_references(encoder) or not self.fit_intercept
@@ -210,16 +257,32 @@ class Inference(DPLinearModel):
         Parameters
         ----------
         hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
-            Features whose coefficients are all 0 if it is true, or the matrix R of R b = value.
+            Features, or columns of the encoder's table, whose coefficients are all 0 if it is true;
+            "name = 2"; or the matrix R of R b = value.
         value : float or array-like of shape (q,), default=0
 
         Returns
         -------
         WaldTest
         """
-        found = self._found("wald_test")
-        names, _, *of_units = self._units(None, "data")
-        return found.in_units(tuple(names), *of_units).wald_test(hypotheses, value)
+        return self.summary().wald_test(hypotheses, value)
+
+    def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
+        """The hypotheses of `wald_test` each by itself, with estimates and intervals.
+
+        Such as a difference of two effects, ``[[1, -1, 0]]``: see `Estimates.t_test`.
+
+        Parameters
+        ----------
+        hypotheses, value
+            As in `wald_test`.
+        level : float in (0, 1), default=.95
+
+        Returns
+        -------
+        Estimates
+        """
+        return self.summary(level=level).t_test(hypotheses, value)
 
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
@@ -318,19 +381,24 @@ class Inference(DPLinearModel):
 
 # a cause of whole lines, and what helps, by the task
 _ADVICE = {
-    "regression": ("", ", or PrivateMoments"),
-    "classification": (
-        ", or, with labels, have effects so strong that most probabilities are near 0 or 1",
-        ", or effects on probabilities (DPLinearRegression or PrivateMoments on 0 and 1)",
-    ),
+    "regression": ("", ", PrivateMoments"),
+    "classification": (", strong effects", ", DPLinearRegression on 0/1"),
 }
+
+
+def _is_at_end(mean: Array, low: Any, high: Any) -> Any:
+    """Whether means lie at ends that are not natural, as 0 is, and 1 where the other one is 0."""
+    ends = np.array([low, high])
+    room = 0.02 * np.minimum(ends[1] - ends[0], np.abs(ends))
+    room[1] *= ~((ends[0] == 0) & (ends[1] == 1))
+    return (np.abs(mean - ends) < room).any(axis=0)
 
 
 def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
     notes = [
-        "coef: what std err and intervals are about; predicting: coef_, the model that predicts "
-        "best; it has noise of its own and need not be smaller",
+        "std err and intervals are about coef; predicting: coef_, the model that predicts best; it "
+        "has noise of its own and need not be smaller",
         f"about {found.n_beyond:.3g} of {found.n_records} scores are shortened, {found.n_cut} "
         f"{records} count less",
         f"what no more than {found.n_large} {records} tell is not seen, nor in the intervals",

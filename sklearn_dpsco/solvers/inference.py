@@ -84,7 +84,8 @@ class Estimate(NamedTuple):
     n_cut: int  # and records counted less
     n_large: int  # records that may lie beyond the largest size that is looked for
     clip_pvalue: float  # of scores that move the estimate as little if they are shortened more
-    n_records: int  # rows, or if scores are summed by user, users
+    n_records: int  # users if scores are summed by user; else as the next
+    n_present: int  # about how many rows are not empty
 
     def times(self, coef: Array, matrix: Array, residual: Any) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
@@ -199,9 +200,13 @@ class NewtonSteps(Part):
         if self.moments is None:
             return best, level, None
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
-        pvalue = _pvalue(bread, pulls, before, variance)
-        n_records = n if units.users is None else units.users.starts.size
-        seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, n_records
+        # 0 but for noise, where scores shortened as before pull no other way; losses that are not
+        # quadratic leave more
+        is_quadratic = problem.loss.task == "regression"
+        pvalue = _pvalue(bread, pulls, before, variance) if is_quadratic else math.nan
+        n_records = units.n_present if units.users is None else units.users.starts.size
+        sizes = n_records, units.n_present
+        seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, *sizes
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         return best, level, _in_plain_units(units, Estimate(found, *whole, *seen))
 

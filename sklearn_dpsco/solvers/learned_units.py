@@ -25,7 +25,7 @@ from .._types import Array
 from ..data import summation
 from ..data.rows import Rows, make_rows, times_rows
 from ..data.summation import UNIT_ROUNDOFF
-from ..losses import Squared, base_loss
+from ..losses import Multinomial, Squared, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -121,7 +121,12 @@ class Units(NamedTuple):
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         coef, transform = coef.reshape(problem.shape), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
-        return self.frame.result(solution.ravel(), problem, n_iter)
+        found = self.frame.result(solution.ravel(), problem, n_iter)
+        if not isinstance(problem.loss, Multinomial):
+            return found
+        # a softmax tells differences of classes alone
+        coef = found.coef - found.coef.mean(axis=0)
+        return replace(found, coef=coef, intercept=found.intercept - found.intercept.mean())
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def test_standard_errors_of_users_need_to_know_them():
     # rows of nobody are empty
     some = np.where(users == 1, np.nan, users)
     model = with_errors(nonfinite="zero").fit(X, y, groups=some)
-    assert "1200 rows of 399 users, at most 3 each, eps" in str(model.summary())
+    assert "1200 rows of 399 users, at most 3 each, about 1" in str(model.summary())
 
 
 def test_rows_that_count_for_nothing_are_told():

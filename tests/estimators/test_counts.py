@@ -205,7 +205,7 @@ def test_intervals_and_errors_of_predictions(name):
     assert_refuses(model.predict_interval, "of must be 'mean'", X, of="record")
     shown = str(model.summary(exponentiate=True))
     what = "rate ratios" if name == "Poisson" else "ratios of means"
-    assert f"are {what}; std err" in shown
+    assert f"predicting: {what}; std err" in shown
     assert f"{np.exp(model.summary().coef[0, 0]):.4g}"[:4] in shown
 
 

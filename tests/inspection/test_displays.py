@@ -489,7 +489,7 @@ def test_a_forest_of_ratios():
         points, _, bars = display.points_[0]
         if inference:
             summary = model.summary(exponentiate=True)
-            assert "exp(coef), interval and predicting are odds ratios; std err" in joined(summary)
+            assert "predicting: odds ratios of True against False;" in joined(summary)
             frame = summary.to_frame().iloc[:-1]
             ratios = frame["exp(coef)"]
             ends = [segment[:, 0] for segment in bars[0].get_segments()]

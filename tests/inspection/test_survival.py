@@ -69,7 +69,7 @@ def test_products_of_hazards_through_a_pipeline():
         ENCODER.transform(ROWS), ROWS["event"], groups=ROWS["person"]
     )
     shown = joined(sized.summary(exponentiate=True))
-    assert "are odds ratios (nearly hazard ratios, if rows are" in shown
+    assert "odds ratios of 1 against 0 (nearly hazard ratios, if rows are" in shown
     curve = survival_curve(model, NEW)
     hazards = model.predict_proba(NEW[list(SCHEMA)])[:, 1].reshape(8, 3)
     own = np.cumprod(1 - hazards, axis=1)
@@ -103,7 +103,7 @@ def test_rates_times_the_lengths_of_periods():
     curve = survival_curve(model, NEW, by=None)
     last, X = model[-1], ENCODER.transform(NEW[list(SCHEMA)])
     shown = joined(last.summary(exponentiate=True))
-    assert "are rate ratios (hazard ratios, if rows are those of person_periods); std" in shown
+    assert ": rate ratios (hazard ratios, if rows are those of person_periods); std" in shown
     raw = np.column_stack((X, np.ones(len(X)))) @ last.summary(units="scaled").coef[0]
     total = (np.exp(raw) * (NEW["stop"] - NEW["start"]).to_numpy()).reshape(-1, 3).cumsum(axis=1)
     np.testing.assert_allclose(curve.survival[0, 1:], np.exp(-total).mean(axis=0))

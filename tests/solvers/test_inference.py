@@ -14,7 +14,15 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 from sklearn.base import clone
-from support import half_is_enough, joined, problem, recomputed_epsilon, rest_is_slow
+from sklearn.pipeline import make_pipeline
+from support import (
+    assert_refuses,
+    half_is_enough,
+    joined,
+    problem,
+    recomputed_epsilon,
+    rest_is_slow,
+)
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -22,8 +30,10 @@ from sklearn_dpsco import (
     DPLogisticRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
+    DPScaler,
     PrivacyParameterWarning,
     PublicEncoder,
+    coef_frame,
 )
 from sklearn_dpsco._kernels.products import shares_of_first
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
@@ -524,6 +534,8 @@ def test_scores_that_a_clip_cuts_are_told():
         found[is_far].append(float(note.split("p=")[1]))
     assert stats.kstest(found[False], "uniform").pvalue > 1e-4
     assert np.mean(np.array(found[True]) < 0.05) > 0.3  # .05 by chance
+    # what strong effects on labels leave after a step is no sign of a clip
+    assert "smaller clip" not in str(fitted(X, (X[:, 0] > 0).astype(int), 2).summary())
 
 
 @pytest.mark.slow
@@ -546,10 +558,10 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
         assert found.conf_int()[3].tolist() == [-np.inf, np.inf]
         note = found.notes[-1]
-        for words in ("say nothing", "hardly occur", "sums of others", "drop='first'", "epsilon"):
+        for words in ("rare columns", "sums of others", "drop='first'", "a larger epsilon"):
             assert words in note
-        assert ("effects so strong" in note) == ("on 0 and 1" in note) == (n_classes == 2)
-        assert "whole line for an interval (x3)" in note
+        assert ("strong effects" in note) == ("on 0/1" in note) == (n_classes == 2)
+        assert "whole lines for x3;" in note
 
 
 def test_several_targets_have_their_own_errors():
@@ -704,6 +716,7 @@ def test_a_model_takes_the_encoder_of_its_bounds():
     encoder, X = model.bounds_X, model.bounds_X.transform(frame)
     summary, frame = model.summary().to_frame(), model.coef_frame()
     intervals, test = model.conf_int(), model.wald_test(["age", "sex_m"])
+    assert model.wald_test("sex") == model.wald_test("sex_m")
     assert summary.index.tolist() == ["age", "sex_m", "(intercept)"]
     assert summary.columns[-1] == "predicting"
     assert (
@@ -747,22 +760,97 @@ def test_a_model_takes_the_encoder_of_its_bounds():
         model.wald_test("age")
 
 
+def test_effects_on_labels_say_of_what_and_against_what():
+    pytest.importorskip("pandas")
+    X, y, _ = table(3000, 2, 0, "labels")
+    model = DPLogisticRegression(bounds_X=(-6, 6), classes=["ill", "well"], random_state=0)
+    model.set_params(epsilon=3.0, **COMMON).fit(X, np.array(["ill", "well"])[y])
+    ratios, other = model.summary(exponentiate=True), model.summary(base="well")
+    what = "odds ratios of 'well' against 'ill'"
+    assert f"exp(coef), interval and predicting: {what}; std" in joined(ratios)
+    assert ratios.to_frame().columns.name == what
+    assert "coef: log-odds of 'ill' against 'well' std err" in joined(other)
+    assert other.to_frame().columns.name == "log-odds of 'ill' against 'well'"
+    np.testing.assert_allclose(other.coef, -model.summary().coef)
+    np.testing.assert_allclose(model.conf_int(base="well"), -model.conf_int()[:, ::-1])
+    for base in ("x", ["ill"]):
+        assert_refuses(model.summary, r"one of the classes \['ill', 'well'\]", base=base)
+    X, y, _ = table(500, 2, 0)
+    assert_refuses(fitted(X, y, epsilon=30.0).summary, r"one of the classes \[\]", base=1)
+
+
+def test_several_classes_against_one_of_them():
+    X, y, _ = table(5000, 2, 0, "")
+    model = fitted(X, y, 3)
+    mean, found = model.summary(), model.summary(base=1, exponentiate=True)
+    assert "coef: log-odds of each class against the mean over the classes" in str(mean)
+    assert "odds ratios of each class against 1;" in joined(found)
+    assert found.outputs == (0, 2)
+    np.testing.assert_allclose(found.coef, mean.coef[[0, 2]] - mean.coef[1])
+    # of the second and the eighth of the nine coefficients, by their covariance
+    for k, at in enumerate((1, 7)):
+        variance = mean.cov[at, at] + mean.cov[4, 4] - 2 * mean.cov[at, 4]
+        assert found.std[k, 1] == pytest.approx(math.sqrt(variance))
+    effect = mean.t_test([np.eye(9)[1] - np.eye(9)[4]])
+    np.testing.assert_allclose(effect.conf_int()[0], model.conf_int(base=1)[0, 1])
+    # one parametrisation of what predicts
+    np.testing.assert_allclose(mean.predicting[:, :2], model.coef_)
+    np.testing.assert_allclose(model.coef_.sum(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(model.intercept_.sum(), 0, atol=1e-12)
+    assert_refuses(model.summary, "in a summary with a base", exponentiate=True)
+
+
+def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"dose": rng.uniform(90, 110, 5000), "age": rng.uniform(20, 80, 5000)})
+    y = frame @ [2.0, 0.1] - 200 + rng.normal(size=5000)
+    last = DPLinearRegression(epsilon=3.0, bounds_X=(-4, 4), bounds_y=(-60, 60), **COMMON)
+    model = make_pipeline(DPScaler(relation="zero-out", delta=1e-6), last).fit(frame, y)
+    found, predicting = last.summary(model[0]), coef_frame(model)["coef"]
+    assert found.params == ["dose", "age", "(intercept)"]
+    assert abs(found.coef[0] - [2.0, 0.1, -200]) / found.std[0] == pytest.approx([0, 0, 0], abs=5)
+    assert found.std[0, 0] < 0.1
+    by_hand = frame.to_numpy() @ predicting[:2] + predicting.iloc[2]
+    np.testing.assert_allclose(by_hand, model.predict(frame))
+    assert "summary(pipeline[0]) has names of the table" in str(last.summary())
+    assert "summary(pipeline[0])" not in str(found)
+
+
+def test_what_released_numbers_say_of_the_table():
+    X, y, _ = table(5000, 2, 0)
+    X[::2, 0] = np.nan
+    shown = str(fitted(X, y, nonfinite="zero").summary())
+    n = int(re.search(r"5000 rows, about (\d+) rows not empty, eps", shown)[1])
+    assert abs(n - 2500) < 100
+    # values in another unit than the bounds
+    assert "may lie beyond" not in shown
+    X, y, _ = table(5000, 2, 0)
+    ends = {"bounds_X": ([-6, 0], [6, 5])}
+    shown = str(fitted(X + np.array([0, 50]), y + 100, **ends).summary())
+    assert "most values of x1, the target may lie beyond an end of their bounds" in shown
+    # flags that hardly ever are 0 or 1, and amounts far from their largest, are no sign of that
+    X[:, 0], X[:, 1] = np.arange(5000) % 200 == 0, np.arange(5000) % 200 > 0
+    shown = str(fitted(X, abs(y), bounds_X=(0, 1), bounds_y=(0, 1000)).summary())
+    assert "may lie beyond" not in shown
+
+
 def test_a_note_names_rows_and_leaves_out_what_is_done():
     model = encoded()[0]
     note = model.summary().notes[-1]
-    assert "(sex_f, sex_m, (intercept))" in note
+    assert "for sex_f, sex_m, (intercept);" in note
     assert "drop='first'" in note
     encoder = PublicEncoder({"age": (10, 90), "sex": ["f", "m", "x"]}, drop="first")
     X = encoder.transform(encoded()[1])  # there is no x
     note = model.set_params(bounds_X=encoder).fit(X, X[:, 0]).summary().notes[-1]
-    assert "(sex_x)" in note
+    assert "for sex_x;" in note
     assert "drop" not in note
     note = model.set_params(bounds_X=(-1, 1)).fit(X, X[:, 0]).summary(encoder).notes[-1]
-    assert "(sex_x)" in note
+    assert "for sex_x;" in note
     assert "drop" not in note
     # without an intercept, categories of a list are no sums of others
     model.set_params(fit_intercept=False).fit(X, X[:, 0])
-    assert "(x2)" in model.summary().notes[-1]
+    assert "for x2;" in model.summary().notes[-1]
     assert "drop" not in model.summary().notes[-1]
 
 
