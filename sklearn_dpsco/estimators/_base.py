@@ -628,10 +628,11 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """``X @ coef_.T + intercept_``, in the units of y, shape (n_samples,) or like y.
+        """``X @ coef_.T + intercept_`` within `bounds_y`, in its units, shape (n_samples,) or like y.
 
-        With ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are
-        all 0. A prediction beyond the largest float is infinite. Of blocks of rows elsewhere (see
+        All targets of a fit, and so their means, are within the bounds: a row far out, on which the
+        model has not been fitted, is predicted at the end. With ``nonfinite="zero"``, an invalid
+        row is taken for one whose scaled features are all 0. Of blocks of rows elsewhere (see
         :ref:`scaling`), predictions are a lazy array of Dask.
 
         Parameters
@@ -642,13 +643,14 @@ class DPRegressor(RegressorMixin, DPLinearModel):
             They need ``inference=True`` in the fit, and rows in memory.
         """
         check_is_fitted(self)
-        if not return_std:
-            return self._predicted(X)
-        if not hasattr(self, "_prediction_std"):
+        if return_std and not hasattr(self, "_prediction_std"):
             raise ValueError(
                 f"return_std=True needs inference=True, which {type(self).__name__} lacks"
             )
-        return self._predicted(X), self._prediction_std(X)
+        scaling = self._targets.scaling
+        within = functools.partial(np.clip, a_min=scaling.low, a_max=scaling.high)
+        found = self._predicted(X, within)
+        return (found, self._prediction_std(X)) if return_std else found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

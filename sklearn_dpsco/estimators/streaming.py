@@ -321,6 +321,7 @@ class _StreamingModel(DPLinearModel):
                 ),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
+                "_targets": table.targets.without_records(),
                 **table.targets.model(result, progress.features),
             }
             # no interrupt comes between these: no call ends before the last of them

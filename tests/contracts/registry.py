@@ -631,7 +631,9 @@ def targets_of(name, values):
 
 def predictions_of(name, raw):
     """Raw predictions as the scores of a classifier, or as `predict` gives them."""
-    return np.exp(np.minimum(raw, np.log(entry(name).bounds_y[1]))) if entry(name).of_rates else raw
+    if entry(name).of_rates:
+        return np.exp(np.minimum(raw, np.log(entry(name).bounds_y[1])))
+    return np.clip(raw, *entry(name).bounds_y) if "bounds_y" in parameters_of(name) else raw
 
 
 STORAGES = {
