@@ -347,7 +347,6 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         self.__dict__.update(
             n_iter_=result.n_iter,
             _scaled_model=result,
-            _scaling=scaling,  # declared bounds are not found again outside of the fit
             _targets=table.targets.without_records(),
             _estimates=None,
             **self._units_used(scaling, result.units),
@@ -628,12 +627,12 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """``X @ coef_.T + intercept_`` within `bounds_y`, in its units, shape (n_samples,) or like y.
+        """``X @ coef_.T + intercept_`` within `bounds_y`, shape (n_samples,) or like y.
 
-        All targets of a fit, and so their means, are within the bounds: a row far out, on which the
-        model has not been fitted, is predicted at the end. With ``nonfinite="zero"``, an invalid
-        row is taken for one whose scaled features are all 0. Of blocks of rows elsewhere (see
-        :ref:`scaling`), predictions are a lazy array of Dask.
+        In the units of y. All targets of a fit, and so their means, are within the bounds: a row
+        far out, on which the model has not been fitted, is predicted at the end. With
+        ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are all 0. Of
+        blocks of rows elsewhere (see :ref:`scaling`), predictions are a lazy array of Dask.
 
         Parameters
         ----------

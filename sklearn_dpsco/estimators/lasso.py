@@ -8,12 +8,11 @@ from .._types import ClassificationLoss, FrankWolfeSolver, RegressionLoss, SetNa
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import FrankWolfe, Gradient, Rounds, Selection, Solver, Spider, Tree
-from ._base import DPClassifier, DPRegressor, estimator
-from ._stationarity import HasFeasibleSet
+from ._base import DPClassifier, DPLinearModel, DPRegressor, estimator
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class _FrankWolfeMixin(HasFeasibleSet):
+class _FrankWolfeMixin(DPLinearModel):
     """What both models of noisy Frank-Wolfe share.
 
     Parameters

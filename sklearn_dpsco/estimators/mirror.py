@@ -8,10 +8,9 @@ from ..losses import Loss
 from ..solvers import Descent, Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal, Solver
 from ._base import DPClassifier, DPRegressor, estimator
 from ._inference import Inference
-from ._stationarity import HasFeasibleSet
 
 
-class MirrorModel(Inference, HasFeasibleSet):
+class MirrorModel(Inference):
     """What the models of noisy mirror descent share.
 
     Parameters

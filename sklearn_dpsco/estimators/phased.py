@@ -9,14 +9,13 @@ from .._types import PhasedClassificationLoss, PhasedRegressionLoss, PhasedSet, 
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import PhasedSGD, Solver
-from ._base import DPClassifier, DPRegressor, estimator
-from ._stationarity import HasFeasibleSet
+from ._base import DPClassifier, DPLinearModel, DPRegressor, estimator
 
 _Solver = Literal["auto", "phased-sgd"]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class _PhasedMixin(HasFeasibleSet):
+class _PhasedMixin(DPLinearModel):
     """What both models of phased stochastic gradient descent share.
 
     Parameters

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
 from .._types import Array
-from ..geometry import AnySet, Geometry
+from ..geometry import AnySet
 from ..losses import Loss, Multinomial, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
@@ -163,11 +163,6 @@ class Plan(Overviewed):
     solver: str
     max_iter: int
     guarantee: Guarantee
-
-    @property
-    def bounded_set(self) -> Geometry | None:
-        """The set in the units of the bounds that holds the coefficients, if there is one."""
-        return None
 
     @property
     def n_steps(self) -> int:

@@ -173,10 +173,6 @@ class SetPlan(Plan):
         """B, the bound on the l2 norm of a scaled row, or None."""
         return self.first.norm
 
-    @property
-    def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.first.units is None else None
-
 
 # ------------------------------------------------------------------------------- planning
 

@@ -152,10 +152,6 @@ class PhasedSGDPlan(Plan):
     def n_steps(self) -> int:
         return self.max_iter * len(self.phases)
 
-    @property
-    def bounded_set(self) -> Geometry | None:
-        return self.geometry if self.target_unit is None else None
-
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         problem = self.problem
         order = stream.permutation(problem.n_samples) if self.shuffle else None

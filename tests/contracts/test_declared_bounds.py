@@ -36,6 +36,7 @@ from sklearn_dpsco import (
     DPScaler,
     PublicEncoder,
 )
+from sklearn_dpsco.estimators._base import DPLinearModel
 from sklearn_dpsco.preprocessing.declared import DeclaredOutput
 from sklearn_dpsco.solvers import NoisyMD
 
@@ -158,8 +159,12 @@ def numbers(columns=("age", "income")):
 
 def seen_bounds(transformer, X, y):
     """The bounds that an estimator behind it took, and the row norm."""
-    model = behind(transformer).fit(X, y)[-1]
-    scaling = model._scaling
+    found, whole = [], DPLinearModel._feature_scaling
+    with pytest.MonkeyPatch.context() as patch:
+        keep = lambda *given: found.append(whole(*given)) or found[-1]  # noqa: E731
+        patch.setattr(DPLinearModel, "_feature_scaling", keep)
+        model = behind(transformer).fit(X, y)[-1]
+    scaling = found[-1]
     return scaling.low, scaling.high, model.plan_.problem.row_norm
 
 
@@ -207,7 +212,6 @@ def test_what_a_fitted_model_does_outside_of_its_pipeline():
     pipe = make_pipeline(ENCODER, box_rule(nonfinite="zero")).fit(X, y)
     coded, plain = ENCODER.transform(X), box_rule(ENCODER.bounds_X, nonfinite="zero")
     plain.set_params(solver__data_norm=math.sqrt(5) / 2).fit(coded, y)
-    assert pipe[-1].stationarity_gap(coded, y) == plain.stationarity_gap(coded, y)
     coded[0, 0] = np.nan
     for model in (pipe[-1], pickle.loads(pickle.dumps(pipe[-1]))):
         np.testing.assert_array_equal(model.predict(coded), plain.predict(coded))

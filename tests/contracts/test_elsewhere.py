@@ -43,7 +43,6 @@ from sklearn_dpsco import (
     BudgetAccountant,
     DPFTRLRegressor,
     DPGridSearchCV,
-    DPLassoFW,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPPhasedSGDRegressor,
@@ -302,11 +301,10 @@ def test_what_takes_no_blocks_says_so():
     there, declared = da.from_array(X, chunks=(20, 3)), {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
     stream, model = DPFTRLRegressor(**declared), DPMirrorRegressor(**declared)
     search = DPGridSearchCV(model, {"feasible_set": [L2Ball(0.1), L2Ball(1.0)]})
-    gap = DPLassoFW(**declared, solver="gradient").fit(X, y).stationarity_gap
     fitted = DPMirrorRegressor(**declared).fit(X, y)
     encoder = PublicEncoder({"a": (0, 1)})
     for call in (
-        lambda: stream.partial_fit(there, y), lambda: search.fit(there, y), lambda: gap(there, y),
+        lambda: stream.partial_fit(there, y), lambda: search.fit(there, y),
         lambda: dp_score(fitted, there, y), lambda: DPScaler().fit(there),
         lambda: PrivateMoments().fit(there),
         lambda: encoder.fit(frame(X)), lambda: encoder.transform(frame(X)),

@@ -40,8 +40,6 @@ from test_audits import THREE, replay
 
 from sklearn_dpsco import BudgetAccountant, PrivacyLeakWarning
 from sklearn_dpsco.estimators import _records
-from sklearn_dpsco.geometry import L2Ball
-from sklearn_dpsco.solvers import NoisyMD
 from sklearn_dpsco.solvers.statistics import constant_for_mean
 
 SCALES = (0.25, 0.5, 1.0, 1.0)
@@ -449,23 +447,3 @@ def test_meta_estimators_hand_in_weights():
         found = whole.fit(X, y, sample_weight=weights).predict(X)
         assert found[y == 1].mean() > 0.6, whole
         assert found[y == 0].mean() < 0.4, whole
-
-
-# --------------------------------------------------------------------------- stationarity
-
-
-def test_the_gap_is_that_of_the_weighted_loss():
-    # (a clip that no derivative of the model reaches)
-    solver = NoisyMD(gradient_clip=2.0, max_iter=500, data_norm=2.0)  # nor does any row
-    settings = {"solver": solver, "epsilon": 1e7}
-    X, y, weights = two_clusters("DPMirrorRegressor")
-    model = build("DPMirrorRegressor", max_weight=4.0, **settings).fit(X, y, sample_weight=weights)
-    assert model.stationarity_gap(X, y, weights) < 1e-3
-    assert model.stationarity_gap(X, y) > 0.1
-    X, y, _ = rare_class("DPMirrorClassifier")
-    for weights in ("balanced", {"yes": 9.0}):
-        ball = {"feasible_set": L2Ball(3.0), "class_weight": weights}
-        model = build("DPMirrorClassifier", **ball, **settings).fit(X, y)
-        assert model.stationarity_gap(X, y) < 1e-3
-        again = np.where(y == "yes", 1.0, 0.2)
-        assert model.stationarity_gap(X, y, again) > 0.01
