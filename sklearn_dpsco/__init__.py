@@ -5,8 +5,12 @@ from .estimators.checks import expected_failed_checks
 from .estimators.counts import DPGammaRegressor, DPPoissonRegressor, DPTweedieRegressor
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
-from .estimators.linear import DPLinearRegression, DPLogisticRegression
-from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
+from .estimators.mirror import (
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPMirrorClassifier,
+    DPMirrorRegressor,
+)
 from .estimators.phased import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .exceptions import (

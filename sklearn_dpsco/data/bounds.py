@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from .._checks import SMALLEST, check_size, listed, shown, warn_user
+from .._checks import LARGEST, SMALLEST, check_size, listed, shown, warn_user
 from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
@@ -58,6 +58,7 @@ class FeatureScaling:
         """
         low, high, is_sparse = self.low, self.high, sparse.issparse(X)
         has_bounds = bool(np.all(np.isfinite(low)))
+        largest = 1.0 if has_bounds else np.inf  # the division may round past 1
         is_identity = bool(np.all(self.shift == 0) and np.all(self.width == 1))
         is_uniform = bool(np.all(low == low[0]) and np.all(high == high[0]))
         if is_sparse:
@@ -81,15 +82,13 @@ class FeatureScaling:
         def fill(part: slice) -> None:
             columns = stored_places(X, part, 1)
             block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
-            # the division may round past 1
-            out[part] = np.clip(block, -1.0, 1.0) if has_bounds else block
+            out[part] = np.clip(block, -largest, largest)
 
         def fill_dense(part: slice) -> None:
             from .._kernels.products import rows_in_bounds
 
             block = np.ascontiguousarray(values[part]).view()
             block.flags.writeable = False
-            largest = 1.0 if has_bounds else np.inf
             rows_in_bounds(block, low, high, self.shift, self.width, largest, out[part])
 
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
@@ -115,16 +114,11 @@ class FeatureScaling:
 class TargetScaling:
     """The map y -> (clip(y, low, high) - middle) / half, of one number or one for each target."""
 
-    low: Any  # infinite ends as in `FeatureScaling`
-    high: Any
-    middle: Any  # the target that a raw prediction of 0 stands for
-    half: Any
+    low: Any = -math.inf  # infinite ends as in `FeatureScaling`
+    high: Any = math.inf
+    middle: Any = 0.0  # the target that a raw prediction of 0 stands for
+    half: Any = 1.0
     has_log_link: bool = False  # of predictions of the logarithm of the target's mean
-
-    @property
-    def unit(self) -> Any:
-        """What coefficients for scaled targets are multiplied by."""
-        return 1.0 if self.has_log_link else self.half
 
     def transform(self, y: Any) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # as for the features
@@ -343,15 +337,16 @@ PRIVATE: Literal["private"] = "private"
 
 def check_magnitude(name: str, value: Any, *, positive: bool) -> None:
     """Raise unless `value` is "private", or in range: a number, an array, or a dict of numbers."""
+    low = SMALLEST if positive else -LARGEST
     if isinstance(value, Mapping):
         for column, number in value.items():
             if isinstance(number, (str, Mapping)) or np.ndim(number) != 0:
                 raise ValueError(f"{name}[{column!r}] must be a number, got {shown(number)}")
-            check_magnitude(f"{name}[{column!r}]", number, positive=positive)
+            check_numbers(f"{name}[{column!r}]", number, low=low)
     elif isinstance(value, str):
         if value != PRIVATE:
             raise ValueError(f"{name} must be 'private' or numbers, got {shown(value)}")
-    elif check_numbers(name, value, **({"low": SMALLEST} if positive else {})).ndim > 1:
+    elif check_numbers(name, value, low=low).ndim > 1:
         raise ValueError(
             f"{name} must be 'private', a scalar or one number for each column, got {shown(value)}"
         )
@@ -370,10 +365,3 @@ def guessed_feature_scaling(center: Any, scale: Any, n_features: int) -> Feature
         columns.append(np.full(n_features, array))
     infinite = np.full(n_features, np.inf)
     return FeatureScaling(-infinite, infinite, *columns)
-
-
-def guessed_target_scaling(center: Any, scale: Any) -> TargetScaling:
-    """The same for the target."""
-    middle = 0.0 if isinstance(center, str) else float(center)
-    half = 1.0 if isinstance(scale, str) else float(scale)
-    return TargetScaling(-math.inf, math.inf, middle, half)

@@ -285,15 +285,28 @@ def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[n
 
     One that is negative, missing, infinite or no number counts as 0, or with `strict` is an error.
     """
-    numbers = as_numbers("sample_weight", sample_weight, strict=strict)
-    if np.ndim(numbers) != 1:
-        raise ValueError(f"sample_weight must have the shape (n_samples,), got {np.shape(numbers)}")
-    weights = np.asarray(numbers, dtype=np.float64)
+    rule = "finite numbers that are not negative"
+    weights = numbers_of_records("sample_weight", sample_weight, rule, strict=strict)
     with np.errstate(all="ignore"):  # a warning would tell of some record
-        is_valid = np.isfinite(weights) & (weights >= 0)
-        if strict and not is_valid.all():
-            raise ValueError("sample_weight must hold finite numbers that are not negative")
-        return np.where(is_valid, np.minimum(np.abs(weights) / largest, 1.0), 0.0)
+        return np.where(np.isnan(weights), 0.0, np.minimum(np.abs(weights) / largest, 1.0))
+
+
+def numbers_of_records(
+    name: str, values: Any, rule: str, *, strict: bool, above_zero: bool = False
+) -> NDArray[np.float64]:
+    """A number of at least or above 0 for each record, shape (n,).
+
+    NaN for another one, or what is missing, infinite or no number; with `strict` that is an error.
+    """
+    numbers = as_numbers(name, values, strict=strict)
+    if np.ndim(numbers) != 1:
+        raise ValueError(f"{name} must have the shape (n_samples,), got {np.shape(numbers)}")
+    numbers = np.asarray(numbers, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        is_valid = np.isfinite(numbers) & (numbers > 0 if above_zero else numbers >= 0)
+    if strict and not is_valid.all():
+        raise ValueError(f"{name} must hold {rule}")
+    return np.where(is_valid, numbers, np.nan)
 
 
 def is_missing(labels: NDArray[Any]) -> Flags:
@@ -332,20 +345,19 @@ def surplus_rows(
     """
     surplus = is_nameless(users)
     named = np.flatnonzero(~surplus)
-    if counted is not None:
-        labels = users.tolist()
-        for i in named.tolist():
-            user = user_of(labels[i])
-            seen = counted.get(user, 0)
-            surplus[i] = seen >= most
-            counted[user] = min(seen + 1, most)
-        return surplus
     numbers = (user_numbers(users) if numbers is None else numbers)[named]
     order, sizes = np.argsort(numbers, kind="stable"), np.bincount(numbers)
+    firsts = np.cumsum(sizes) - sizes
     # how many rows of its user come before each row
-    before = np.arange(named.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before = np.arange(named.size) - np.repeat(firsts, sizes)
+    if counted is not None:
+        names = [user_of(label) for label in users[named[order[firsts]]].tolist()]
+        seen = np.array([counted.get(name, 0) for name in names], dtype=np.intp)
+        before += np.repeat(seen, sizes)
+        counted.update(zip(names, np.minimum(seen + sizes, most).tolist(), strict=True))
     surplus[named[order]] = before >= most
-    if beyond := int(surplus[named].sum()):
+    beyond = int(surplus[named].sum())
+    if beyond and counted is None:
         warn_user(
             f"{beyond} of {users.size} rows count for nothing: they are beyond the first "
             f"max_rows_per_user={most} of their users in groups, who have up to {sizes.max()}. Set "

@@ -128,20 +128,16 @@ class Pieces:
         return self.map(type(self.meta).row_major)
 
     def part(self, which: Which, *, is_drawn: bool = False) -> Pieces:
-        """The records of a range or of a list of numbers."""
+        """The records of a range or of a list of numbers, perhaps a random batch."""
         if isinstance(which, slice):
             which = np.arange(*which.indices(self.n_samples))
         if self._whole is not None:  # a part of a part, whose numbers count the list
             whole, numbers = self._whole
             return whole.part(numbers[which], is_drawn=is_drawn)
-        by_piece, kind = self._by_piece(np.sort(which)), type(self.meta)
-        step = kind.drawn if is_drawn else kind.part, by_piece, ()
+        by_piece = self._by_piece(np.sort(which))
+        step = functools.partial(type(self.meta).part, is_drawn=is_drawn), by_piece, ()
         sizes = tuple(numbers.size for numbers in by_piece)
         return replace(self, sizes=sizes, steps=(*self.steps, step), _whole=(self, which))
-
-    def drawn(self, which: Indices) -> Pieces:
-        """A random batch."""
-        return self.part(which, is_drawn=True)
 
     def _by_piece(self, which: Indices) -> list[Indices]:
         """Increasing numbers of records, in each piece from 0."""
@@ -262,10 +258,9 @@ def _on_threads(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
         function, *inputs = graph[key]
         results[key] = function(*([results[name] for name in names] for names in inputs))
 
-    is_first = {key: not any(graph[key][1:]) for key in graph}
-    on_threads(fill, [key for key in graph if is_first[key]])
+    on_threads(fill, [key for key, (_, *inputs) in graph.items() if not any(inputs)])
     for key in graph:  # a sum comes after its terms
-        if not is_first[key]:
+        if key not in results:
             fill(key)
     return [results[key] for key in keys]
 

@@ -88,7 +88,7 @@ class Rows:
     center: Array | None = None
     # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
     sample_weight: Array | None = None
-    is_drawn: bool = False  # whether the rows are a random batch, see `drawn`
+    is_drawn: bool = False  # whether the rows are a random batch, see `part`
     users: Indices | None = None  # a number for the user of each row; public
 
     def __post_init__(self) -> None:
@@ -153,8 +153,13 @@ class Rows:
         """The same rows in a storage of which parts are cheap."""
         return replace(self, X=self.X.tocsr()) if self._storage == "csc" else self
 
-    def part(self, which: Which) -> Rows:
-        """The rows of a range or of a list of numbers."""
+    def part(self, which: Which, *, is_drawn: bool = False) -> Rows:
+        """The rows of a range or of a list of numbers, perhaps of a random batch.
+
+        The predictions of such a row do not depend on the batch. BLAS rounds a product by the place
+        of its row, and other records have other places in the batches that an analysis compares.
+        At a kink, a last bit may turn a derivative.
+        """
         if isinstance(which, slice) and self._storage == "csr":
             X = row_range(self.X, which)
         elif isinstance(which, slice) or self._storage != "dense":
@@ -164,13 +169,8 @@ class Rows:
         scale = None if self.scale is None else self.scale[which]
         weight = None if self.sample_weight is None else self.sample_weight[which]
         users = None if self.users is None else self.users[which]
-        return replace(self, X=X, scale=scale, sample_weight=weight, users=users)
-
-    def drawn(self, which: Indices) -> Rows:
-        """The rows of a random batch, whose predictions do not depend on the batch."""
-        # BLAS rounds a product by the place of its row, and other records have other places in the
-        # batches that an analysis compares. At a kink, a last bit may turn a derivative.
-        return replace(self.part(which), is_drawn=True)
+        is_drawn = is_drawn or self.is_drawn
+        return replace(self, X=X, scale=scale, sample_weight=weight, is_drawn=is_drawn, users=users)
 
     # ---------------------------------------------------------------------- norms and products
 

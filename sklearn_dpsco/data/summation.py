@@ -125,25 +125,18 @@ def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) ->
         with np.errstate(**settings):
             return function(task)
 
-    left, waiting = deque(tasks), deque[tuple[Future[R], T]]()
+    pool, waiting = _pool(n_threads), deque[Future[R]]()
     try:
         # set and lifted by the same thread, as BLAS libraries want it
         with blas_alone() if uses_blas else nullcontext():
-            while left or waiting:
-                while left and len(waiting) <= 2 * n_threads:
-                    task = left.popleft()
-                    waiting.append((_pool(n_threads - 1).submit(run, task), task))
-                # until the first result is there, this thread takes part in the work
-                for place, (future, task) in enumerate(waiting):
-                    if waiting[0][0].done():
-                        break
-                    if future.cancel():
-                        mine: Future[R] = Future()
-                        waiting[place] = mine, task
-                        mine.set_result(run(task))
-                yield waiting.popleft()[0].result()
+            for task in tasks:
+                waiting.append(pool.submit(run, task))
+                if len(waiting) > 2 * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
     finally:
-        for future, _ in waiting:
+        for future in waiting:
             future.cancel()
         _turn.release()
 

@@ -12,32 +12,29 @@ from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, g
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .._checks import (
-    check_bool,
-    check_choice,
-    check_count,
-    import_pandas,
-    shown,
-)
+from .._checks import check_bool, check_choice, check_count, import_pandas, shown
 from .._fitting import Accounting, C, PrivateEstimator, in_order
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
+from ..data.compressed import canonical, with_values
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
-from ._docstrings import merged
-from ._models import likeliest, predicted, probabilities, read_and_predict, scores
-from ._other_names import naming_equivalents
+from ._public import merged, naming_equivalents
 from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
+
+_SMALL = 2.0**-600  # any float times this times a coefficient is finite
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -98,7 +95,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     """Base of the linear models trained under differential privacy.
 
     The docstring of a public estimator is put together from those of its classes, see
-    `_docstrings.merged`: what all estimators share is described here.
+    `_public.merged`: what all estimators share is described here.
 
     Parameters
     ----------
@@ -300,10 +297,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             users = cells.user_numbers(cells.as_users(groups)) if is_known else None
             is_surplus = self._surplus(X, groups, rows_per_user, numbers=users)
             weight = reader.weights(X, sample_weight, targets)
-            return LocalTable(reader, X, targets, is_surplus, weight, users)
-        there = (
-            groups if cells.is_elsewhere(groups) else None
-        )  # read with X, whose order may change
+            n_users = 0 if users is None else int(users.max()) + 1
+            return LocalTable(reader, X, targets, is_surplus, weight, users, n_users)
+        # groups elsewhere are read with X, whose order may change
+        there = groups if cells.is_elsewhere(groups) else None
         given = {"y": y, "weight": sample_weight, "groups": there}
         found = read_blocks(reader, X, given, self._declared_classes())
         validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
@@ -425,18 +422,17 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             with self._until_spent():
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
-                n_samples, targets = table.shape[0], table.targets
-                # the block of an accountant may have been opened since
-                settings = settings._replace(accounting=self._accounting())
-                # those of weight 0 are, and those beyond the rows of their user
-                if groups is not None or sample_weight is not None:
-                    settings = settings._replace(may_be_empty=True)
-                is_weighed = sample_weight is not None
-                settings = settings._replace(n_users=table.n_users, has_weights=is_weighed)
+                has_groups, has_weights = groups is not None, sample_weight is not None
+                settings = settings._replace(
+                    accounting=self._accounting(),  # a block may have been opened since
+                    n_users=table.n_users,
+                    # those of weight 0 are, and those beyond the rows of their user
+                    may_be_empty=settings.may_be_empty or has_groups or has_weights,
+                    has_weights=has_weights,
+                )
                 settings.accounting.warn_if_weak(*table.shape)
-                self._is_weighed = is_weighed
-                charge = settings, n_samples, table.X[:0], targets, groups is not None
-                plan, scaling = self._charge(*charge)
+                facts = table.shape[0], table.X[:0], table.targets, has_groups
+                plan, scaling = self._charge(settings, *facts)
             self._solve(plan, scaling, table)
         return self
 
@@ -795,3 +791,83 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
+
+
+# ----------------------------- predictions, by what may be sent to whoever holds the rows
+
+
+def predicted(
+    coef: Array,
+    intercept: Any,
+    origin: Array,
+    is_strict: bool,
+    made_of_scores: Callable[[Array], Any] | None,
+    limits: tuple[Array, Array] | None,
+    X: Any,
+) -> Any:
+    """Raw predictions of a fitted linear model for the rows of X, or what is made of them.
+
+    `coef` is in the user's units, as `intercept`, with a row for each output; `origin` is the row
+    in the place of one that is invalid, unless that is an error; features are clipped to `limits`.
+    """
+
+    def linear(X: Any) -> Any:
+        if limits is not None:
+            low, high = limits
+            if sparse.issparse(X) and np.all(low <= 0) and np.all(high >= 0):  # which stays so
+                X = canonical(X.tocsr())
+                X = with_values(X, np.clip(X.data, low[X.indices], high[X.indices]))
+            else:
+                X = np.clip(X.toarray() if sparse.issparse(X) else X, low, high)
+        raw = safe_sparse_dot(X, coef.T, dense_output=True) + intercept
+        beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
+        if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
+            small = X[beyond].astype(np.float64) * _SMALL
+            raw[beyond] = safe_sparse_dot(small, coef.T, dense_output=True) / _SMALL
+            raw[beyond] += intercept
+        return raw
+
+    with np.errstate(all="ignore"):
+        if is_strict:
+            raw = linear(X)
+        else:
+            X = canonical(X) if sparse.issparse(X) else X
+            invalid = cells.nonfinite_rows(X)
+            raw = linear(cells.clear_rows(X, invalid, X))
+            raw[invalid] = linear(origin[None, :])
+    return raw if made_of_scores is None else made_of_scores(raw)
+
+
+def read_and_predict(
+    reader: Reader, predict: Callable[[Any], Any], n_features: int, names: list[str] | None, X: Any
+) -> Any:
+    """Predictions for a block, whose columns must be those of the fit."""
+    found = list(X.columns) if hasattr(X, "columns") else None
+    if names is not None and found is not None and found != names:
+        raise ValueError("The feature names should match those that were passed during fit.")
+    if np.ndim(X) == 2 and X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {reader.name} is expecting {n_features} features "
+            "as input"
+        )
+    return predict(reader.features(X))
+
+
+def scores(raw: Array) -> Array:
+    """Raw predictions as `decision_function` gives them."""
+    return raw.ravel() if raw.shape[1] == 1 else raw
+
+
+def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
+    """The class with the largest score."""
+    found = scores(raw)
+    index = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
+    return classes[index]
+
+
+def probabilities(loss: Any, is_log: bool, raw: Array) -> Array:
+    """Probability of each class, or its logarithm."""
+    found: Array = loss.probability(scores(raw))
+    found = np.column_stack((1 - found, found)) if found.ndim == 1 else found
+    with np.errstate(divide="ignore"):
+        return np.log(found) if is_log else found

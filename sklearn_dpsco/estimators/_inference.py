@@ -16,7 +16,7 @@ from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import filled_middles, filled_references, has_references
+from ..preprocessing.encoder import filled, has_references
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import Targets
@@ -63,8 +63,8 @@ class Inference(DPLinearModel):
         model = targets.model(SolverResult(coef, intercept, 1), scaling)
         to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
         to_data[d:, :d] = -scaling.shift / scaling.width
-        half = 1.0 if targets.scaling is None else targets.scaling.unit
-        halves = np.broadcast_to(half, n_outputs)
+        is_link = targets.scaling is None or targets.scaling.has_log_link
+        halves = np.broadcast_to(1.0 if is_link else targets.scaling.half, n_outputs)
 
         def joined(coef: Any, intercept: Any) -> Array:
             columns = np.atleast_2d(coef), np.reshape(intercept, (-1, 1))
@@ -76,7 +76,7 @@ class Inference(DPLinearModel):
         predicting = joined(self.coef_, self.intercept_)
         if isinstance(problem.loss, Multinomial):  # beside deviations from the mean of all classes
             predicting = predicting - predicting.mean(axis=0)
-        residual = np.sqrt(found.residual) * (np.nan if self._is_weighed else 1.0)
+        residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
         by_user = guarantee.rows_per_user > 1
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
         size += f" of {found.n_records} users, at most {most} each" * by_user
@@ -342,12 +342,13 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
             "classes are weighted (class_weight): the intercept, probabilities and their intervals "
             "are those of a table in which classes have these weights, not of the one that was read"
         )
-    if references := filled_references(encoder):
+    references, middles = filled(encoder)
+    if references:
         notes.append(
             "categories that were not declared, if there are any, count as the reference "
             f"({first_of(references, 3)}): unknown='other' gives them a column"
         )
-    if middles := filled_middles(encoder):
+    if middles:
         notes.append(
             "missing numbers, if there are any, count as the middle of their bounds "
             f"({first_of(middles, 3)}), which biases coefficients only if many are missing and it "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,14 +214,13 @@ class Reader:
         with invalid features are found here. `is_surplus` flags the rows of users who have too
         many of them. `weight` is in [0, 1]; records of weight 0 are empty.
         """
-        left_out = is_surplus
+        left_out: Any = False if is_surplus is None else is_surplus
         if weight is not None:
-            left_out = weight == 0 if left_out is None else left_out | (weight == 0)
+            left_out = left_out | (weight == 0)
         if self.is_strict:
-            scale = None if left_out is None else np.where(left_out, 0.0, 1.0)
+            scale = None if left_out is False else np.where(left_out, 0.0, 1.0)
             return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        empty = is_empty if left_out is None else is_empty | left_out
-        return scaled_rows(X, scaling, fit_intercept, empty, weight)
+        return scaled_rows(X, scaling, fit_intercept, is_empty | left_out, weight)
 
 
 @dataclass(frozen=True)
@@ -234,16 +233,12 @@ class LocalTable:
     is_surplus: Flags | None
     weight: Array | None
     users: Indices | None = None  # a number for each row's, where the plan asks for them
+    n_users: int = 0  # in this case
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of records and of features."""
         return self.X.shape
-
-    @property
-    def n_users(self) -> int:
-        """The number of users, if whose each row is is asked for; else 0."""
-        return 0 if self.users is None else int(self.users.max()) + 1
 
     def data(
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
@@ -270,19 +265,6 @@ class LocalTable:
 
 
 # ------------------------------------------------------------------------ blocks elsewhere
-
-
-class _Facts(NamedTuple):
-    """What a check tells of a block: public facts of its form, the labels if they are asked for."""
-
-    n_samples: int = 0
-    given: Any = None  # X as it was given, without records
-    empty: Any = None  # and as it is read
-    form: tuple[Any, ...] = ()  # the same for all blocks; last the shape of a record's targets
-    labels: tuple[Any, ...] = ()
-    mark: int = 0  # the block's `fingerprint`
-    users: Any = None  # those of its rows if there are any
-    error: Exception | None = None
 
 
 @dataclass(frozen=True)
@@ -344,7 +326,7 @@ def _read(
     given = dict(zip(kinds, arrays, strict=True))
     with suppress(ValueError):  # the block of the check was valid
         X, y = _read_both(reader, given)
-        if mark is None or fingerprint(X, y, *(given[k] for k in given if k == "weight")) == mark:
+        if mark is None or fingerprint(X, y, given.get("weight")) == mark:
             targets = meta.of(reader, y)
             weight = reader.weights(X, given.get("weight"), targets)
             flags = targets.is_empty, given.get("surplus")
@@ -366,8 +348,11 @@ def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     return reader.features(given["X"]), reader.targets(y)
 
 
-def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> _Facts:
-    """The facts of a block; an error is returned, as schedulers log raised ones with arguments."""
+def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays: Any) -> Any:
+    """The facts of a block that `read_blocks` wants, or the error.
+
+    It is returned, as schedulers log what is raised together with the arguments.
+    """
     given = dict(zip(kinds, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):
@@ -384,10 +369,10 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
         bare, empty = _emptied(given["X"]), _emptied(X)
         names = list(bare.columns) if hasattr(bare, "columns") else None
         form = empty.shape, sparse.issparse(empty), names, y.shape[1:]
-        mark = fingerprint(X, y, *(given[kind] for kind in given if kind == "weight"))
-        return _Facts(X.shape[0], bare, empty, form, labels, mark, users)
+        mark = fingerprint(X, y, given.get("weight"))
+        return X.shape[0], mark, bare, empty, form, labels, users
     except Exception as error:
-        return _Facts(error=error.with_traceback(None))
+        return error.with_traceback(None)
 
 
 def _emptied(block: Any) -> Any:
@@ -405,21 +390,19 @@ def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) ->
     given = {kind: values for kind, values in others.items() if values is not None}
     blocks = blocks_of_all(X, given)
     check = functools.partial(_checked_block, reader, tuple(blocks), classes)
-    facts: list[_Facts] = results(check, list(blocks.values()))
+    facts: list[Any] = results(check, list(blocks.values()))
     for fact in facts:
-        if fact.error is not None:
-            raise fact.error
-    first = facts[0]
-    if any(fact.form != first.form for fact in facts):
+        if isinstance(fact, Exception):
+            raise fact
+    sizes, marks, given_X, empty_X, forms, labels, users_of = zip(*facts, strict=True)
+    if any(form != forms[0] for form in forms):
         raise ValueError(
             "blocks must all have the same columns (with the same names) and targets, and be all "
             "dense or all sparse"
         )
-    targets: Any = np.empty((0, *first.form[-1]))
+    targets: Any = np.empty((0, *forms[0][-1]))
     if reader.task == "classification":
-        labels = {label for fact in facts for label in fact.labels}
-        targets = cells.as_labels(sorted(labels, key=repr))
-    sizes = tuple(fact.n_samples for fact in facts)
+        targets = cells.as_labels(sorted(set().union(*labels), key=repr))
     counted = [key for key, size in zip(blocks["X"].keys, sizes, strict=True) if size]
     if len(set(counted)) < len(counted):
         raise ValueError(
@@ -428,6 +411,5 @@ def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) ->
         )
     users = None
     if blocks.pop("groups", None):  # numpy would make text of the numbers beside text
-        users = np.concatenate([fact.users.astype(object) for fact in facts])
-    marks = tuple(fact.mark for fact in facts)
-    return BlocksTable(reader, blocks, sizes, marks, first.given, first.empty, targets, users)
+        users = np.concatenate([some.astype(object) for some in users_of])
+    return BlocksTable(reader, blocks, sizes, marks, given_X[0], empty_X[0], targets, users)

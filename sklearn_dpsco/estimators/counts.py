@@ -14,7 +14,7 @@ from .._checks import check_real, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
-from ..data.cells import as_numbers, as_weights, check_in_memory
+from ..data.cells import as_weights, check_in_memory, numbers_of_records
 from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
@@ -96,19 +96,15 @@ class RateModel(Inference, DPRegressor):
         check_in_memory("a model with exposure", exposure)
         if n is not None and not np.ndim(exposure):
             exposure = np.full(n, exposure)
-        e = np.asarray(as_numbers("exposure", exposure, strict=self._is_strict), dtype=np.float64)
-        if e.ndim != 1:
-            raise ValueError(f"exposure must have the shape (n_samples,), got {e.shape}")
-        with np.errstate(invalid="ignore"):
-            is_valid = np.isfinite(e) & (e > 0)
-        if self._is_strict and not is_valid.all():
-            raise ValueError(
-                "exposure must hold finite numbers above 0. Say nonfinite='zero', so that a record "
-                "with another one contributes nothing"
-            )
+        rule = (
+            "finite numbers above 0. Say nonfinite='zero', so that a record with another one "
+            "contributes nothing"
+        )
+        strict = self._is_strict
+        e = numbers_of_records("exposure", exposure, rule, strict=strict, above_zero=True)
         if n is not None and len(e) != n:
             raise ValueError(f"exposure has {len(e)} numbers, and X has {n} rows")
-        return np.where(is_valid, e, np.nan)
+        return e
 
     def _per_exposure(self, y: Any, exposure: Any, sample_weight: Any) -> tuple[Any, Any]:
         """Targets over exposures, and weights with which they have the same derivatives."""

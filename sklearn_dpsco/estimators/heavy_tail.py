@@ -211,7 +211,9 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     loss: HeavyTailRegressionLoss | Loss = "squared"
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
-        return bounds.guessed_target_scaling(self.center_y, self.scale_y)
+        given = {"middle": self.center_y, "half": self.scale_y}
+        numbers: Any = {name: float(v) for name, v in given.items() if not isinstance(v, str)}
+        return bounds.TargetScaling(**numbers)
 
 
 @estimator

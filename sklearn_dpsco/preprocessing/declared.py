@@ -7,7 +7,7 @@ their being true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Self
 
@@ -59,20 +59,6 @@ class DeclaredOutput:
     def bounds_X(self) -> tuple[Array, Array]:
         """(low, high), as the estimators take them."""
         return self.low, self.high
-
-    def times(self, weight: float) -> DeclaredOutput:
-        """All columns times a number, which changes nothing in scaled units."""
-        ends = self.low * weight, self.high * weight
-        return DeclaredOutput(np.minimum(*ends), np.maximum(*ends), self.row_norm)
-
-    @staticmethod
-    def side_by_side(parts: Sequence[DeclaredOutput]) -> DeclaredOutput:
-        """The columns of all parts in one row."""
-        return DeclaredOutput(
-            np.concatenate([part.low for part in parts]),
-            np.concatenate([part.high for part in parts]),
-            float(np.sqrt(sum(part.row_norm**2 for part in parts))),
-        )
 
 
 def is_passthrough(step: Any) -> bool:
@@ -164,7 +150,9 @@ def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> De
 
 
 def _output_of_branches(name: str, step: Any) -> DeclaredOutput:
-    found, weights = [], step.transformer_weights or {}
+    """The columns of all branches side by side, each times its weight."""
+    lows, highs, square = [], [], 0.0
+    weights = step.transformer_weights or {}
     for inner, branch in branches(step):
         part = None if is_passthrough(branch) else _output_of(f"{name}: {inner}", branch)
         if part is None:
@@ -172,10 +160,13 @@ def _output_of_branches(name: str, step: Any) -> DeclaredOutput:
         weight = float(weights.get(inner, 1.0))
         if weight == 0:
             _refuse(f"{name}: {inner}", type(branch).__name__, "has the weight 0")
-        found.append(part.times(weight))
-    if not found:
+        ends = part.low * weight, part.high * weight
+        lows.append(np.minimum(*ends))
+        highs.append(np.maximum(*ends))
+        square += part.row_norm**2  # in scaled units, where the weight changes nothing
+    if not lows:
         _refuse(name, type(step).__name__, "has no columns")
-    return DeclaredOutput.side_by_side(found)
+    return DeclaredOutput(np.concatenate(lows), np.concatenate(highs), float(np.sqrt(square)))
 
 
 def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:

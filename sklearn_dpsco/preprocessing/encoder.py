@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array
 
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
@@ -256,36 +255,6 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         encoded.eliminate_zeros()
         return encoded
 
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """The cells that encoded rows stand for.
-
-        Parameters
-        ----------
-        X : array-like, data frame or sparse matrix of shape (n_samples, n_outputs)
-
-        Returns
-        -------
-        ndarray of objects, shape (n_samples, n_columns)
-            In the order of the schema. Numbers are floats within their bounds: what was outside
-            does not come back. None stands for an unknown category, and with
-            ``missing="indicator"`` or "keep" for what was missing; else a missing number is what
-            stands for it. A row of zeros is the category that `drop` names.
-        """
-        fields = self._fields()
-        facts = {"accept_sparse": "csr", "dtype": np.float64, "ensure_min_samples": 0}
-        has_gaps = any(field.missing == "keep" for field in fields)
-        table = check_array(X, ensure_all_finite="allow-nan" if has_gaps else True, **facts)
-        table = table.toarray() if sparse.issparse(table) else table
-        first, size = 0, len(self.get_feature_names_out())
-        if table.shape[1] != size:
-            raise ValueError(f"X has {table.shape[1]} columns, but the encoder gives {size}")
-        out = np.empty((len(table), len(fields)), dtype=object)
-        for position, field in enumerate(fields):
-            last = first + len(field.columns)
-            out[:, position] = field.decode(table[:, first:last])
-            first = last
-        return out
-
     def _read(self, X: Any, fields: list[Field]) -> list[Cells]:
         """The cells of each column of the schema, their types checked."""
         check_in_memory("PublicEncoder", X)
@@ -444,27 +413,17 @@ def has_references(encoder: Any) -> bool:
     return all(f.reference is not None for f in encoder._fields() if f.scaling is None)
 
 
-def filled_references(encoder: Any) -> list[str]:
-    """Lists whose undeclared categories count as the reference, with it."""
-    if not isinstance(encoder, PublicEncoder):
-        return []
-    return [
-        f"{f.name}: {f.declared[f.reference]}"
-        for f in encoder._fields()
-        if f.reference is not None and f.unknown == "none"
-    ]
+def filled(encoder: Any) -> tuple[list[str], list[str]]:
+    """What cells of a `PublicEncoder` count as that are no value of their column, with its name.
 
-
-def filled_middles(encoder: Any) -> list[str]:
-    """Numbers whose gaps count as the middle of their bounds, with it.
-
-    None if a dict says which columns have gaps, and what they count as.
+    References, as which undeclared categories count; and middles of bounds, as which missing
+    numbers do, but none if a dict says which columns have gaps, and what they count as.
     """
-    if not isinstance(encoder, PublicEncoder) or isinstance(encoder.missing, Mapping):
-        return []
-    found = []
-    for f in encoder._fields():
+    references, middles = [], []
+    for f in encoder._fields() if isinstance(encoder, PublicEncoder) else ():
+        if f.reference is not None and f.unknown == "none":
+            references.append(f"{f.name}: {f.declared[f.reference]}")
         is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
-        if isinstance(f.declared, tuple) and is_middle:
-            found.append(f"{f.name}: {sum(f.declared) / 2:g}")
-    return found
+        if isinstance(f.declared, tuple) and is_middle and not isinstance(encoder.missing, Mapping):
+            middles.append(f"{f.name}: {sum(f.declared) / 2:g}")
+    return references, middles

@@ -6,7 +6,6 @@ Nothing follows here that needs a part of it. Sensitivities: doc/privacy, sectio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,12 +15,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_bool, check_count, check_size, warn_user
-from .._fitting import Accounting, PrivateEstimator, checked_table, in_order
+from .._fitting import Accounting, PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import clear_rows, nonfinite_rows
-from ..data.compressed import canonical
+from ..data.compressed import canonical, stored_places, with_values
 from ..data.rows import scaled_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
@@ -188,6 +187,12 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         check_size("clip", self.clip)
         return super()._accounting()
 
+    def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        table = super()._features(X, reset=reset, min_samples=min_samples)
+        if sparse.issparse(table) and self.with_centering:
+            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
+        return table
+
     def plan(self, n_samples: int, n_features: int) -> ScalerPlan:
         """The plan that `fit` would follow on data of this size; spends nothing.
 
@@ -237,7 +242,6 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
-                self._refuse_sparse(X)
                 known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
                 if self.bounds_X is not None:
                     bounds = declared_bounds(self.bounds_X, X.shape[1]).bounds
@@ -265,34 +269,14 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         with np.errstate(all="ignore"):
             X = self._features(X, reset=False)
-            X = canonical(X) if sparse.issparse(X) else X
-            out = self._of_values(
-                X, lambda x, center, scale: np.clip((x - center) / scale, -self.clip, self.clip)
-            )
+            values, center, scale = X, self.center_, self.scale_
+            if sparse.issparse(X):
+                X = canonical(X)
+                values, center, scale = X.data, 0.0, scale[stored_places(X, slice(0, X.nnz), 1)]
+            out = np.clip((values - center) / scale, -self.clip, self.clip)
+            out = out.astype(X.dtype, copy=False)
+            out = with_values(X, out) if sparse.issparse(X) else out
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
-
-    def inverse_transform(self, X: Any) -> Any:
-        """``X * scale_ + center_``: the values, but for those that were clipped."""
-        check_is_fitted(self)
-        X = checked_table(X, strict=self._is_strict, estimator=self)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {X.shape[1]} features, {self.n_features_in_} are expected")
-        with np.errstate(all="ignore"):
-            return self._of_values(X, lambda x, center, scale: x * scale + center)
-
-    def _of_values(self, X: Any, change: Callable[[Any, Any, Any], Any]) -> Any:
-        """The table of ``change(values, center, scale)``, of a sparse one's stored values."""
-        if not sparse.issparse(X):
-            return change(X, self.center_, self.scale_).astype(X.dtype, copy=False)
-        self._refuse_sparse(X)
-        is_by_row = X.format == "csr"
-        scale = self.scale_[X.indices] if is_by_row else np.repeat(self.scale_, np.diff(X.indptr))
-        values = change(X.data, 0.0, scale).astype(X.dtype, copy=False)
-        return type(X)((values, X.indices, X.indptr), shape=X.shape)
-
-    def _refuse_sparse(self, X: Any) -> None:
-        if sparse.issparse(X) and self.with_centering:
-            raise ValueError("sparse X needs with_centering=False: centres shift its zeros")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

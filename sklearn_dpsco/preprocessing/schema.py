@@ -183,11 +183,6 @@ class Field:
         ends = [0.0] * len(columns), [1.0] * len(columns)
         return cls(name, declared, missing, unknown, columns, *ends, 1.0, reference=reference)
 
-    @property
-    def _codes(self) -> list[int]:
-        """What each column of categories stands for, as a position in `declared` or beyond it."""
-        return [k for k in range(len(self.columns) + 1) if k != self.reference][: len(self.columns)]
-
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
         if self.scaling is None:
@@ -200,7 +195,8 @@ class Field:
                 codes[codes == -2] = size + has_other
             elif self.missing == "middle" and has_other:
                 codes[codes == -2] = size
-            for position, code in enumerate(self._codes):
+            kept = [k for k in range(len(self.columns) + 1) if k != self.reference]
+            for position, code in enumerate(kept[: len(self.columns)]):
                 yield position, np.flatnonzero(codes == code), 1.0
                 if self.missing == "keep":
                     yield position, np.flatnonzero(codes == -2), np.nan
@@ -220,28 +216,6 @@ class Field:
         yield 0, np.arange(values.size), values
         if self.missing == "indicator":
             yield 1, np.flatnonzero(is_missing), 1.0
-
-    def decode(self, block: Array) -> NDArray[Any]:
-        """Cells of which `encode` makes these rows, as objects; None where nothing is known."""
-        cells = np.full(len(block), None, dtype=object)
-        if self.scaling is None:
-            labels = [*self.declared, None, None]  # of other ones and missing ones
-            if self.reference is not None:
-                cells[:] = self.declared[self.reference]
-            for position, code in enumerate(self._codes):
-                cells[block[:, position] > 0.5] = labels[code]
-            cells[np.isnan(block).any(axis=1)] = None
-            return cells
-        if self.declared is bool:
-            cells = (block[:, 0] > 0.5).astype(object)
-        else:
-            low, high = map(float, self.declared)
-            values = block[:, 0] * self.scaling.width[0] + self.scaling.shift[0]
-            cells = np.clip(values, low, high).astype(object)
-        if self.missing == "indicator":
-            cells[block[:, 1] > 0.5] = None
-        cells[np.isnan(block[:, 0])] = None
-        return cells
 
 
 def _check_columns(

@@ -243,7 +243,7 @@ def _gradient_source(
     part = replace(part, data=part.data.row_major())
 
     def batch_gradient(coef: Array) -> Array:
-        batch = replace(part, data=part.data.drawn(batches.draw(stream)))
+        batch = replace(part, data=part.data.part(batches.draw(stream), is_drawn=True))
         return batch.mean_gradient(coef) * (batch.data.n_samples / batches.batch_size)
 
     return batch_gradient

@@ -67,13 +67,9 @@ class SolverData(Piece):
         """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
         return function(self, which, *arguments)
 
-    def part(self, which: Which) -> SolverData:
-        """The records of a range or of a list of numbers."""
-        return SolverData(self.rows.part(which), self.y[which])
-
-    def drawn(self, which: Indices) -> SolverData:
-        """A random batch; see `Rows.drawn`."""
-        return SolverData(self.rows.drawn(which), self.y[which])
+    def part(self, which: Which, *, is_drawn: bool = False) -> SolverData:
+        """The records of a range or of a list of numbers, perhaps a random batch (`Rows.part`)."""
+        return SolverData(self.rows.part(which, is_drawn=is_drawn), self.y[which])
 
     @staticmethod
     def joined(parts: Sequence[SolverData]) -> SolverData:

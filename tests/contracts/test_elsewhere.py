@@ -398,9 +398,9 @@ def test_a_check_keeps_no_block_in_memory():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "results", recorded)
         build("DPMirrorRegressor").fit(in_parts(X), in_parts(y))
-    for facts in found[0]:
-        assert facts.given.base is None
-        assert facts.empty.base is None
+    for _, _, given, empty, *_ in found[0]:
+        assert given.base is None
+        assert empty.base is None
 
 
 # ------------------------------------------------------------------- blocks that change
@@ -778,5 +778,5 @@ def test_a_sum_over_no_record_is_one_of_zeros():
     X, y = table("DPMirrorRegressor")
     data = in_pieces(solver_data(X, y), (0, 20, 60))
     rows_of = lambda part: part.rows.row_sum()  # noqa: E731
-    np.testing.assert_array_equal(data.drawn(np.arange(0)).sum(rows_of), np.zeros(3))
+    np.testing.assert_array_equal(data.part(np.arange(0), is_drawn=True).sum(rows_of), np.zeros(3))
     np.testing.assert_allclose(data.sum(rows_of), X.sum(axis=0))

@@ -8,9 +8,9 @@ from scipy import sparse
 from support import assert_refuses, storage
 
 from sklearn_dpsco.data.bounds import (
+    TargetScaling,
     feature_scaling,
     guessed_feature_scaling,
-    guessed_target_scaling,
     target_scaling,
 )
 from sklearn_dpsco.exceptions import BoundsNotDeclaredWarning
@@ -236,7 +236,6 @@ def test_the_map_is_that_of_the_guesses_and_neutral_for_private_ones():
     np.testing.assert_allclose(guessed.transform(X), (X - [1, 0, -2]) / 4, rtol=1e-15)
     private = guessed_feature_scaling("private", "private", 3)
     assert private.transform(X) is X
-    assert guessed_target_scaling("private", "private") == guessed_target_scaling(0.0, 1.0)
     assert_refuses(guessed_feature_scaling, "center_X must hold", np.zeros(2), 1.0, 3)
     assert_refuses(guessed_feature_scaling, "scale_X must hold", 0.0, np.ones(4), 3)
     for kind in ("csr", "csc"):
@@ -249,12 +248,12 @@ def test_no_warning_tells_of_a_signaling_nan():
     with np.errstate(all="raise"):
         for kind in ("dense", "csr", "csc"):
             guessed_feature_scaling(0.0, 3.0, 1).transform(storage(values, kind))
-        guessed_target_scaling(0.0, 3.0).transform(values[:, 0])
+        TargetScaling(half=3.0).transform(values[:, 0])
 
 
 def test_a_scale_that_is_small_beside_the_centre_is_kept():
     for center, scale in ((1e17, 1.0), (1e9, 1e-8), (1e308, 1e308)):
-        scaling = guessed_target_scaling(center, scale)
+        scaling = TargetScaling(middle=center, half=scale)
         np.testing.assert_array_equal(scaling.transform([center]), 0.0)
         assert np.all(np.isfinite(scaling.transform([center / 2, 0.0, -center / 2])))
         assert scaling.unscale(np.ones(1), 0.0) == (scale, center)

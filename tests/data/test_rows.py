@@ -136,7 +136,7 @@ def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
         }
         for name, gradient in found.items():
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=f"{name} {case}")
-        part = rows.row_major().drawn(np.arange(5, 20))
+        part = rows.row_major().part(np.arange(5, 20), is_drawn=True)
         drawn = part.gradient_sum(coef, y[5:20], objective[1]) / 15
         taken = None if scale is None else scale[5:20]
         expected = reference_gradient(
@@ -235,7 +235,7 @@ def test_a_records_rounding_does_not_depend_on_its_place_in_a_batch():
                 targets = rng.choice([-1.0, 1.0], (n, k))
                 targets[place] = y
                 targets = targets[:, 0] if k == 1 else targets
-                rows = make_rows(X, False, scale).drawn(np.arange(n))
+                rows = make_rows(X, False, scale).part(np.arange(n), is_drawn=True)
                 gradient = rows.gradient_sum(coef, targets, Terms(0.1, loss, 9.0))
                 seen.add(tuple(gradient.ravel()))  # of one term that is not 0
         assert len(seen) == 1, loss
@@ -419,11 +419,12 @@ def test_predictions_of_a_random_batch_do_not_depend_on_the_other_records():
         X = rng.standard_normal((n, d))
         rows = make_rows(storage(X, kind), True)
         coef = rng.standard_normal(d + 1)
-        alone = np.array([rows.drawn(np.array([i])).product(coef)[0] for i in range(n)])
+        each = [rows.part(np.array([i]), is_drawn=True) for i in range(n)]
+        alone = np.array([row.product(coef)[0] for row in each])
         np.testing.assert_allclose(alone, X @ coef[:d] + coef[d], rtol=1e-12, atol=1e-12)
         for size in range(1, n + 1, 1 if n < 10 else 7):
             which = rng.permutation(n)[:size]
-            batch = rows.drawn(which)
+            batch = rows.part(which, is_drawn=True)
             np.testing.assert_array_equal(batch.product(coef), alone[which])
             # an absolute loss with every record on its kink: derivatives turn with a last bit
             y = alone[which]

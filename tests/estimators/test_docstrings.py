@@ -15,7 +15,7 @@ from sklearn.base import MetaEstimatorMixin, is_regressor
 
 import sklearn_dpsco
 from sklearn_dpsco.estimators import _base
-from sklearn_dpsco.estimators._docstrings import FILE_NOTE, entries, merged, sections
+from sklearn_dpsco.estimators._public import FILE_NOTE, entries, merged, sections
 
 PUBLIC = [getattr(sklearn_dpsco, name) for name in sklearn_dpsco.__all__]
 ESTIMATORS = [
@@ -28,7 +28,7 @@ WRITTEN = {
     (module, node.name): sections(ast.get_docstring(node))
     for module, tree in SOURCES.items()
     for node in tree.body
-    if isinstance(node, ast.ClassDef) and module != "_docstrings"
+    if isinstance(node, ast.ClassDef) and module != "_public"
 }
 
 
@@ -104,7 +104,7 @@ def test_nothing_is_described_that_no_estimator_has():
                 assert set(entry.names) <= of_class[name], f"{name}: {entry.header}"
 
 
-@pytest.mark.parametrize("algorithm", sorted(set(SOURCES) - {"_base", "_docstrings", "__init__"}))
+@pytest.mark.parametrize("algorithm", sorted(set(SOURCES) - {"_base", "_public", "__init__"}))
 def test_no_text_is_written_twice(algorithm):
     seen = set()
     for (module, name), found in WRITTEN.items():

@@ -303,7 +303,7 @@ def test_names_frames_and_pickles():
     np.testing.assert_array_equal(arrays.scale_, model.scale_)
 
 
-def test_outputs_are_bounded_by_public_facts_and_inverted():
+def test_outputs_are_bounded_by_public_facts():
     X = np.random.default_rng(0).standard_t(1.5, (N, 3)) * [1, 1e6, 1e-6]
     for dtype in (np.float64, np.float32):
         table = X.astype(dtype)
@@ -312,7 +312,7 @@ def test_outputs_are_bounded_by_public_facts_and_inverted():
         assert out.dtype == dtype
         assert np.all(np.abs(out) <= 2.5)
         inside = np.abs(out) < 2.5
-        back = model.inverse_transform(out)
+        back = out * model.scale_ + model.center_
         tolerance = 1e-5 if dtype == np.float32 else 1e-9
         np.testing.assert_allclose(back[inside], table[inside], rtol=tolerance, atol=1e-7)
     plain = DPScaler(with_scaling=False, clip=1e50, random_state=0).fit(X)
@@ -332,8 +332,6 @@ def test_sparse_tables(kind):
     assert sparse.issparse(out)
     assert out.format == kind
     np.testing.assert_allclose(out.toarray(), dense.transform(X))
-    back = model.inverse_transform(out)
-    np.testing.assert_allclose(back.toarray(), dense.inverse_transform(dense.transform(X)))
 
 
 def test_invalid_records_are_empty_and_become_zeros():
@@ -407,7 +405,6 @@ def test_bad_input_is_refused_before_anything_is_spent():
     assert_refuses(DPScaler().plan, "n_features", 100, 0)
     assert accountant.total_spent() == 0
     model = DPScaler(random_state=0).fit(X)
-    for call in (model.transform, model.inverse_transform):
-        assert_refuses(call, "3 features", np.ones((4, 3)))
-        assert_refuses(call, "with_centering=False", sparse.csr_array(X))
+    assert_refuses(model.transform, "3 features", np.ones((4, 3)))
+    assert_refuses(model.transform, "with_centering=False", sparse.csr_array(X))
     assert scaler.DPScaler is DPScaler

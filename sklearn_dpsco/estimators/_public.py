@@ -1,4 +1,4 @@
-"""Complete docstrings of the estimators, put together from those of their classes.
+"""What makes a class a public estimator: a complete docstring, and errors that name parameters.
 
 A parameter or an attribute is described once, in the docstring of the class that owns it:
 `DPLinearModel`, `DPRegressor` or `DPClassifier`, the mixin of an algorithm, or the concrete
@@ -7,9 +7,12 @@ class. When a concrete class is created, `merged` makes the text that readers se
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 # A paragraph of a class that begins like this is for readers of the file only.
 FILE_NOTE = "Parameters that are not described here:"
@@ -18,6 +21,30 @@ FILE_NOTE = "Parameters that are not described here:"
 _CONTINUED = "..."
 
 _FIRST_ATTRIBUTES = ("coef_", "intercept_", "classes_")
+
+# What parameters of other packages are called here.
+_HERE = {
+    "C": ("l2_penalty", "feasible_set"),
+    "alpha": ("l2_penalty", "feasible_set"),
+    "penalty": ("feasible_set", "l2_penalty"),
+    "radius": ("feasible_set",),
+    "l1_ratio": ("feasible_set",),
+    "tol": ("max_iter",),
+    "n_iter": ("max_iter",),
+    "epochs": ("max_iter",),
+    "early_stopping": ("max_iter",),
+    "eta0": ("learning_rate",),
+    "bounds": ("bounds_X", "scale_X"),
+    "bounds_X": ("scale_X",),
+    "bounds_y": ("scale_y", "classes"),
+    "range_X": ("bounds_X", "scale_X"),
+    "range_y": ("bounds_y", "scale_y"),
+    "labels": ("classes",),
+    "l2_norm_clip": ("gradient_clip", "tau"),
+    "max_grad_norm": ("gradient_clip", "tau"),
+    "noise_multiplier": ("epsilon",),
+    "seed": ("random_state",),
+}
 
 
 class Entry(NamedTuple):
@@ -103,3 +130,37 @@ def _described(parts: list[dict[str, list[str]]], title: str, names: list[str]) 
         lines += [found[0].header, *text]
         done |= set(found[0].names)
     return lines
+
+
+def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, whose `TypeError` for an unknown parameter names the one that is meant."""
+    known = list(inspect.signature(init).parameters)[1:]
+
+    @functools.wraps(init)
+    def explained(self: Any, *args: Any, **parameters: Any) -> None:
+        for name in parameters:
+            if name in known:
+                continue
+            solvers = set(self._solvers.values()) if "solver" in known else set()
+            places = {
+                parameter: f"solver={kind.__name__}({parameter}=...)"
+                for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
+                for parameter in inspect.signature(kind).parameters
+            } | {here: repr(here) for here in known}
+            found = [here for here in places if here.lower() == name.lower()]
+            found = found or [here for here in _HERE.get(name, ()) if here in places]
+            found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
+            advice = ""
+            if name == "n_jobs":
+                advice = ": a fit runs on threads (NUMBA_NUM_THREADS)"
+            elif found:
+                advice = f"; see {' and '.join(places[here] for here in found)}"
+            elif self._with_settings:
+                advice = f"; settings are parameters of {self._with_settings}"
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
+                f"{advice}"
+            )
+        init(self, *args, **parameters)
+
+    return explained
