@@ -362,6 +362,15 @@ def test_few_rows_are_told():
         )
 
 
+def test_no_number_that_noise_hides_warns():
+    empty = np.full((400, 2), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for seed in range(6):
+            moments = PrivateMoments(bounds_X=(-1, 1), nonfinite="zero", random_state=seed)
+            moments.fit(empty)
+
+
 def test_r2_tells_its_noise_and_nothing_where_noise_hides_a_direction():
     X = table(3000)
     true = released(3000, math.inf).goodness_of_fit(3, [0, 1, 2])["r2"]

@@ -7,7 +7,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ from ..data.cells import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
+from ..preprocessing.steps import empty_rows
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
@@ -321,10 +322,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             is_valid = targets >= 0
         else:
             y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
+            # as fits read them: a record that is empty in one of them is so in the choice
+            made = (self._made(settings, None) for settings in self._candidates())
+            lowest = max(getattr(last_step(one), "_lowest", -np.inf) for one in made)
+            read = replace(last._reader, is_strict=False, lowest=lowest).targets(y)
             ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
             low, high = (np.asarray(end, dtype=np.float64) for end in ends)
-            targets = np.clip(y, low, high)
-            is_valid = ~np.isnan(targets.reshape(len(y), -1)).any(axis=1)
+            targets, is_valid = np.clip(read, low, high), ~empty_rows(read.reshape(len(y), -1))
         exposure: Any = 1.0
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
