@@ -1013,7 +1013,7 @@ def _without_invalid(
     is_invalid = np.zeros(n, dtype=bool)
     if _public(estimator, "nonfinite") == "zero":
         is_invalid |= empty_rows(reaching(estimator, X)[1])
-    for name in {"prediction", "score"} & answers.keys():
+    for name in {"prediction", "score", "own_probability"} & answers.keys():
         is_invalid |= np.isnan(answers[name])
     if groups is not None:
         users = cells.as_users(groups)

@@ -7,7 +7,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -322,13 +322,9 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             is_valid = targets >= 0
         else:
             y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
-            # as fits read them: a record that is empty in one of them is so in the choice
-            made = (self._made(settings, None) for settings in self._candidates())
-            lowest = max(getattr(last_step(one), "_lowest", -np.inf) for one in made)
-            read = replace(last._reader, is_strict=False, lowest=lowest).targets(y)
             ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
             low, high = (np.asarray(end, dtype=np.float64) for end in ends)
-            targets, is_valid = np.clip(read, low, high), ~empty_rows(read.reshape(len(y), -1))
+            targets, is_valid = np.clip(y, low, high), ~empty_rows(y.reshape(len(y), -1))
         exposure: Any = 1.0
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
@@ -498,8 +494,8 @@ class DPGridSearchCV(_PrivateSearch):
 
     Notes
     -----
-    Guarantee: doc/privacy, section 2.18. There is no `cv_results_`: scores of candidates are not
-    released.
+    Guarantee: doc/privacy, section 2.18. A record that is invalid in the fit of one candidate is
+    left out of the choice. There is no `cv_results_`: scores of candidates are not released.
 
     Examples
     --------
