@@ -880,8 +880,8 @@ def dp_score(
     invalid : {"auto", "exclude", "count"}, default="auto"
         What is done with a record that is invalid: a label that is missing or not among the
         classes, a target that is not finite, a prediction that is NaN, and of an estimator with
-        ``nonfinite="zero"`` a row that holds NaN or an infinity where it comes to the last step,
-        as in the fit. "exclude" leaves it out:
+        ``nonfinite="zero"`` what its fit would leave out: a row that holds NaN or an infinity where
+        it comes to the last step, and a count below 0. "exclude" leaves it out:
         scores are those of the valid records, whose noisy number is a part of the release
         (`DPScore.n_valid`) and widens intervals a little. "count" takes it for a wrong prediction
         in the accuracy, for half of the largest loss, and in the variance of y for half a record
@@ -1012,7 +1012,10 @@ def _without_invalid(
     """
     is_invalid = np.zeros(n, dtype=bool)
     if _public(estimator, "nonfinite") == "zero":
-        is_invalid |= empty_rows(reaching(estimator, X)[1])
+        last, reached = reaching(estimator, X)
+        is_invalid |= empty_rows(reached)
+        if "y" in answers:
+            is_invalid |= answers["y"] < getattr(last, "_lowest", -np.inf)
     for name in {"prediction", "score", "own_probability"} & answers.keys():
         is_invalid |= np.isnan(answers[name])
     if groups is not None:
