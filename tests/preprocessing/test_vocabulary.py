@@ -303,6 +303,7 @@ def test_bad_texts_cost_nothing():
             fitted(texts, accountant=accountant)
     with pytest.raises(ValueError, match="inconsistent"):
         fitted(groups=[1, 2], accountant=accountant)
+    assert_refuses(PrivateVocabulary().plan, "n_samples", 2**29 + 1)  # sums would be rounded
     assert not accountant.ledger
     column = pd.Series([*TEXTS, None, math.nan])
     users = np.array([*range(len(TEXTS)), ["no", "user"], None], dtype=object)
