@@ -445,6 +445,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
         return self._with(released | {"moments": matrix, "back": to_data @ back})
 
+    @np.errstate(all="ignore")  # numbers that noise hides may be divided by next to nothing
     def _with(self, released: dict[str, Any]) -> Self:
         """Keep what is released, and what follows from it at once."""
         self._released = released

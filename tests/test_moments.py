@@ -362,6 +362,15 @@ def test_few_rows_are_told():
         )
 
 
+@pytest.mark.filterwarnings("ignore::sklearn_dpsco.PrivacyParameterWarning")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_no_number_that_noise_hides_warns():
+    """In a table of empty records, by which sums are divided."""
+    for seed in range(6):
+        moments = PrivateMoments(bounds_X=(-1, 1), nonfinite="zero", random_state=seed)
+        moments.fit(np.full((400, 2), np.nan))
+
+
 def test_r2_tells_its_noise_and_nothing_where_noise_hides_a_direction():
     X = table(3000)
     true = released(3000, math.inf).goodness_of_fit(3, [0, 1, 2])["r2"]

@@ -238,18 +238,21 @@ def nonfinite_rows(X: Any) -> Flags:
     return out
 
 
-def clear_rows(X: Any, which: Flags, original: Any) -> Any:
-    """X with zeros in the flagged rows, in place unless it shares memory with `original`."""
+def clear_rows(X: Any, which: Flags, original: Any, value: float = 0.0) -> Any:
+    """X with a value in the flagged rows (of sparse X in what is stored of them).
+
+    In place unless it shares memory with `original`.
+    """
     if not which.any():
         return X
     if sparse.issparse(X):
         data = X.data.copy() if np.may_share_memory(X.data, original.data) else X.data
         for part in value_parts(X):
-            data[part][which[stored_places(X, part, 0)]] = 0
+            data[part][which[stored_places(X, part, 0)]] = value
         return with_values(X, data)
     if np.may_share_memory(X, original):
         X = X.copy(order="K")
-    X[which] = 0
+    X[which] = value
     return X
 
 

@@ -10,7 +10,8 @@ from sklearn.base import is_classifier
 
 from .._checks import import_pandas
 from ..data.bounds import number_bounds
-from ..metrics.scores import DPScore, dp_score, opened
+from ..metrics.scores import DPScore, dp_score
+from ..preprocessing.steps import opened
 from . import axes_for
 
 _RARE = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.05])

@@ -13,8 +13,8 @@ from sklearn.base import is_classifier
 from .._checks import import_pandas, import_pyplot
 from .._types import Array
 from ..estimates import check_level
-from ..metrics.scores import opened
 from ..model_selection.private_steps import private_last
+from ..preprocessing.steps import reaching
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -216,7 +216,4 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
             "rows must be all rows that person_periods made, in their order: each period of each "
             "person"
         )
-    (model, before), X = opened(model), rows[list(names)]
-    for step in before:
-        X = step.transform(X)
-    return model, X, np.append(0, first["stop"])
+    return *reaching(model, rows[list(names)]), np.append(0, first["stop"])

@@ -45,7 +45,7 @@ from ..data import cells
 from ..data.bounds import number_bounds
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
-from ..preprocessing.declared import is_passthrough
+from ..preprocessing.steps import empty_rows, opened, reaching
 from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
@@ -879,7 +879,9 @@ def dp_score(
         the sigmoid of its decision function. Narrow it if the model is known to be unsure.
     invalid : {"auto", "exclude", "count"}, default="auto"
         What is done with a record that is invalid: a label that is missing or not among the
-        classes, a target that is not finite, a prediction that is NaN. "exclude" leaves it out:
+        classes, a target that is not finite, a prediction that is NaN, and of an estimator with
+        ``nonfinite="zero"`` what its fit would leave out: a row that holds NaN or an infinity where
+        it comes to the last step, and a count below 0. "exclude" leaves it out:
         scores are those of the valid records, whose noisy number is a part of the release
         (`DPScore.n_valid`) and widens intervals a little. "count" takes it for a wrong prediction
         in the accuracy, for half of the largest loss, and in the variance of y for half a record
@@ -975,8 +977,7 @@ def dp_score(
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
-        if groups is not None:
-            answers = _without_surplus(answers, groups, max_rows_per_user, n)
+        answers = _without_invalid(estimator, X, groups, max_rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
@@ -1001,14 +1002,29 @@ def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
         )
 
 
-def _without_surplus(answers: Answers, groups: Any, most: int, n: int) -> Answers:
-    """The same where the rows of users after their first ones are invalid."""
-    users = cells.as_users(groups)
-    if len(users) != n:
-        raise ValueError(f"groups must have shape ({n},), got {users.shape}")
-    is_surplus = cells.surplus_rows(users, most)
+def _without_invalid(
+    estimator: Any, X: Any, groups: Any, most: int, answers: Answers, n: int
+) -> Answers:
+    """The same where what is invalid for one answer is so for all: a record counts or does not.
+
+    Invalid are rows that the model takes for empty ones, whose predictions say nothing, those
+    without a prediction, and those of users after their first ones.
+    """
+    is_invalid = np.zeros(n, dtype=bool)
+    if _public(estimator, "nonfinite") == "zero":
+        last, reached = reaching(estimator, X)
+        is_invalid |= empty_rows(reached)
+        if "y" in answers:
+            is_invalid |= answers["y"] < getattr(last, "_lowest", -np.inf)
+    for name in {"prediction", "score", "own_probability"} & answers.keys():
+        is_invalid |= np.isnan(answers[name])
+    if groups is not None:
+        users = cells.as_users(groups)
+        if len(users) != n:
+            raise ValueError(f"groups must have shape ({n},), got {users.shape}")
+        is_invalid |= cells.surplus_rows(users, most)
     return {
-        name: np.where(is_surplus, INVALID[name], of) if name in INVALID else of
+        name: np.where(is_invalid, INVALID[name], of) if name in INVALID else of
         for name, of in answers.items()
     }
 
@@ -1033,19 +1049,6 @@ def _scores(
             own = {label: part[name] for label, part in parts.items()}
             scores[name] = replace(scores[name], by_group=own)
     return scores
-
-
-def opened(estimator: Any) -> tuple[Any, list[Any]]:
-    """The last model of a pipeline or of a search's best, and the steps that are before it."""
-    before: list[Any] = []
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(getattr(estimator, "steps", None), list) and estimator.steps:
-            *first, estimator = (step for _, step in estimator.steps)
-            before += [step for step in first if not is_passthrough(step)]
-        else:
-            return estimator, before
 
 
 def _public(estimator: Any, name: str) -> Any:

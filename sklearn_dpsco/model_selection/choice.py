@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from .._types import Array
 from ..data.cells import label_codes
 from ..data.summation import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
+from ..preprocessing.steps import empty_rows, reaching
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part, named_releases
@@ -71,7 +72,12 @@ class Choice(Part):
         return named_releases(("median loss", self.unit, 1), ("choice", self.select, 1))
 
     def run(self, losses: Array, weights: Array, stream: RandomStream) -> int:
-        """Index of the chosen model; weights are in [0, 1], and 0 for an empty record."""
+        """Index of the chosen model; weights are in [0, 1], and 0 for an empty record.
+
+        So is a record with a loss of NaN, which is empty for one of the models.
+        """
+        is_empty = np.isnan(losses).any(axis=(1, 2))
+        weights, losses = np.where(is_empty, 0.0, weights), np.nan_to_num(losses)
         n, _, n_versions = losses.shape  # the second axis is that of models, the default first
         largest, margin = _RULES[self.scoring]
         largest *= self.regret_factor
@@ -153,11 +159,16 @@ def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
 def losses(model: Any, table: Table, scoring: str) -> Array:
     """Loss of each record under versions of the model, shape (n, n_versions), 0 for an invalid one.
 
+    NaN for one that is empty in a fit of this model: its features are invalid where they come to
+    the last step, or its target is below the lowest.
+
     Residuals are in units of half the width of the bounds. The probabilities of a version are
     proportional to a power of the model's; other scores have one version.
     """
-    X, targets = table.X, table.targets
+    targets = table.targets
     with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away
+        model, X = reaching(model, table.X)
+        is_empty = empty_rows(X)
         if scoring == "neg_log_loss":
             found = np.nan_to_num(np.asarray(model.predict_proba(X)))
             logs = np.log(np.clip(found, _LEAST_PROBABILITY, 1.0))
@@ -166,9 +177,12 @@ def losses(model: Any, table: Table, scoring: str) -> Array:
         elif scoring == "accuracy":
             loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != targets) * 1.0
         else:
+            read = replace(model._reader, is_strict=False).targets(table.y)
+            is_empty |= empty_rows(read.reshape(len(targets), -1))
             found = np.nan_to_num(model.predict(X) * table.exposure)
             apart = np.abs(np.clip(found, table.low, table.high) - targets)
             apart = apart / (table.high / 2 - table.low / 2)
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart
             loss = apart.reshape(len(apart), -1).sum(axis=1)
-    return np.where(table.weights[:, None] > 0, loss.reshape(len(targets), -1), 0.0)
+        loss = np.where(is_empty[:, None], np.nan, loss.reshape(len(targets), -1))
+    return np.where(table.weights[:, None] > 0, loss, 0.0)

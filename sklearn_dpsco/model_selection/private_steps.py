@@ -194,12 +194,14 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        # within [-1, 1]: what a private transformer gives is bounded, whatever a cell holds
+        # within [-1, 1]: what a private transformer gives is bounded, whatever a cell holds; or NaN
+        # of what is not finite, of which a strict last step makes an error before the charge
         X = as_numbers("X", X, strict=False)
         is_sparse = sparse.issparse(X)
         X = X.tocsr() if is_sparse else X
-        values = np.nan_to_num(np.asarray(X.data if is_sparse else X, dtype=np.float64))
-        values = values / (1 + np.abs(values))
+        values = np.asarray(X.data if is_sparse else X, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            values = values / (1 + np.abs(values))
         return with_values(X, values) if is_sparse else values
 
     def get_metadata_routing(self) -> Any:

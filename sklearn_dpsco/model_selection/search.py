@@ -29,6 +29,7 @@ from ..data.cells import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
+from ..preprocessing.steps import empty_rows
 from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
@@ -323,8 +324,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
             ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
             low, high = (np.asarray(end, dtype=np.float64) for end in ends)
-            targets = np.clip(y, low, high)
-            is_valid = ~np.isnan(targets.reshape(len(y), -1)).any(axis=1)
+            targets, is_valid = np.clip(y, low, high), ~empty_rows(y.reshape(len(y), -1))
         exposure: Any = 1.0
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
@@ -494,8 +494,8 @@ class DPGridSearchCV(_PrivateSearch):
 
     Notes
     -----
-    Guarantee: doc/privacy, section 2.18. There is no `cv_results_`: scores of candidates are not
-    released.
+    Guarantee: doc/privacy, section 2.18. A record that is invalid in the fit of one candidate is
+    left out of the choice. There is no `cv_results_`: scores of candidates are not released.
 
     Examples
     --------

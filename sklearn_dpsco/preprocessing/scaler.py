@@ -145,7 +145,8 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
     nonfinite : {"raise", "zero"}, default="raise"
         "raise": a row with NaN, an infinity or no number is an error, in `fit` before anything is
         spent; that tells one bit outside of the guarantee. "zero": it contributes nothing to
-        `fit`, and becomes a row of zeros in `transform`.
+        `fit`, and becomes a row of NaN in `transform`: a model behind it needs ``nonfinite="zero"``
+        as well, and leaves the record out, too.
     accountant : None, BudgetAccountant or Branch, default=None
         Where `fit` charges its guarantee before anything is computed from the values. None stands
         for the accountant whose ``with`` block is open, if any.
@@ -265,7 +266,10 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         return self
 
     def transform(self, X: Any) -> Any:
-        """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X."""
+        """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X.
+
+        With ``nonfinite="zero"``, all of an invalid row is NaN (of a sparse one, what is stored).
+        """
         check_is_fitted(self)
         with np.errstate(all="ignore"):
             X = self._features(X, reset=False)
@@ -276,7 +280,8 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             out = np.clip((values - center) / scale, -self.clip, self.clip)
             out = out.astype(X.dtype, copy=False)
             out = with_values(X, out) if sparse.issparse(X) else out
-            return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X)
+            # as zeros, they would be valid records of what follows
+            return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X, np.nan)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

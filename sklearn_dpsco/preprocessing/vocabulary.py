@@ -27,7 +27,8 @@ from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import plan_within
 
 _SLACK_SHARE = 0.2  # of delta, for words that one user alone has
-_UNIT = 2.0**-24  # counts are multiples of it, so that their sums are exact
+# Counts are multiples of the unit, so that sums of as many as there may be texts are exact.
+_UNIT, _MOST_TEXTS = 2.0**-24, 2**29
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ class PrivateVocabulary(  # type: ignore[call-arg]
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise, see `PrivacyBudget`.
     nonfinite : {"raise", "zero"}, default="raise"
-        Whether a text that is missing is an error, or has no words.
+        Whether a text that is missing or no string is an error, or has no words in `fit` and
+        becomes an invalid row in `transform`. One that is to count as a text without words is "".
     accountant : None, BudgetAccountant or Branch, default=None
         Is charged before any text is read. None stands for the one whose ``with`` block is open,
         if any. It must keep a fifth of its delta for this: ``BudgetAccountant(epsilon, delta=1e-6,
@@ -169,7 +171,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
 
         Parameters
         ----------
-        n_samples : int in [1, 1e15]
+        n_samples : int in [1, 2^29]
 
         Examples
         --------
@@ -178,7 +180,8 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         >>> round(plan.count.threshold)  # users with one word, or seven times as many with 49
         47
         """
-        accounting, n_samples = self._accounting(), check_count("n_samples", n_samples)
+        accounting = self._accounting()
+        n_samples = check_count("n_samples", n_samples, high=_MOST_TEXTS)
         max_words = check_int("max_words", self.max_words, low=1, high=10**6)
         accounting.warn_if_weak(n_samples)
         budget = accounting.budget_of(n_samples)
@@ -221,7 +224,8 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         texts = list(X)
         if self._is_strict and not all(isinstance(text, str) for text in texts):
             raise ValueError(
-                "a text is missing or no string: say nonfinite='zero', so that it has no words"
+                "a text is missing or no string: say nonfinite='zero', so that the record counts "
+                "for nothing, or put '' in its place, which has no words"
             )
         return [text if isinstance(text, str) else "" for text in texts]
 
@@ -273,11 +277,22 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         return self
 
     def transform(self, X: Any) -> Any:
-        """The words of the vocabulary in each text, a CSR matrix of shape (n_samples, n_words)."""
+        """The words of the vocabulary in each text, a CSR matrix of shape (n_samples, n_words).
+
+        With ``nonfinite="zero"``, of floats, and with NaN in the first column for a text that is
+        missing or no string: a model with ``nonfinite="zero"`` leaves the record out, too.
+        """
         check_is_fitted(self, "vocabulary_")
         if self.vectorizer_ is None:
             raise ValueError("the vocabulary is empty: no word passed the threshold")
-        return self.vectorizer_.transform(self._texts(X))
+        found = self.vectorizer_.transform(self._texts(X))
+        if self._is_strict:
+            return found
+        # without words, they would be valid records of what follows
+        rows = np.flatnonzero([not isinstance(text, str) for text in X])
+        at, found = (rows, np.zeros_like(rows)), found.astype(np.result_type(found, np.float32))
+        missing = sparse.csr_matrix((np.full(rows.size, np.nan, found.dtype), at), found.shape)
+        return found + missing
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The words, in the order of the columns."""

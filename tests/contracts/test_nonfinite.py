@@ -33,11 +33,28 @@ from registry import (
     ways_to_store,
 )
 from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
-from sklearn_dpsco import DPScaler, PrivacyLeakWarning, PrivateMoments, mechanisms, private_bounds
+from sklearn_dpsco import (
+    DPGammaRegressor,
+    DPGridSearchCV,
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPMirrorRegressor,
+    DPPoissonRegressor,
+    DPScaler,
+    PrivacyLeakWarning,
+    PrivateMoments,
+    PrivateVocabulary,
+    dp_score,
+    mechanisms,
+    private_bounds,
+)
 from sklearn_dpsco.losses import Squared, SquaredHinge
 from sklearn_dpsco.privacy.budget import RELATIONS
+from sklearn_dpsco.solvers import NoisyMD
 
 BAD_VALUES = (np.nan, np.inf, -np.inf)
 CORNER = 5  # of `extreme_table`, where a record is as far out as it may be
@@ -420,3 +437,100 @@ def test_a_derivative_that_is_not_a_number_counts_as_zero_and_shows_nowhere(name
         same(fits[0], fits[1], (form, kind))
         assert not np.array_equal(outcome(fits[0]), outcome(fits[2])), (form, kind)
         assert np.all(np.isfinite(outcome(fits[0])))
+
+
+# ------------------------------------------- several releases that read the same records
+
+ZERO_OUT = {"epsilon": 3.0, "delta": 1e-6, "relation": "zero-out", "random_state": 0}
+EMPTIED, AT = {**ZERO_OUT, "nonfinite": "zero"}, 7  # where the two tables differ
+COUNTS = {"bounds_X": (-1, 1), "bounds_y": (0, 9), "nonfinite": "zero"}
+
+
+def search_of(model, **grid):
+    return lambda X, y: DPGridSearchCV(model, grid, **ZERO_OUT).fit(X, y)
+
+
+def scaled_and_fitted(X, y):
+    last = DPLogisticRegression(bounds_X=(-4, 4), classes=[-1, 1], **EMPTIED)
+    make_pipeline(DPScaler(**EMPTIED), last).fit(X, np.sign(y))
+
+
+def read_and_fitted(X, y):
+    texts = np.where(X[:, 0] > 0, "some words", "a word")
+    texts = np.where(np.isnan(X[:, 0]), None, texts.astype(object)).tolist()
+    last = DPLogisticRegression(bounds_X=(0, 1), classes=[-1, 1], **EMPTIED)
+    make_pipeline(PrivateVocabulary(**EMPTIED), last).fit(texts, np.sign(y))
+
+
+@functools.cache
+def fitted_to_score():
+    """A model of a strong slope, whose prediction of an invalid row is 0."""
+    X = np.random.default_rng(0).uniform(-1, 1, (800, 2))
+    model = DPLinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1), nonfinite="zero", delta=1e-6)
+    return make_pipeline(model.set_params(epsilon=1e6, random_state=0)).fit(X, X[:, 0])
+
+
+def scored(scoring, delta=1e-6):
+    facts = {**ZERO_OUT, "delta": delta, "scoring": scoring, "max_error": 1.0}
+    return lambda X, y: dp_score(fitted_to_score(), X, y, **facts)
+
+
+class Rates(BaseEstimator):
+    bounds_y, bounds_exposure = (-1, 1), (0, 1)
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+def scored_rates(X, y):
+    facts = {"scoring": "r2", "exposure": X[:, 1] + 2, "invalid": "exclude"}
+    dp_score(Rates(), X, y, **facts, **ZERO_OUT)
+
+
+MIRROR = DPMirrorRegressor(
+    bounds_X=(-1, 1), bounds_y=(-1, 1), nonfinite="zero", solver=NoisyMD(max_iter=2)
+)
+LOSS = {"loss": ["absolute", "huber"]}
+# what reads the records, and how one of them is made invalid: its features, or its target
+READERS = {
+    "choice, features": (search_of(MIRROR, **LOSS), (np.nan, None)),
+    "choice, infinite target": (search_of(MIRROR, **LOSS), (None, np.inf)),
+    "choice, count below 0": (
+        search_of(DPPoissonRegressor(**COUNTS), max_weight=[1.0, 2.0]), (None, -1.0)
+    ),
+    "choice, amount of 0": (
+        search_of(DPGammaRegressor(**{**COUNTS, "bounds_y": (0.1, 9)}), max_weight=[1.0, 2.0]),
+        (None, 0.0),
+    ),
+    "choice behind a scaler": (
+        search_of(make_pipeline(DPScaler(nonfinite="zero"), MIRROR),
+                  dpmirrorregressor__loss=LOSS["loss"]), (np.nan, None)
+    ),
+    "scaler": (scaled_and_fitted, (np.inf, None)),
+    "vocabulary": (read_and_fitted, (np.nan, None)),
+    **{f"score: {name}": (scored(name), (np.nan, None))
+       for name in ("neg_mean_squared_error", "binned_means")},
+    "score: r2, pure": (scored("r2", 0.0), (np.nan, None)),
+    "score: exposures": (scored_rates, (-5.0, -0.9)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_record_made_invalid_is_the_empty_slot_of_all_that_reads_it(name):
+    """It moves each release by what is planned for zero-out, and by twice that in none of them."""
+    call, spoil = READERS[name]
+    fitted_to_score()
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1500, 2))
+    y = np.clip(X[:, 0] + 0.1 * rng.normal(size=1500), -1, 1)
+    y = np.rint(5 * np.abs(y)) if "count" in name or "amount" in name else y
+    largest = 0.0
+    for corner in ((1, 1), (1, -1)):
+        first, second = ((X.copy(), y.copy()) for _ in range(2))
+        first[0][AT] = second[0][AT] = 1e9 * corner[0]
+        first[1][AT] = second[1][AT] = corner[1] * (1 if y.min() < 0 else 9)
+        for values, value in zip(second, spoil, strict=True):
+            values[AT] = values[AT] if value is None else value
+        moved = changes(*(releases_of(lambda t=t: call(*t)) for t in (first, second)))
+        largest = max(largest, *moved.values())
+    assert 0.5 < largest <= 1 + 1e-9

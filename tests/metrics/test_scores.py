@@ -290,6 +290,14 @@ def test_invalid_records_are_left_out_as_in_the_fit():
     assert found.n_valid == pytest.approx(np.isfinite(y).sum(), abs=50)
     assert "valid, targets and predictions clipped to [-" in joined(found)
     assert dp_score(model, X, y, invalid="count", **facts).value < 0.5
+    is_gap = rng.random(4000) < 0.1  # of a row, with its target
+    gaps = make_pipeline("passthrough", model)
+    found = dp_score(gaps, np.where(is_gap[:, None], np.nan, X), y, **facts)
+    assert found.n_valid == pytest.approx((np.isfinite(y) & ~is_gap).sum(), abs=50)
+    counts = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 9), nonfinite="zero", epsilon=20.0)
+    y_counts = np.where(is_gap, -1.0, rng.poisson(1, 4000))
+    found = dp_score(counts.fit(X, y_counts), X, y_counts, **facts)
+    assert found.n_valid == pytest.approx((~is_gap).sum(), abs=50)
     model.set_params(nonfinite="raise")
     assert dp_score(model, X, y, **facts).n_valid is None
     with pytest.raises(ValueError, match="invalid must be"):

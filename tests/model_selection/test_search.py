@@ -562,18 +562,30 @@ def test_a_search_that_was_charged_and_failed_leaves_no_model(monkeypatch):
 
 
 def test_no_cell_in_front_of_a_private_step_decides_on_a_rehearsal():
-    """A fit takes each of these tables, whose first private step clips its outputs."""
+    """A fit takes each of these tables, whose first private step clips its outputs.
+
+    But a step that takes no NaN stops it before the charge, where there is an invalid record.
+    """
     X, y = table()
     odd, large = X.astype(object), X.copy()
     odd[3, 1], large[3, 1] = "SECRET", 1e200
     gaps = sparse.csr_matrix(np.where(X > 0, X, 0.0))
     gaps.data[4] = np.nan
-    model = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), solver=NoisyMD(max_iter=3))
+    model = DPMirrorRegressor(
+        bounds_X=(-4, 4), bounds_y=(-1, 1), solver=NoisyMD(max_iter=3), nonfinite="zero"
+    )
     for cells in (odd, pd.DataFrame(odd), large, gaps, gaps.tocsc()):
         scaler = DPScaler(with_centering=not sparse.issparse(cells), nonfinite="zero")
-        pipe = Pipeline([("s", scaler), ("p", PolynomialFeatures()), ("m", model)])
+        step = PolynomialFeatures() if cells is large else FunctionTransformer(np.abs)
+        pipe = Pipeline([("s", scaler), ("p", step), ("m", model)])
         search = search_of(pipe, {"m__feasible_set": [L2Ball(2.0)]})
         assert search.fit(cells, y).plan_.choice is not None
+    accountant = BudgetAccountant(9.0)
+    pipe.set_params(s__with_centering=True, p=PolynomialFeatures())
+    search = search_of(pipe, {"m__feasible_set": [L2Ball(2.0)]}, accountant=accountant)
+    with pytest.raises(ValueError, match="contains NaN"):
+        search.fit(odd, y)
+    assert not accountant.ledger
 
 
 def test_bad_data_cost_nothing():

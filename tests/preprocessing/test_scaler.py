@@ -16,7 +16,9 @@ from support import assert_refuses, recomputed_epsilon, rest_is_slow, solver_dat
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPGridSearchCV,
     DPLassoFW,
+    DPLinearRegression,
     DPMirrorRegressor,
     DPScaler,
     PrivacyBudget,
@@ -334,7 +336,7 @@ def test_sparse_tables(kind):
     np.testing.assert_allclose(out.toarray(), dense.transform(X))
 
 
-def test_invalid_records_are_empty_and_become_zeros():
+def test_invalid_records_are_empty_and_stay_invalid():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 2)) + 3
     spoiled = X.copy()
@@ -347,13 +349,28 @@ def test_invalid_records_are_empty_and_become_zeros():
         DPScaler(nonfinite="zero", random_state=0).fit(other).scale_, model.scale_
     )
     out = model.transform(spoiled)
-    np.testing.assert_array_equal(out[::2], 0.0)
-    np.testing.assert_array_equal(out[1], 0.0)
-    assert np.abs(out[3]).max() > 0
+    assert np.isnan(out[::2]).all()
+    assert np.isnan(out[1]).all()
+    assert np.abs(out[3::2]).max() <= model.clip
+    stored = DPScaler(nonfinite="zero", with_centering=False, random_state=0).fit(spoiled)
+    for kind in (sparse.csr_array, sparse.csc_array):
+        np.testing.assert_array_equal(
+            stored.transform(kind(spoiled)).toarray(), stored.transform(spoiled)
+        )
     mixed = model.transform([["a", 1.0], [3.0, 3.0]])
-    np.testing.assert_array_equal(mixed[0], 0.0)
+    assert np.isnan(mixed[0]).all()
     empty = DPScaler(nonfinite="zero", random_state=0).fit(np.full((2000, 2), np.nan))
     assert np.isfinite(empty.transform(X)).all()
+    last = DPLinearRegression(bounds_X=(-4, 4), bounds_y=(-1, 1))
+    grid = {"dplinearregression__max_weight": [1.0, 2.0]}
+    with pytest.raises(ValueError, match="nonfinite='zero'"):
+        make_pipeline(model, last).fit(spoiled, X[:, 0])
+    accountant = BudgetAccountant(epsilon=1.0)
+    steps = make_pipeline(DPScaler(nonfinite="zero"), last)
+    search = DPGridSearchCV(steps, grid, accountant=accountant)
+    with pytest.raises(ValueError, match="nonfinite='zero'"):
+        search.fit(spoiled, X[:, 0])
+    assert not accountant.ledger
 
 
 def test_groups_bound_what_a_user_contributes():

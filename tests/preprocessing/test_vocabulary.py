@@ -303,10 +303,19 @@ def test_bad_texts_cost_nothing():
             fitted(texts, accountant=accountant)
     with pytest.raises(ValueError, match="inconsistent"):
         fitted(groups=[1, 2], accountant=accountant)
+    assert_refuses(PrivateVocabulary().plan, "n_samples", 2**29 + 1)  # sums would be rounded
     assert not accountant.ledger
     column = pd.Series([*TEXTS, None, math.nan])
     users = np.array([*range(len(TEXTS)), ["no", "user"], None], dtype=object)
-    assert "good" in fitted(column, users, nonfinite="zero").vocabulary_
+    words = fitted(column, users, nonfinite="zero")
+    assert "good" in words.vocabulary_
+    # a text that is missing makes an invalid record, one without words does not
+    rows = words.transform(pd.Series(["good", None, math.nan, ""]))
+    np.testing.assert_array_equal(np.isnan(rows.toarray()).any(axis=1), [False, True, True, False])
+    counts = fitted(vectorizer=CountVectorizer(), nonfinite="zero")
+    for texts in (["good"], ["good", None]):  # whose type and order tell of no other text
+        found = counts.transform(texts)
+        assert (found.dtype, found.has_sorted_indices) == (np.float64, True)
 
 
 def test_neither_the_order_of_texts_nor_that_of_words_matters():
