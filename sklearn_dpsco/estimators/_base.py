@@ -123,13 +123,13 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         it, and larger ones count as 1. Declare it from domain knowledge, never from the weights:
         noise is that of a table whose weights all are `max_weight`. None stands for 1, and a fit
         with weights warns `BoundsNotDeclaredWarning`.
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
         Without `groups` the noise is this many times larger. With them the default solver clips
         what all rows of a person say together, and adds noise to hide that
         (:ref:`section-4.5e`): of tables in one place with at most 1000 columns. Random batches are
-        not amplified.
+        not amplified. "auto" is the accountant's, or without one 1.
     bounds_X : pair (low, high), dict, transformer or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars; lists or arrays
         of shape (n_features,), in a tuple (lows, highs), but no list of pairs; or for a data frame

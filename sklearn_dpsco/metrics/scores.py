@@ -297,7 +297,7 @@ def plan_score(
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
     confidence: float = 0.95,
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     bounds_y: Bounds | None = None,
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
@@ -804,7 +804,7 @@ def dp_score(
     by: Any = None,
     by_values: ClassLabels | None = None,
     exposure: Any = None,
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     groups: Any = None,
     precision: Precision = "exact",
     random_state: RandomState = None,
@@ -901,9 +901,10 @@ def dp_score(
         targets y, such as numbers of claims, and of ``exposure * predict(X)``, each record counted
         alike. Needed of a model with `bounds_exposure`. A record with one that is missing or not
         above 0 is invalid.
-    max_rows_per_user : int in [1, 1e15], default=1
-        As in the estimators. Intervals are for independent users, whose rows may all be alike:
-        where noise does not hide sampling, up to the root of this number times as long.
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
+        As in the estimators; "auto" is the accountant's, or without one that of the model.
+        Intervals are for independent users, whose rows may all be alike: where noise does not hide
+        sampling, up to the root of this number times as long.
     groups : array-like of shape (n_samples,) or None, default=None
         As in `fit`, the user of each row: of a user with more rows than `max_rows_per_user`,
         further ones are invalid, which asks for ``invalid="exclude"`` (that "auto" then is). None:
@@ -960,6 +961,9 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
+    if max_rows_per_user == "auto" and accountant is None:
+        of_model = _public(estimator, "guarantee_")
+        planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
     if invalid == "auto" and by is None:  # the rule of the fit
@@ -976,7 +980,7 @@ def dp_score(
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         if groups is not None:
-            answers = _without_surplus(answers, groups, max_rows_per_user, n)
+            answers = _without_surplus(answers, groups, plan.guarantee.rows_per_user, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:

@@ -162,7 +162,7 @@ def plan_private_bounds(
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     within: Bounds | Mapping[Any, Any] | None = None,
     precision: Precision = "exact",
     accountant: Any = None,
@@ -197,7 +197,7 @@ def private_bounds(
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     within: Bounds | Mapping[Any, Any] | None = None,
     precision: Precision = "exact",
     nonfinite: Nonfinite = "raise",
@@ -216,8 +216,9 @@ def private_bounds(
         As in `PrivacyBudget`; "auto" is the accountant's, or without one
         min(1e-6, 1 / (10 n_samples)) and "replace-one". delta = 0 is pure epsilon-DP, by
         permute-and-flip.
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all rows of a user together, of whom nobody has more than this.
+        "auto" is the accountant's, or without one 1.
     within : pair (low, high), dict or None, default=None
         Outer bounds that are known, as `bounds_X`. Candidates lie within them, so they are
         finer. None needs no knowledge: candidates are quarter octaves, from 2^-64 to 2^64, and 0.
