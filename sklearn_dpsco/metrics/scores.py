@@ -517,7 +517,7 @@ class DPScore(Overviewed):
         released; "" if to nothing but the bounds. R^2 has errors clipped to `max_error` over the
         variance of targets that are not: it is too large where errors are clipped.
     classes : ndarray or None
-        The labels in the order of rows and columns.
+        The labels in the order of rows and columns; the last one is the second class.
     fpr, tpr, thresholds, fpr_interval : ndarray or None
         Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
     prob_true, prob_pred : ndarray or None
@@ -597,6 +597,12 @@ class DPScore(Overviewed):
         low, high = self.interval
         ends = np.isclose(low, self.limits[0], atol=1e-12)
         return ends & np.isclose(high, self.limits[1], atol=1e-12)
+
+    @property
+    def of_class(self) -> str:
+        """ " of 'a'", where the score is of the second of two classes, 'a'; else ""."""
+        is_of_one = self.scoring in _OF_TWO_CLASSES[1:] and self.classes is not None
+        return f" of {shown(self.classes.tolist()[-1])}" if is_of_one else ""
 
     def __float__(self) -> float:
         if np.ndim(self.value):
@@ -721,7 +727,7 @@ class DPScore(Overviewed):
             return _table(lines, ("", *labels), rows)
         if np.ndim(self.value):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
-            lines = [f"{self.scoring} ({end})"]
+            lines = [f"{self.scoring}{self.of_class} ({end})"]
             if self.bin_counts is not None and self._is_hidden.any():
                 observed = list(parts)[3]
                 parts[observed] = np.where(self._is_hidden, "hidden*", parts[observed]).tolist()
@@ -730,7 +736,7 @@ class DPScore(Overviewed):
         all_of_them = [self, *(self.by_group or {}).values()]
         values = ["hidden*" if of._is_hidden else f"{of.value:.4g}" for of in all_of_them]
         ends = [[f"{x:.4g}" for x in of.interval] for of in all_of_them]
-        lines = [f"{self.scoring} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
+        lines = [f"{self.scoring}{self.of_class} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
         if "hidden*" in values:
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
         if self.by_group is None:
