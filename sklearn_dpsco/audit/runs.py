@@ -91,7 +91,7 @@ def audit(
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
-    fixed = {"accountant": None} if "accountant" in parameters else {}
+    fixed: dict[str, Any] = {"accountant": None} if "accountant" in parameters else {}
     account = parameters.get("accountant")  # is left out, and what it says is kept
     if parameters.get("relation") == "auto":
         fixed["relation"] = relation_of("auto", account)

@@ -601,8 +601,9 @@ class DPScore(Overviewed):
     @property
     def of_class(self) -> str:
         """ " of 'a'", where the score is of the second of two classes, 'a'; else ""."""
-        is_of_one = self.scoring in _OF_TWO_CLASSES[1:] and self.classes is not None
-        return f" of {shown(self.classes.tolist()[-1])}" if is_of_one else ""
+        if self.classes is None or self.scoring not in _OF_TWO_CLASSES[1:]:
+            return ""
+        return f" of {shown(self.classes.tolist()[-1])}"
 
     def __float__(self) -> float:
         if np.ndim(self.value):
