@@ -108,6 +108,9 @@ def stand_in(
     correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)
     inner = getattr(estimator, "estimator", estimator)  # of a search
     last = model_of(estimator)
+    useless = "target" if is_classifier(last) else "prevalence"
+    if useless in assumptions and (is_classifier(last) or facts["target"] in ("normal", "skewed")):
+        raise TypeError(f"{useless} has no effect on the score of this model and target")
     is_raw = isinstance(inner, Pipeline)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
