@@ -15,7 +15,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
-from .._overview import Overviewed
+from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import nonfinite_rows
@@ -120,9 +120,9 @@ class BoundsPlan(Overviewed):
         return ends[0], ends[1]
 
 
-@dataclass(frozen=True)
-class PrivateBounds:
-    """Released bounds, to be declared to an estimator.
+@dataclass(frozen=True, repr=False)
+class PrivateBounds(Overviewed):
+    """Released bounds, to be declared to an estimator; ``print`` shows them.
 
     Attributes
     ----------
@@ -152,6 +152,19 @@ class PrivateBounds:
     def guarantee(self) -> Guarantee:
         """What the bounds cost."""
         return self.plan.guarantee
+
+    def __repr__(self) -> str:
+        return f"<PrivateBounds: {self.overview().lines[0]}>"
+
+    def overview(self) -> Overview:
+        """The bounds of the first columns, and what they cost."""
+        low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
+        names = self.names or [f"x{k}" for k in range(low.size)]
+        what = "1 column" if low.size == 1 else f"{low.size} columns"
+        about = "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
+        line = f"private bounds of {what} ({self.guarantee.claim}{about})"
+        rows = [(n, f"{a:.6g}", f"{b:.6g}") for n, a, b in zip(names, low, high, strict=True)]
+        return Overview((line,), ("column", "low", "high"), "{:24s} {:>12s} {:>12s}", rows, 20)
 
 
 def plan_private_bounds(
