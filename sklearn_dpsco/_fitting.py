@@ -214,6 +214,7 @@ class PrivateFit:
     _doc_link_module, _doc_link_template = DOCUMENTATION_LINK
     _fits: Fits | None = None  # of the last one, also before this was known of a stream
     _has_groups = False  # likewise
+    _target_names: tuple[str, ...] | None = None  # of a frame y
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.

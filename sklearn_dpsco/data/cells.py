@@ -44,6 +44,12 @@ class NotANumberError(ValueError, TypeError):
     """A cell is neither a number nor missing. A `TypeError`, too, as scikit-learn has it."""
 
 
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Those of a frame, if all of them are text."""
+    names = tuple(getattr(table, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 

@@ -434,7 +434,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 is_weighed = sample_weight is not None
                 settings = settings._replace(n_users=table.n_users, has_weights=is_weighed)
                 settings.accounting.warn_if_weak(*table.shape)
-                self._is_weighed = is_weighed
+                self._is_weighed, self._target_names = is_weighed, cells.column_names(y)
                 charge = settings, n_samples, table.X[:0], targets, groups is not None
                 plan, scaling = self._charge(*charge)
             self._solve(plan, scaling, table)
@@ -523,8 +523,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         -------
         pandas.DataFrame
             Its last row, "(intercept)", is the intercept. The columns are "coef"; of several
-            targets target_0, target_1, ...; of two classes the second one, for which a positive
-            coefficient speaks; of more classes all of them.
+            targets their names in a frame y, or target_0, target_1, ...; of two classes the second
+            one, for which a positive coefficient speaks; of more classes all of them.
 
         Raises
         ------
@@ -553,7 +553,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         if hasattr(self, "classes_"):
             labels = self.classes_.tolist()
             return labels if len(labels) > 2 else labels[1:]
-        return ["coef"] if self.coef_.ndim == 1 else [f"target_{k}" for k in range(len(self.coef_))]
+        if self.coef_.ndim == 1:
+            return ["coef"]
+        return list(self._target_names or [f"target_{k}" for k in range(len(self.coef_))])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

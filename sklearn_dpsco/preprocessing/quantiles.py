@@ -18,7 +18,7 @@ from .._fitting import Accounting, checked_table
 from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
-from ..data.cells import nonfinite_rows
+from ..data.cells import column_names, nonfinite_rows
 from ..data.compressed import canonical
 from ..data.summation import UNIT_ROUNDOFF, chunk_rows, slices
 from ..mechanisms import Release, SelectVertex
@@ -272,10 +272,7 @@ def private_bounds(
     _check_quantiles(quantiles)
     check_choice("nonfinite", nonfinite, ("raise", "zero"))
     check_random_state(random_state)
-    names = getattr(X, "columns", None)
-    names = None if names is None else tuple(names)
-    if not names or not all(isinstance(name, str) for name in names):
-        names = None
+    names = column_names(X)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         table = checked_table(X, strict=nonfinite == "raise", ensure_2d=False, ensure_min_samples=2)
         is_vector = table.ndim == 1
