@@ -46,7 +46,10 @@ class NotANumberError(ValueError, TypeError):
 
 def column_names(table: Any) -> tuple[str, ...] | None:
     """Those of a frame, if all of them are text."""
-    names = tuple(getattr(table, "columns", ()))
+    try:
+        names = tuple(getattr(table, "columns", ()))
+    except TypeError:  # of a delayed part, which has whatever is asked for
+        return None
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
