@@ -448,6 +448,18 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
         return self._with(released | {"moments": matrix, "back": to_data @ back})
 
+    def _with(self, released: dict[str, Any]) -> Self:
+        """Keep what is released, and what follows from it at once."""
+        self._released = released
+        whole = released["back"] @ released["moments"] @ released["back"].T
+        d = len(whole) - 1
+        # of the rows' weights, which are 1 but for those far out and those that are empty
+        self._total = max(float(whole[d, d]), TINY)
+        self.mean_ = whole[:d, d] / self._total
+        self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
+        self._has_references = has_references(self.bounds_X)
+        return self
+
     def _table_units(self, n_features: int) -> tuple[Array, Array]:
         """How wide a column's 1 is in the table before an encoder in `bounds_X`, and where its 0.
 
@@ -462,18 +474,6 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 pairs = np.array([(column.width, column.shift) for column in columns])
                 return pairs[:, 0], pairs[:, 1]
         return np.ones(n_features), np.zeros(n_features)
-
-    def _with(self, released: dict[str, Any]) -> Self:
-        """Keep what is released, and what follows from it at once."""
-        self._released = released
-        whole = released["back"] @ released["moments"] @ released["back"].T
-        d = len(whole) - 1
-        # of the rows' weights, which are 1 but for those far out and those that are empty
-        self._total = max(float(whole[d, d]), TINY)
-        self.mean_ = whole[:d, d] / self._total
-        self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
-        self._has_references = has_references(self.bounds_X)
-        return self
 
     # -------------------------------------------------------------------- post-processing
 

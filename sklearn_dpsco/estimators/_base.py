@@ -423,6 +423,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         settings = self._settings()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
+                self._target_names = cells.column_names(y)
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
                 n_samples, targets = table.shape[0], table.targets
@@ -434,7 +435,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 is_weighed = sample_weight is not None
                 settings = settings._replace(n_users=table.n_users, has_weights=is_weighed)
                 settings.accounting.warn_if_weak(*table.shape)
-                self._is_weighed, self._target_names = is_weighed, cells.column_names(y)
+                self._is_weighed = is_weighed
                 charge = settings, n_samples, table.X[:0], targets, groups is not None
                 plan, scaling = self._charge(*charge)
             self._solve(plan, scaling, table)

@@ -323,7 +323,7 @@ def plan_score(
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
         for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records. Here
-        `bounds_y` must be given for scores of regressions.
+        `bounds_y` must be given for scores of regressions, and `max_rows_per_user` of a model.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
 
@@ -981,13 +981,14 @@ def dp_score(
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
+    max_rows_per_user = plan.guarantee.rows_per_user
     if groups is None:
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, n)
         if groups is not None:
-            answers = _without_surplus(answers, groups, plan.guarantee.rows_per_user, n)
+            answers = _without_surplus(answers, groups, max_rows_per_user, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
