@@ -85,7 +85,7 @@ print(compared.drop(index="(intercept)").round(3).to_string())
 # Of the scaled features: the ratio is that for half of the width of the bounds, or for all of it
 # where they begin at 0. So a flag has its own ratio, and that of the diseases is for 60 of them.
 
-display = CoefficientDisplay.from_estimator(model, exponentiate=True)
+display = CoefficientDisplay.from_estimator(model, units="scaled", exponentiate=True)
 display.ax_.set_title("Rate ratios of visits, 95 % intervals")
 
 # %%

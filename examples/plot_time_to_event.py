@@ -119,7 +119,7 @@ print(compared.round(3).to_string())
 # As a forest plot, of the scaled features: for numbers the ratio for half of the width of the
 # bounds, or for all of it where they begin at 0.
 
-display = CoefficientDisplay.from_estimator(model, exponentiate=True)
+display = CoefficientDisplay.from_estimator(model, units="scaled", exponentiate=True)
 display.ax_.set_title("Odds ratios of leaving in a period, 95 % intervals")
 
 # %%

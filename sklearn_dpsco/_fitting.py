@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from ._checks import check_choice, check_count, rounded, shown, warn_user
+from ._checks import auto_or, check_choice, check_count, rounded, shown, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
 from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, is_declaring
@@ -95,6 +95,15 @@ def relation_of(relation: Any, accountant: Any) -> Any:
     return "replace-one" if account is None else account.budget.relation
 
 
+def rows_of(max_rows_per_user: Any, accountant: Any) -> int:
+    """The parameter, "auto" being that of the accountant in force, or without one 1."""
+    given = auto_or(check_count, "max_rows_per_user", max_rows_per_user)
+    if given is None:
+        account = accountant_in_force(accountant)
+        given = 1 if account is None else account.max_rows_per_user
+    return int(given)
+
+
 class Accounting(NamedTuple):
     """The accountant in force, the budget of a fit under it, and whether n decides on delta."""
 
@@ -114,7 +123,7 @@ class Accounting(NamedTuple):
         given = check_delta(delta)
         fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
         delta = fallback if given is None else given
-        rows = check_count("max_rows_per_user", rows)
+        rows = rows_of(rows, accountant)
         budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
         if not budget.is_infinite:
             _ = budget.gaussian_allowance  # what cannot be converted raises here
@@ -205,6 +214,7 @@ class PrivateFit:
     _doc_link_module, _doc_link_template = DOCUMENTATION_LINK
     _fits: Fits | None = None  # of the last one, also before this was known of a stream
     _has_groups = False  # likewise
+    _target_names: tuple[str, ...] | None = None  # of a frame y
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.
@@ -224,6 +234,11 @@ class PrivateFit:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "noise_is_secret_")
 
+    @property
+    def _rows_per_user(self) -> int:
+        """The parameter `max_rows_per_user`, or the number that its "auto" stands for now."""
+        return rows_of(self.max_rows_per_user, self.accountant)
+
     def _accounting(self) -> Accounting:
         """The accountant in force at this moment, and the budget of a fit under it.
 
@@ -232,7 +247,7 @@ class PrivateFit:
         check_choice("nonfinite", getattr(self, "nonfinite", "raise"), ("raise", "zero"))
         check_random_state(self.random_state)
         check_feature_bounds(getattr(self, "bounds_X", None))
-        claim = self.epsilon, self.delta, self.relation, self.max_rows_per_user
+        claim = self.epsilon, self.delta, self.relation, self._rows_per_user
         return Accounting.of(*claim, self.precision, self.accountant)
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
@@ -365,7 +380,7 @@ class PrivateEstimator(PrivateFit):
     epsilon: float = 1.0
     delta: float | Auto = "auto"
     relation: Relation | Auto = "auto"
-    max_rows_per_user: int = 1
+    max_rows_per_user: int | Auto = "auto"
     precision: Precision = "exact"
     nonfinite: Nonfinite = "raise"
     accountant: Account | None = None

@@ -118,7 +118,7 @@ def plan_mean(
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     moment_order: float = 2.0,
     moment_bound: float = 1.0,
     center: Any = 0.0,
@@ -137,8 +137,9 @@ def plan_mean(
     epsilon, delta, relation, precision
         As in `PrivacyBudget`. delta = 0 asks for pure epsilon-DP, by Laplace noise; "auto" is the
         accountant's, or without one min(1e-6, 1 / (10 n_samples)) and "replace-one".
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all rows of a user together, of whom nobody has more than this.
+        "auto" is the accountant's, or without one 1.
     moment_order : float >= 2, default=2.0
         k.
     moment_bound : float in [1e-50, 1e50], default=1.0

@@ -312,7 +312,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         and is refused.
     bounds_X : pair (low, high), dict or transformer
         Public bounds of all columns, features and targets alike, as of `DPLinearRegression`. They
-        may be far too wide.
+        may be far too wide. Of columns that a `PublicEncoder` given here has made, all results are
+        under the names and in the units of its table.
     precision : {"exact", "float"}, default="exact"
     nonfinite : {"raise", "zero"}, default="raise"
         Whether a row with a value that is missing or no number is an error, or counts as none.
@@ -431,17 +432,19 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 bounds = declared_bounds(self.bounds_X, d).bounds
                 known = feature_scaling(bounds, d, self._feature_names())
                 plan = self.plan(n, d)
+                scale, shift = self._table_units(d)
                 self._spend(account, plan)
             stream = stream_from_random_state(self.random_state)
             data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
             matrix, back = plan.run(data, stream.substream("moments", 0)).estimate
-        to_data = np.diag(np.append(known.width, 1.0))
-        to_data[:d, d] = known.shift
+        to_data = np.diag(np.append(known.width * scale, 1.0))
+        to_data[:d, d] = known.shift * scale + shift
         self._keep_claim(plan, stream)
         released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
         released |= {"columns": self._names, "n_samples": n}
         released |= {"noise_is_secret": self.noise_is_secret_, "n_far": plan.n_far}
-        released |= {"low": known.low, "high": known.high, "width": known.width}
+        released |= {"low": known.low * scale + shift, "high": known.high * scale + shift}
+        released["width"] = known.width * scale
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
         return self._with(released | {"moments": matrix, "back": to_data @ back})
 
@@ -457,6 +460,21 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
         self._has_references = has_references(self.bounds_X)
         return self
+
+    def _table_units(self, n_features: int) -> tuple[Array, Array]:
+        """How wide a column's 1 is in the table before an encoder in `bounds_X`, and where its 0.
+
+        Columns without names get the encoder's.
+        """
+        encoder: Any = self.bounds_X
+        if hasattr(encoder, "output_columns"):
+            names = list(encoder.get_feature_names_out())
+            if self._feature_names() in (None, names):  # else X was renamed, or made otherwise
+                self.feature_names_in_ = np.array(names, dtype=object)
+                columns = encoder.output_columns()
+                pairs = np.array([(column.width, column.shift) for column in columns])
+                return pairs[:, 0], pairs[:, 1]
+        return np.ones(n_features), np.zeros(n_features)
 
     # -------------------------------------------------------------------- post-processing
 

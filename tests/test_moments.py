@@ -222,9 +222,27 @@ def test_advice_that_is_followed_is_not_given():
     moments = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(X)
     moments.set_params(bounds_X=(-1, 1))  # what the fit had is what counts
     note = moments.regression(0).notes[-1]
-    assert "for x2;" in note
+    assert "for c_v;" in note
     assert "drop" not in note
     assert "epsilon" in note
+
+
+def test_columns_of_an_encoder_have_the_names_and_units_of_its_table():
+    pandas = pytest.importorskip("pandas")
+    raw = np.random.default_rng(1).uniform([0, -5], [10, 15], (20_000, 2))
+    target = 2 * raw[:, 0] - raw[:, 1]
+    encoder = PublicEncoder({"a": (0, 10), "b": (-5, 15), "t": (-20, 40)})
+    cells = pandas.DataFrame(np.column_stack((raw, target)), columns=["a", "b", "t"])
+    X = np.asarray(encoder.fit_transform(cells))
+    moments = PrivateMoments(**{**COMMON, "bounds_X": encoder, "epsilon": math.inf}).fit(X)
+    for found in (moments, PrivateMoments.from_json(moments.to_json())):
+        line = found.regression("t", ["a", "b"])
+        np.testing.assert_allclose(line.coef, [[2, -1, 0]], atol=1e-3)
+        np.testing.assert_allclose(found.mean_, cells.mean(), atol=0.1)
+    renamed = pandas.DataFrame(X, columns=["u", "v", "w"])
+    with_own = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(renamed)
+    assert with_own.to_frame().index.tolist() == ["u", "v", "w"]
+    assert np.all(np.abs(with_own.mean_) < 1)  # those of the columns that were given
 
 
 def test_ridge_paths():

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 
 from .._checks import check_int, check_real, unwarned
-from .._fitting import relation_of
+from .._fitting import relation_of, rows_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
 from ..privacy.budget import PrivacyBudget, check_delta, default_delta, mu_epsilon
@@ -91,9 +91,13 @@ def audit(
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
-    fixed = {"accountant": None} if "accountant" in parameters else {}
-    if parameters.get("relation") == "auto":  # that of the accountant which is left out
-        fixed["relation"] = relation_of(parameters["relation"], parameters.get("accountant"))
+    fixed: dict[str, Any] = {"accountant": None} if "accountant" in parameters else {}
+    account = parameters.get("accountant")  # is left out, and what it says is kept
+    if parameters.get("relation") == "auto":
+        fixed["relation"] = relation_of("auto", account)
+    most = rows_of(parameters.get("max_rows_per_user", 1), account)
+    if "max_rows_per_user" in parameters:
+        fixed["max_rows_per_user"] = most
     for name, table in (("data", data), ("neighbour", neighbour)):
         if not isinstance(table, tuple) or len(table) != 2:
             raise ValueError(f"{name} must be a pair (X, y), got {type(table).__name__}")
@@ -103,7 +107,6 @@ def audit(
         raise ValueError("data and neighbour must have the same shape")
     differs = differing_rows(data[0], neighbour[0])
     differs = differs | (np.asarray(data[1]) != np.asarray(neighbour[1]))
-    most = parameters.get("max_rows_per_user", 1)
     if np.count_nonzero(differs) > most:
         rows = "one row" if most == 1 else f"{most} rows, the estimator's max_rows_per_user"
         raise ValueError(f"data and neighbour must differ in at most {rows}")

@@ -44,6 +44,15 @@ class NotANumberError(ValueError, TypeError):
     """A cell is neither a number nor missing. A `TypeError`, too, as scikit-learn has it."""
 
 
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """Those of a frame, if all of them are text."""
+    try:
+        names = tuple(getattr(table, "columns", ()))
+    except TypeError:  # of a delayed part, which has whatever is asked for
+        return None
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 

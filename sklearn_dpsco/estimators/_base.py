@@ -121,13 +121,13 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         it, and larger ones count as 1. Declare it from domain knowledge, never from the weights:
         noise is that of a table whose weights all are `max_weight`. None stands for 1, and a fit
         with weights warns `BoundsNotDeclaredWarning`.
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all rows of one person together, of whom nobody has more than this:
         a promise of yours, or kept by `groups` in `fit`. Neighbours then differ in all of them.
         Without `groups` the noise is this many times larger. With them the default solver clips
         what all rows of a person say together, and adds noise to hide that
         (:ref:`section-4.5e`): of tables in one place with at most 1000 columns. Random batches are
-        not amplified.
+        not amplified. "auto" is the accountant's, or without one 1.
     bounds_X : pair (low, high), dict, transformer or None, default=None
         Bounds of the features from domain knowledge, never from the data: scalars; lists or arrays
         of shape (n_features,), in a tuple (lows, highs), but no list of pairs; or for a data frame
@@ -420,6 +420,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         settings = self._settings()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
+                self._target_names = cells.column_names(y)
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
                 has_groups, has_weights = groups is not None, sample_weight is not None
@@ -522,8 +523,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         -------
         pandas.DataFrame
             Its last row, "(intercept)", is the intercept. The columns are "coef"; of several
-            targets target_0, target_1, ...; of two classes the second one, for which a positive
-            coefficient speaks; of more classes all of them.
+            targets their names in a frame y, or target_0, target_1, ...; of two classes the second
+            one, for which a positive coefficient speaks; of more classes all of them.
 
         Raises
         ------
@@ -552,7 +553,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         if hasattr(self, "classes_"):
             labels = self.classes_.tolist()
             return labels if len(labels) > 2 else labels[1:]
-        return ["coef"] if self.coef_.ndim == 1 else [f"target_{k}" for k in range(len(self.coef_))]
+        if self.coef_.ndim == 1:
+            return ["coef"]
+        return list(self._target_names or [f"target_{k}" for k in range(len(self.coef_))])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

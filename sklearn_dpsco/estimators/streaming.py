@@ -18,7 +18,7 @@ from .._checks import check_count
 from .._progress import progress_bar
 from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling, largest_weight
-from ..data.cells import check_classes
+from ..data.cells import check_classes, column_names
 from ..data.summation import piece_rows, slices
 from ..geometry import Geometry
 from ..losses import Loss
@@ -238,6 +238,8 @@ class _StreamingModel(DPLinearModel):
             if isinstance(progress, _Progress) and self._stream is not progress:
                 raise ValueError(_ENDED)  # while this thread waited
             with self._unchanged_on_error():
+                if isinstance(progress, Settings):
+                    self._target_names = column_names(y)
                 X, y = self._validate_chunk(X, y, progress)
                 # rows of users: counts of the stream so far, behind room for those of this chunk
                 counted: ChainMap[Any, int] | None = None if groups is None else ChainMap({}, {})

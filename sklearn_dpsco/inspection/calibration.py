@@ -161,17 +161,14 @@ class CalibrationDisplay:
         ends = np.abs(frame[["low", "high"]].to_numpy().T - points[1])
         style = {"fmt": "o", "capsize": 3, **kwargs}
         self.points_ = ax.errorbar(*points, yerr=ends, **style)
-        (self.line_,) = ax.plot([], [], color="gray", linewidth=0.8)
-        if is_doubling:
-            ax.set(xscale="log", yscale="log")
         shown_edges = np.unique((self.to_frame() if frame.empty else frame)[["from", "to"]])
         least = shown_edges[shown_edges > 0][0] / 4 if is_doubling else shown_edges[0]
-        ends = [max(shown_edges[0], least), shown_edges[-1]]
-        self.line_.set_data(ends, ends)
-        ax.set(xlim=ends)
-        seen = frame["observed"][frame["observed"] > 0] if is_doubling else frame["observed"]
-        ax.set(ylim=(min([ends[0], *seen]), max([ends[1], *seen])))
+        diagonal = [max(shown_edges[0], least), shown_edges[-1]]
+        (self.line_,) = ax.plot(diagonal, diagonal, color="gray", linewidth=0.8)
+        if is_doubling:
+            ax.set(xscale="log", yscale="log")
         is_share = self.score.scoring == "calibration_curve"
         what, seen_as = ("probability", "share") if is_share else ("mean", "mean")
-        ax.set(xlabel=f"Predicted {what}", ylabel=f"Observed {seen_as}")
+        of = self.score.of_class
+        ax.set(xlabel=f"Predicted {what}{of}", ylabel=f"Observed {seen_as}{of}")
         return self

@@ -78,7 +78,7 @@ class CoefficientDisplay:
         estimator: Any,
         *,
         encoder: Any = None,
-        units: str = "scaled",
+        units: str = "auto",
         exponentiate: bool = False,
         ax: Any = None,
         max_features: int = 20,
@@ -91,14 +91,17 @@ class CoefficientDisplay:
         estimator : fitted estimator of this package, or a Pipeline or a search that ends with one
         encoder : PublicEncoder, other transformer or None, default=None
             What names the features, as in `coef_frame`, also if None.
-        units : {"scaled", "data"}, default="scaled"
-            As in `coef_frame`: "scaled" makes columns comparable.
+        units : {"auto", "scaled", "data"}, default="auto"
+            As in `coef_frame`: "scaled" makes columns comparable. "auto" is that, and of ratios
+            "data": those of `summary`.
         exponentiate : bool, default=False
             Whether to draw ratios, of odds or of rates: see `summary` of the model. A `ValueError`
             says if they are none.
         ax, max_features, **kwargs
             As in `plot`.
         """
+        if units == "auto":
+            units = "data" if exponentiate else "scaled"
         frame, names, found = _frame(estimator, encoder, units)
         if exponentiate:
             check_ratios(opened(estimator)[0].plan_.problem.loss)
@@ -140,7 +143,8 @@ class CoefficientDisplay:
         data_is_public : bool, default=False
             Say True if so; else a `PrivacyLeakWarning` reminds you.
         n_refits : int >= 2, default=20
-        encoder, units
+        encoder : PublicEncoder, other transformer or None, default=None
+        units : {"scaled", "data"}, default="scaled"
             As in `from_estimator`.
         random_state : int or None, default=None
             Decides on the noise.
@@ -200,7 +204,8 @@ class CoefficientDisplay:
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
         what = "Ratio" if self.exponentiate else "Coefficient"
-        ax.set_xlabel(what + (" of the scaled feature" if self.units == "scaled" else ""))
+        of = "of the scaled feature" if self.units == "scaled" else "per unit of the feature"
+        ax.set_xlabel(f"{what} {of}")
         if len(self.outputs) > 1 or self.outputs[0] != "coef":
             ax.legend(loc="best")
         return self

@@ -29,6 +29,7 @@ from .stand_ins import (
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
+_POWER = 0.8
 # of simulations
 _N_FITS = 20
 _N_FAILURES = 1
@@ -51,14 +52,19 @@ def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
 
 
 def _with_errors(estimator: Any) -> Any:
-    """A clone of the model, of a pipeline its last step, that releases standard errors."""
+    """A clone of the model, of a pipeline its last step, which must release standard errors."""
     last = last_step(estimator)
     if not hasattr(last, "inference"):
         raise ValueError(
             "standard errors and effects are foretold of models that have inference=True, and of "
             f"pipelines that end with one, got {type(last).__name__}: ask for a score"
         )
-    return clone(last).set_params(inference=True)
+    if not last.inference:  # who plans for standard errors, and fits without them, has none
+        raise ValueError(
+            f"{type(last).__name__} has inference=False, and a fit would have no standard errors: "
+            "set inference=True, or ask for a score"
+        )
+    return clone(last)
 
 
 def _infers(
@@ -86,7 +92,8 @@ def _infers(
         )
     if std is not None:
         check_size("std", std)
-        facts.pop("level", None)
+        if power != _POWER or "level" in assumptions:
+            raise TypeError("power and level are for an effect, and have none on std")
     else:
         check_real("effect", effect)
         check_real("power", power, low=0, high=1, low_open=True, high_open=True)
@@ -107,6 +114,7 @@ def _scores(
     features: Any,
     std: float | None,
     effect: float | None,
+    power: float,
     score: Any,
     best: Any,
     **assumptions: Any,
@@ -115,8 +123,8 @@ def _scores(
 
     New rows are scored beside the best linear predictions of them, whose score is the one assumed.
     """
-    if (std, effect) != (None, None):
-        raise ValueError("give one of std, effect and score")
+    if (std, effect, power) != (None, None, _POWER):
+        raise ValueError("give one of std, effect and score; power is for an effect")
     check_public("a score can be foretold of estimators", (), estimator, True)
     n_columns, table = stand_in(estimator, features, best, assumptions)
     of_classes = is_classifier(estimator)
@@ -154,21 +162,22 @@ def rows_needed(
     *,
     std: float | None = None,
     effect: float | None = None,
-    power: float = 0.8,
+    power: float = _POWER,
     score: float | None = None,
     score_without_privacy: float | None = None,
     **assumptions: Any,
 ) -> int:
     """The number of rows from which nine of ten fits are this sure, or score this. Spends nothing.
 
-    Of a standard error or an effect, no fewer than those from which a fit does not warn that
-    intervals may be the whole line; for large effects that alone decides.
+    This sure of each coefficient by itself: that all are at once takes more. Of a standard error
+    or an effect, no fewer than those from which a fit does not warn that intervals may be the whole
+    line; for large effects that alone decides.
 
     Parameters
     ----------
     estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
         With its epsilon, delta and relation, or a pipeline that ends with one, of which that step
-        counts. ``inference`` counts as True. For a score any estimator of this package, a search or
+        counts, with ``inference=True``. For a score any estimator of this package, a search or
         a pipeline that ends with one, as it stands.
     n_features : int >= 1 or PublicEncoder
         With an encoder its columns count. For a score also its schema, of a pipeline that begins
@@ -183,8 +192,9 @@ def rows_needed(
         In the place of `std`: this score on new rows is wanted, where the best linear model
         has that one. Of a regression R2, of two classes the area under the ROC curve.
     **assumptions
-        `r2`, `prevalence`, and of the interval `level`, as in the plan's methods. Of counts and
-        costs `mean` and `dispersion` must be given, too.
+        Of a regression `r2`, of two classes `prevalence`, as in the plan's methods, and of an
+        effect's interval `level`. Of counts and costs `mean` and `dispersion` must be given. A
+        `TypeError` names one that has no effect.
 
         `correlation` : float in [0, 1), default=.5
             Of each feature with each other one. Independent columns need a fifth to a third fewer
@@ -196,7 +206,7 @@ def rows_needed(
             Of a regression. "skewed": few are large, such as costs or counts. "zeros": most are
             0, and the rest amounts.
         `prevalence` : float in (0, 1), default=.5, or .1 for zeros
-            The frequency of the second class, or of targets that are not 0.
+            The frequency of the second class, or with "zeros" of targets that are not 0.
 
     Returns
     -------
@@ -223,13 +233,15 @@ def rows_needed(
     Examples
     --------
     >>> from sklearn_dpsco import DPLinearRegression, rows_needed
-    >>> model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1))
-    >>> 10_000 < rows_needed(model, 10, effect=0.05) < 30_000
+    >>> model = DPLinearRegression(
+    ...     epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 1), inference=True)
+    >>> 20_000 < rows_needed(model, 10, effect=0.05) < 40_000
     True
+    >>> model = model.set_params(inference=False)
     >>> 1000 < rows_needed(model, 10, score=0.45, score_without_privacy=0.5) < 5000
     True
     """
-    facts = estimator, n_features, std, effect
+    facts = estimator, n_features, std, effect, power
     if (score, score_without_privacy) != (None, None):
         scores_well = _scores(*facts, score, score_without_privacy, **assumptions)
         n = 64.0
@@ -237,7 +249,7 @@ def rows_needed(
         while not (scores_well(math.ceil(n)) and scores_well(math.ceil(_SAFE * n))):
             n *= _STEP
         return math.ceil(_SAFE * n)
-    is_enough = _infers(*facts, power, **assumptions)
+    is_enough = _infers(*facts, **assumptions)
     high = 64
     while not is_enough(high):
         high *= 2
@@ -257,15 +269,16 @@ def epsilon_needed(
     *,
     std: float | None = None,
     effect: float | None = None,
-    power: float = 0.8,
+    power: float = _POWER,
     score: float | None = None,
     score_without_privacy: float | None = None,
     **assumptions: Any,
 ) -> float:
     """The epsilon from which nine of ten fits are this sure, or score this. Spends nothing.
 
-    Of a standard error or an effect, no less than the one from which a fit does not warn that
-    intervals may be the whole line; for large effects that alone decides.
+    This sure of each coefficient by itself, as in `rows_needed`. Of a standard error or an effect,
+    no less than the one from which a fit does not warn that intervals may be the whole line; for
+    large effects that alone decides.
 
     Parameters
     ----------
@@ -286,12 +299,12 @@ def epsilon_needed(
     Examples
     --------
     >>> from sklearn_dpsco import DPLogisticRegression, epsilon_needed
-    >>> model = DPLogisticRegression(bounds_X=(0, 1), classes=[0, 1])
+    >>> model = DPLogisticRegression(bounds_X=(0, 1), classes=[0, 1], inference=True)
     >>> 0.1 < epsilon_needed(model, 50_000, 10, effect=0.1, prevalence=0.3) < 3
     True
     """
     check_count("n_samples", n_samples, low=2)
-    facts = estimator, n_features, std, effect
+    facts = estimator, n_features, std, effect, power
     if (score, score_without_privacy) != (None, None):
         check_one_budget(estimator)
         scores_well = _scores(*facts, score, score_without_privacy, **assumptions)
@@ -303,7 +316,7 @@ def epsilon_needed(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
             "the estimator clips does; rows_needed says how many are enough"
         )
-    is_enough = _infers(*facts, power, **assumptions)
+    is_enough = _infers(*facts, **assumptions)
     low, high = map(math.log, _EPSILONS)
     if not is_enough(n_samples, epsilon=math.exp(high)):
         raise ValueError(
@@ -337,7 +350,7 @@ class PowerDisplay:
     Examples
     --------
     >>> from sklearn_dpsco import DPLinearRegression, PowerDisplay
-    >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1))
+    >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), inference=True)
     >>> display = PowerDisplay.from_estimator(model, 50_000, 10)  # doctest: +SKIP
     """
 

@@ -108,6 +108,9 @@ def stand_in(
     correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)
     inner = getattr(estimator, "estimator", estimator)  # of a search
     last = model_of(estimator)
+    useless = "target" if is_classifier(last) else "prevalence"
+    if useless in assumptions and (is_classifier(last) or facts["target"] in ("normal", "skewed")):
+        raise TypeError(f"{useless} has no effect on the score of this model and target")
     is_raw = isinstance(inner, Pipeline)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
@@ -203,11 +206,13 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
     accountants = [step.accountant for step in private_steps(estimator).values()]
     accountants = [found for found in (active_accountant(), *accountants) if found is not None]
     if accountants:
-        relation = accountants[0].budget.relation
+        account = accountants[0]
+        relation, rows = account.budget.relation, account.max_rows_per_user
         raise ValueError(
             f"{what} fits many times, on public or synthetic data that need no budget, and an "
             "accountant would be charged for each fit: leave its block, and give a "
-            f"clone(estimator).set_params(accountant=None, relation={relation!r})"
+            f"clone(estimator).set_params(accountant=None, relation={relation!r}, "
+            f"max_rows_per_user={rows})"
         )
     if not check_bool("data_is_public", data_is_public):
         warn_user(
@@ -229,8 +234,7 @@ def _budgeted_steps(estimator: Any) -> dict[str, Any]:
 
 def groups_of(estimator: Any, n: int) -> dict[str, Any]:
     """What tells a fit to n rows whose they are: of each user as many as may count, in order."""
-    steps = _budgeted_steps(estimator).items()
-    most = {prefix: int(getattr(step, "max_rows_per_user", 1)) for prefix, step in steps}
+    most = {prefix: step._rows_per_user for prefix, step in _budgeted_steps(estimator).items()}
     return {f"{prefix}groups": np.arange(n) // rows for prefix, rows in most.items() if rows > 1}
 
 

@@ -253,7 +253,7 @@ class Bins(Counts):
                 most = f"{self.facts.max_error:g}"
                 found["clipped"] = f"targets clipped at {most} from the ends of their bin"
         predicted = np.clip(edges[:-1] + (1 + place) * np.diff(edges) / 2, edges[:-1], edges[1:])
-        more = {"bin_edges": edges, "bin_counts": total, "prob_pred": predicted}
+        more = {"bin_edges": edges, "bin_counts": counts.sum(axis=0), "prob_pred": predicted}
         return found | more | {"prob_true": found["value"]}
 
 

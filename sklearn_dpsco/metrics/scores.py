@@ -297,7 +297,7 @@ def plan_score(
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
     confidence: float = 0.95,
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     bounds_y: Bounds | None = None,
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
@@ -323,7 +323,7 @@ def plan_score(
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
         for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records. Here
-        `bounds_y` must be given for scores of regressions.
+        `bounds_y` must be given for scores of regressions, and `max_rows_per_user` of a model.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
 
@@ -517,7 +517,7 @@ class DPScore(Overviewed):
         released; "" if to nothing but the bounds. R^2 has errors clipped to `max_error` over the
         variance of targets that are not: it is too large where errors are clipped.
     classes : ndarray or None
-        The labels in the order of rows and columns.
+        The labels in the order of rows and columns; the last one is the second class.
     fpr, tpr, thresholds, fpr_interval : ndarray or None
         Of "roc_curve": at each threshold, from infinity down, on the score's own scale.
     prob_true, prob_pred : ndarray or None
@@ -597,6 +597,13 @@ class DPScore(Overviewed):
         low, high = self.interval
         ends = np.isclose(low, self.limits[0], atol=1e-12)
         return ends & np.isclose(high, self.limits[1], atol=1e-12)
+
+    @property
+    def of_class(self) -> str:
+        """ " of 'a'", where the score is of the second of two classes, 'a'; else ""."""
+        if self.classes is None or self.scoring not in _OF_TWO_CLASSES[1:]:
+            return ""
+        return f" of {shown(self.classes.tolist()[-1])}"
 
     def __float__(self) -> float:
         if np.ndim(self.value):
@@ -721,7 +728,7 @@ class DPScore(Overviewed):
             return _table(lines, ("", *labels), rows)
         if np.ndim(self.value):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
-            lines = [f"{self.scoring} ({end})"]
+            lines = [f"{self.scoring}{self.of_class} ({end})"]
             if self.bin_counts is not None and self._is_hidden.any():
                 observed = list(parts)[3]
                 parts[observed] = np.where(self._is_hidden, "hidden*", parts[observed]).tolist()
@@ -730,7 +737,7 @@ class DPScore(Overviewed):
         all_of_them = [self, *(self.by_group or {}).values()]
         values = ["hidden*" if of._is_hidden else f"{of.value:.4g}" for of in all_of_them]
         ends = [[f"{x:.4g}" for x in of.interval] for of in all_of_them]
-        lines = [f"{self.scoring} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
+        lines = [f"{self.scoring}{self.of_class} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
         if "hidden*" in values:
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
         if self.by_group is None:
@@ -804,7 +811,7 @@ def dp_score(
     by: Any = None,
     by_values: ClassLabels | None = None,
     exposure: Any = None,
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     groups: Any = None,
     precision: Precision = "exact",
     random_state: RandomState = None,
@@ -903,9 +910,10 @@ def dp_score(
         targets y, such as numbers of claims, and of ``exposure * predict(X)``, each record counted
         alike. Needed of a model with `bounds_exposure`. A record with one that is missing or not
         above 0 is invalid.
-    max_rows_per_user : int in [1, 1e15], default=1
-        As in the estimators. Intervals are for independent users, whose rows may all be alike:
-        where noise does not hide sampling, up to the root of this number times as long.
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
+        As in the estimators; "auto" is the accountant's, or without one that of the model.
+        Intervals are for independent users, whose rows may all be alike: where noise does not hide
+        sampling, up to the root of this number times as long.
     groups : array-like of shape (n_samples,) or None, default=None
         As in `fit`, the user of each row: of a user with more rows than `max_rows_per_user`,
         further ones are invalid, which asks for ``invalid="exclude"`` (that "auto" then is). None:
@@ -962,6 +970,9 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
+    if max_rows_per_user == "auto" and accountant is None:
+        of_model = _public(estimator, "guarantee_")
+        planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
     if invalid == "auto" and by is None:  # the rule of the fit
@@ -972,6 +983,7 @@ def dp_score(
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
+    max_rows_per_user = plan.guarantee.rows_per_user
     if groups is None:
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record

@@ -20,7 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_count, shown, unwarned, warn_user
-from .._fitting import Accounting, PrivateFit, checked
+from .._fitting import Accounting, PrivateFit, checked, rows_of
 from .._progress import check_verbose, progress_bar, steps
 from .._types import Auto, Precision, RandomState, Relation, SearchScoring
 from ..data import cells
@@ -71,7 +71,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     epsilon: float = 1.0
     delta: float | Auto = "auto"
     relation: Relation | Auto = "auto"
-    max_rows_per_user: int = 1
+    max_rows_per_user: int | Auto = "auto"
     scoring: SearchScoring = "auto"
     n_jobs: int | None = None
     precision: Precision = "exact"
@@ -80,6 +80,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     verbose: int = 0
 
     _settings: ClassVar[Callable[..., list[dict[str, Any]]]]  # candidates, without the default
+
+    @property
+    def _rows_per_user(self) -> int:
+        most = super()._rows_per_user
+        if self.max_rows_per_user != "auto":
+            return most
+        given = [step.max_rows_per_user for step in private_steps(self.estimator).values()]
+        return max((rows_of(rows, None) for rows in given if rows != "auto"), default=most)
 
     def _accounting(self) -> Accounting:
         accounting = super()._accounting()
@@ -290,6 +298,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         for (prefix, step), name in itertools.product(steps.items(), names):
             default = inspect.signature(type(step)).parameters[name].default
             given, used = getattr(step, name), getattr(self, name)
+            if name == "max_rows_per_user":
+                used = self._rows_per_user
             if given not in (default, used):
                 warn_user(
                     f"{prefix}{name}={shown(given)} of the estimator is not used: the search sets "
@@ -334,10 +344,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
-            most = check_count("max_rows_per_user", self.max_rows_per_user)
             users = cells.as_users(extras["groups"])
             check_consistent_length(y, users)
-            weights[cells.surplus_rows(users, most, {})] = 0.0  # of which the fits warn
+            # of which the fits warn
+            weights[cells.surplus_rows(users, self._rows_per_user, {})] = 0.0
         if "sample_weight" in extras:
             largest = largest_weight(last.max_weight)
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
@@ -457,7 +467,8 @@ class DPGridSearchCV(_PrivateSearch):
         "auto" is min(1e-6, 1 / (10 n)) for n records, or under an accountant the accountant's.
     relation : {"auto", "replace-one", "zero-out"}, default="auto"
         "auto" is the accountant's, or without one "replace-one".
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
+        "auto" is the largest that private steps are given, or else the accountant's, or 1.
     scoring : {"auto", "neg_log_loss", "accuracy", "neg_mean_squared_error", ...}, default="auto"
         Or "neg_mean_absolute_error". What the choice compares, record by record. "auto" is log loss
         where the estimator has probabilities, else accuracy, or the squared error.

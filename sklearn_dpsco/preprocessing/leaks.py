@@ -55,6 +55,9 @@ class LeakReport:
     ----------
     findings : tuple of LeakFinding
         In the order of the steps.
+    repeated : tuple of str
+        Steps that fit private models more than once, such as `RFE`: no leak, but each fit costs
+        its epsilon, and all compose, as an accountant counts them.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class LeakReport:
     """
 
     findings: tuple[LeakFinding, ...]
+    repeated: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -81,7 +85,11 @@ class LeakReport:
         return iter(self.findings)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.findings)) or "no step is known to leak"
+        notes = [
+            f"{step} fits private models more than once: all its fits compose"
+            for step in self.repeated
+        ]
+        return "\n".join([*map(str, self.findings or ["no step is known to leak"]), *notes])
 
 
 def check_pipeline(pipe: Any) -> LeakReport:
@@ -120,19 +128,22 @@ def check_pipeline(pipe: Any) -> LeakReport:
         raise TypeError(
             f"pipe must be an estimator, a transformer or a pipeline, got {shown(pipe)}"
         )
-    return LeakReport(tuple(_look_at("", pipe)))
+    found = list(_look_at("", pipe))
+    findings = tuple(one for one in found if isinstance(one, LeakFinding))
+    return LeakReport(findings, tuple(one for one in found if isinstance(one, str)))
 
 
 # ------------------------------------------------------------------------ the walk
 
 
-def _look_at(name: str, step: Any) -> Iterator[LeakFinding]:
-    """What leaks in a step and in all that it holds."""
+def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
+    """What leaks in a step and in all that it holds, and what fits private models repeatedly."""
     if is_passthrough(step) or isinstance(step, str):
         return
+    called = name or "the estimator itself"
 
     def finding(leaks: str, instead: str) -> LeakFinding:
-        return LeakFinding(name or "the estimator itself", type(step).__name__, leaks, instead)
+        return LeakFinding(called, type(step).__name__, leaks, instead)
 
     held: Iterable[tuple[str, Any]] = ()
     if _is_ours(step):
@@ -162,6 +173,9 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding]:
             names = ("transformer", "estimator", "regressor", "final_estimator")
             alone = [(n, given[n]) for n in names if hasattr(given.get(n), "fit")]
             held = [*alone, *(several if isinstance(several, list) else [])]
+            has_budget = any(name.rpartition("__")[2] == "epsilon" for name in step.get_params())
+            if has_budget and kind not in _OF_ONE_FIT:
+                yield f"{called} ({type(step).__name__})"
     for inner, part in held:
         yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
 
@@ -254,7 +268,7 @@ _LEAKS_OF_HOLDERS = (
     (
         "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV "
         "TunedThresholdClassifierCV RFECV SequentialFeatureSelector",
-        "a choice by un-noised scores, outside every guarantee; all its fits compose",
+        "a choice by un-noised scores, outside every guarantee",
         "DPGridSearchCV, which chooses privately",
     ),
     (
@@ -275,7 +289,7 @@ _LEAKS_OF_HOLDERS = (
     (
         "BaggingClassifier BaggingRegressor",
         "more of records that are drawn several times: a guarantee counts a record once",
-        "bootstrap=False; all fits compose",
+        "bootstrap=False",
     ),
     (
         "OneVsOneClassifier",
@@ -309,6 +323,8 @@ _KNOWN: dict[str, _Rule | None] = dict.fromkeys(
 }
 _HOLDERS = {name for names, *_ in _LEAKS_OF_HOLDERS for name in names.split()}
 _HOLDERS |= set(_NOTHING_BUT_WHAT_THEY_HOLD.split())
+_OF_ONE_FIT = {"FixedThresholdClassifier", "FrozenEstimator", "SelectFromModel"}
+_OF_ONE_FIT |= {"TransformedTargetRegressor"}
 
 # with which parameters a step leaves nothing to learn
 _HARMLESS: dict[str, Callable[[Any], bool]] = {

@@ -15,10 +15,10 @@ from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
 from .._fitting import Accounting, checked_table
-from .._overview import Overviewed
+from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
-from ..data.cells import nonfinite_rows
+from ..data.cells import column_names, nonfinite_rows
 from ..data.compressed import canonical
 from ..data.summation import UNIT_ROUNDOFF, chunk_rows, slices
 from ..mechanisms import Release, SelectVertex
@@ -120,9 +120,9 @@ class BoundsPlan(Overviewed):
         return ends[0], ends[1]
 
 
-@dataclass(frozen=True)
-class PrivateBounds:
-    """Released bounds, to be declared to an estimator.
+@dataclass(frozen=True, repr=False)
+class PrivateBounds(Overviewed):
+    """Released bounds, to be declared to an estimator; ``print`` shows them.
 
     Attributes
     ----------
@@ -153,6 +153,19 @@ class PrivateBounds:
         """What the bounds cost."""
         return self.plan.guarantee
 
+    def __repr__(self) -> str:
+        return f"<PrivateBounds: {self.overview().lines[0]}>"
+
+    def overview(self) -> Overview:
+        """The bounds of the first columns, and what they cost."""
+        low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
+        names = self.names or [f"x{k}" for k in range(low.size)]
+        what = "1 column" if low.size == 1 else f"{low.size} columns"
+        about = "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
+        line = f"private bounds of {what} ({self.guarantee.claim}{about})"
+        rows = [(n, f"{a:.6g}", f"{b:.6g}") for n, a, b in zip(names, low, high, strict=True)]
+        return Overview((line,), ("column", "low", "high"), "{:24s} {:>12s} {:>12s}", rows, 20)
+
 
 def plan_private_bounds(
     n_samples: int,
@@ -162,7 +175,7 @@ def plan_private_bounds(
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     within: Bounds | Mapping[Any, Any] | None = None,
     precision: Precision = "exact",
     accountant: Any = None,
@@ -197,7 +210,7 @@ def private_bounds(
     epsilon: float = 1.0,
     delta: float | Auto = "auto",
     relation: Relation | Auto = "auto",
-    max_rows_per_user: int = 1,
+    max_rows_per_user: int | Auto = "auto",
     within: Bounds | Mapping[Any, Any] | None = None,
     precision: Precision = "exact",
     nonfinite: Nonfinite = "raise",
@@ -216,8 +229,9 @@ def private_bounds(
         As in `PrivacyBudget`; "auto" is the accountant's, or without one
         min(1e-6, 1 / (10 n_samples)) and "replace-one". delta = 0 is pure epsilon-DP, by
         permute-and-flip.
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all rows of a user together, of whom nobody has more than this.
+        "auto" is the accountant's, or without one 1.
     within : pair (low, high), dict or None, default=None
         Outer bounds that are known, as `bounds_X`. Candidates lie within them, so they are
         finer. None needs no knowledge: candidates are quarter octaves, from 2^-64 to 2^64, and 0.
@@ -258,10 +272,7 @@ def private_bounds(
     _check_quantiles(quantiles)
     check_choice("nonfinite", nonfinite, ("raise", "zero"))
     check_random_state(random_state)
-    names = getattr(X, "columns", None)
-    names = None if names is None else tuple(names)
-    if not names or not all(isinstance(name, str) for name in names):
-        names = None
+    names = column_names(X)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         table = checked_table(X, strict=nonfinite == "raise", ensure_2d=False, ensure_min_samples=2)
         is_vector = table.ndim == 1

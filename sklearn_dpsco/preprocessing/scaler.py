@@ -128,7 +128,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
     relation : {"auto", "replace-one", "zero-out"}, default="auto"
         Which tables are neighbours, see `PrivacyBudget`. "auto" is the accountant's, or without one
         "replace-one".
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all rows of one person together, of whom nobody has more than this.
     bounds_X : pair (low, high), dict or None, default=None
         Rough outer bounds, if known, as in the estimators. Values outside are clipped. The search

@@ -118,9 +118,10 @@ class PrivateVocabulary(  # type: ignore[call-arg]
     relation : {"auto", "replace-one", "zero-out"}, default="auto"
         Which tables are neighbours, see `PrivacyBudget`. "auto" is the accountant's, or without one
         "replace-one".
-    max_rows_per_user : int in [1, 1e15], default=1
+    max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         The guarantee is for all texts of one user together. Above 1, `fit` needs `groups`; how
-        many texts a user has makes no difference to the noise.
+        many texts a user has makes no difference to the noise. "auto" is the accountant's, or
+        without one 1.
     max_words : int in [1, 1e6], default=50
         Of a user with more different words, so many count, chosen at random.
     precision : {"exact", "float"}, default="exact"

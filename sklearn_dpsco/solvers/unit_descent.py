@@ -55,6 +55,29 @@ _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
 _N_POINTS = 200  # of normal predictions
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
+# what standard errors depend on, by the task
+_ASSUMED_OF = {
+    "regression": {"r2": 0.0},
+    "classification": {"prevalence": 0.5, "effect": 0.0},
+    "rates": {"mean": 1.0, "dispersion": 1.0},
+}
+
+
+def _guessed(task: str, **given: float | None) -> dict[str, float]:
+    """Guesses, and what holds where none is made; a `TypeError` names one that has no effect."""
+    told = {name: value for name, value in given.items() if value is not None}
+    if useless := told.keys() - _ASSUMED_OF[task]:
+        raise TypeError(
+            f"{min(useless)} has no effect on standard errors of models for {task}, but "
+            f"{', '.join(_ASSUMED_OF[task])} and correlation have"
+        )
+    known = {name: of[name] for of in _ASSUMED_OF.values() for name in of} | told
+    check_real("r2", known["r2"], low=0, high=1, high_open=True)
+    check_real("prevalence", known["prevalence"], low=0, high=1, low_open=True, high_open=True)
+    check_real("effect", known["effect"])
+    for name in ("mean", "dispersion"):
+        check_size(name, known[name])
+    return known
 
 
 # ------------------------------------------------------------------------------- planning
@@ -306,37 +329,38 @@ class UnitDescentPlan(Plan):
     def expected_std(
         self,
         *,
-        r2: float = 0.0,
+        r2: float | None = None,
         correlation: float = 0.0,
-        prevalence: float = 0.5,
-        mean: float = 1.0,
-        dispersion: float = 1.0,
-        effect: float = 0.0,
+        prevalence: float | None = None,
+        mean: float | None = None,
+        dispersion: float | None = None,
+        effect: float | None = None,
         safe: bool = False,
         parts: bool = False,
     ) -> Any:
         """The standard error of a coefficient that this plan can be expected to report.
 
         For features that are normal, of standard deviation 1; skewed ones have wider intervals.
-        Nothing is spent.
+        Nothing is spent. A `TypeError` names a guess that has no effect on the model's task.
 
         Parameters
         ----------
-        r2 : float in [0, 1), default=0
-            In a regression, the part of the target's variance that the features explain. The
-            result is in standard deviations of the target.
+        r2 : float in [0, 1) or None, default=None
+            In a regression, the part of the target's variance that the features explain, 0 if
+            nothing is said. The result is in standard deviations of the target.
         correlation : float in [0, 1), default=0
             Of each feature with each other one.
-        prevalence : float in (0, 1), default=.5
-            In a classification, the frequency of the second of two classes. The result is in
-            log-odds.
-        mean, dispersion : float > 0, default=1
-            Of counts and costs: the mean of the targets, and their variance over the power p of it.
-            Counts of more than 1 are taken for negative binomial, costs for Gamma. The result is on
-            the logarithmic scale, for effects that are small also together.
-        effect : float, default=0
-            In a classification, the coefficient itself, with others that are small: the stronger
-            it is, the less the rows tell of it.
+        prevalence : float in (0, 1) or None, default=None
+            In a classification, the frequency of the second of two classes, .5 if nothing is said.
+            The result is in log-odds.
+        mean, dispersion : float > 0 or None, default=None
+            Of counts and costs: the mean of the targets, and their variance over the power p of it,
+            both 1 if nothing is said. Counts of more than 1 are taken for negative binomial, costs
+            for Gamma. The result is on the logarithmic scale, for effects that are small also
+            together.
+        effect : float or None, default=None
+            In a classification, the coefficient itself, 0 if nothing is said, with others that are
+            small: the stronger it is, the less the rows tell of it.
         safe : bool, default=False
             Whether to say what about nine of ten fits stay below, in the place of one of two: clips
             are chosen by noise.
@@ -368,15 +392,13 @@ class UnitDescentPlan(Plan):
             raise ValueError(
                 "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
             )
-        check_real("r2", r2, low=0, high=1, high_open=True)
+        loss, given = self.problem.loss, {"r2": r2, "prevalence": prevalence, "effect": effect}
+        guess = _guessed(loss.task, **given, mean=mean, dispersion=dispersion)
         check_real("correlation", correlation, low=0, high=1, high_open=True)
-        check_real("prevalence", prevalence, low=0, high=1, low_open=True, high_open=True)
-        check_size("mean", mean)
-        check_size("dispersion", dispersion)
-        residual, loss = 1 - r2, self.problem.loss
+        mean, residual = guess["mean"], 1 - guess["r2"]
         if isinstance(loss, Tweedie):  # of targets over their mean
-            residual = dispersion * mean ** (loss.power - 2)
-        facts = residual, correlation, prevalence, mean, check_real("effect", effect), safe
+            residual = guess["dispersion"] * mean ** (loss.power - 2)
+        facts = residual, correlation, guess["prevalence"], mean, guess["effect"], safe
         sampling, noise = expected_std(self.problem, self.inference, *facts)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
@@ -411,7 +433,9 @@ class UnitDescentPlan(Plan):
         """
         if unknown := assumptions.keys() - _ASSUMED:
             raise TypeError(f"power assumes {', '.join(_ASSUMED)}, not {min(unknown)!r}")
-        sampling, noise = self.expected_std(effect=effect, parts=True, **assumptions)
+        if self.problem.loss.task == "classification":
+            assumptions["effect"] = effect
+        sampling, noise = self.expected_std(parts=True, **assumptions)
         ratio = effect / math.hypot(sampling, noise)
         far = float(ndtri((1 + check_level(level)) / 2))
         assert self.inference is not None

@@ -401,7 +401,7 @@ WARNED = {
         PrivacyParameterWarning, "write a tuple"),
     "an epsilon inside": (lambda: grid(R(epsilon=0.1)).fit(X, y),
         PrivacyParameterWarning, r"epsilon=0\.1 of the estimator is not used.*epsilon=1\.0"),
-    "rows of a user inside": (lambda: grid(R(max_rows_per_user=3)).fit(X, y),
+    "rows of a user inside": (lambda: grid(R(max_rows_per_user=3), max_rows_per_user=1).fit(X, y),
         PrivacyParameterWarning, "max_rows_per_user=3 of the estimator is not used"),
 }  # fmt: skip
 

@@ -184,6 +184,10 @@ def test_frames_of_several_targets(name):
     frame = build(name).fit(X, np.column_stack((y, -y))).coef_frame()
     assert list(frame.columns) == ["target_0", "target_1"]
     assert frame.shape == (4, 2)
+    named = build(name).fit(X, pd.DataFrame({"u": y, "v": -y}))
+    assert list(named.coef_frame().columns) == ["u", "v"]
+    numbered = build(name).fit(X, pd.DataFrame(np.column_stack((y, -y))))  # names are no text
+    assert list(numbered.coef_frame().columns) == ["target_0", "target_1"]
 
 
 @each

@@ -341,6 +341,34 @@ def test_an_accountant_for_users():
     assert "max_rows_per_user=3" in repr(BudgetAccountant(1.0, max_rows_per_user=3))
 
 
+def test_rows_of_a_user_are_those_of_the_accountant_or_of_what_is_searched_or_scored():
+    X, y = table("DPMirrorRegressor", n=1500)
+    users = np.arange(len(y)) // 3
+
+    def rows_of(call):
+        accountant = BudgetAccountant(9.0, max_rows_per_user=3)
+        call(accountant, {})
+        call(accountant, {"groups": users})  # of whom all rows count: nothing warns
+        assert {charge.rows_per_user for charge in accountant.ledger} == {3}
+
+    def search(model, account=None):
+        return DPGridSearchCV(model, {"feasible_set": [model.feasible_set]}, accountant=account)
+
+    model = build("DPMirrorRegressor", "noisy-md", random_state=None, epsilon=1.0)
+    rows_of(lambda account, known: clone(model).set_params(accountant=account).fit(X, y, **known))
+    rows_of(lambda account, known: search(model, account).fit(X, y, **known))
+    rows_of(lambda account, known: DPScaler(accountant=account).fit(X, **known))
+    rows_of(lambda account, _: private_bounds(X, epsilon=3.0, accountant=account))
+    model.set_params(max_rows_per_user=3)
+    assert search(model).plan(len(y), 3).guarantee.rows_per_user == 3
+    found = search(model).fit(X, y, groups=users)
+    assert found.guarantee_.rows_per_user == found.best_estimator_.max_rows_per_user == 3
+    score = dp_score(found, X + 0.0, y, groups=users)
+    assert score.guarantee.rows_per_user == 3
+    of_one = build("DPMirrorRegressor", "noisy-md").fit(X, y)
+    rows_of(lambda account, known: dp_score(of_one, X + 0.0, y, accountant=account, **known))
+
+
 def test_whatever_else_protects_users_is_charged_where_they_are_disjoint():
     X, y = table("DPMirrorRegressor", n=2000)
     model, users = build("DPMirrorRegressor", "noisy-md"), np.arange(len(y)) // 2

@@ -151,7 +151,11 @@ def test_probabilities_are_compared_with_shares():
     np.testing.assert_allclose(display.score.bin_edges[7:16], np.arange(0.1, 0.95, 0.1))
     model.coef_ *= 3
     assert not has_diagonal(CalibrationDisplay.from_estimator(model, X, labels, **given)).all()
-    assert display.ax_.get_ylabel() == "Observed share"
+    assert display.ax_.get_xlabel() == "Predicted probability of 'yes'"
+    assert display.ax_.get_ylabel() == "Observed share of 'yes'"
+    assert str(display.score).startswith("calibration_curve of 'yes' (")
+    large = dp_score(model, X, labels, scoring="calibration_in_the_large", **given)
+    assert str(large).startswith("calibration_in_the_large of 'yes' = ")
 
 
 def test_what_noise_hides_has_no_means_and_an_interval_of_all_that_is_possible():
@@ -167,17 +171,21 @@ def test_what_noise_hides_has_no_means_and_an_interval_of_all_that_is_possible()
     assert (seen["low"] <= seen["observed"]).all()
     assert (seen["observed"] <= seen["high"]).all()
     assert (seen["predicted"].between(seen["from"], seen["to"])).all()
+    assert set(frame["valid"][frame["valid"] < 1e-3]) == {0.0}  # where noise is below 0
 
 
 def test_bins_without_records_have_no_point_and_axes_follow_the_bins():
     display = CalibrationDisplay.from_estimator(Rates(), X, y, edges=[0.1, 0.4, 1, 10, 20], **SURE)
     assert len(display.points_[0].get_xdata()) == 2
-    assert display.ax_.get_xlim() == (0.1, 1)
+    low, high = display.ax_.get_xlim()
+    assert 0.05 < low < 0.1 < 1 < high < 2
     assert display.ax_.get_xscale() == display.ax_.get_yscale() == "log"
     np.testing.assert_array_equal(display.line_.get_xdata(), display.line_.get_ydata())
     even = CalibrationDisplay.from_estimator(Rates(), X, y, edges=[0, 0.4, 0.6, 1], **SURE)
     assert even.ax_.get_xscale() == "linear"
     assert list(even.points_[0].get_xdata()) == list(even.to_frame()["predicted"])
+    assert even.ax_.get_ylim()[0] < min(0, even.to_frame()["low"].min())
+    assert even.ax_.get_ylim()[1] > even.to_frame()["high"].max()
     again = even.plot(ax=display.ax_, fmt="s")
     assert again.ax_ is display.ax_
 

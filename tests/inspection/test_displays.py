@@ -479,13 +479,13 @@ def test_coefficients_are_those_of_the_frame():
 
 
 def test_a_forest_of_ratios():
-    A = np.random.default_rng(0).uniform(0, 1, (4000, 3))
-    labels, A = A.sum(axis=1) > 1.5, A[:, :2]
-    given = {"epsilon": 8.0, "bounds_X": (0, 1), "random_state": 0}
+    A = np.random.default_rng(0).uniform(0, 2, (4000, 3))
+    labels, A = A.sum(axis=1) > 3, A[:, :2]
+    given = {"epsilon": 8.0, "bounds_X": (0, 2), "random_state": 0}
     for inference in (True, False):
         model = DPLogisticRegression(classes=[False, True], inference=inference, **given)
         draw = CoefficientDisplay.from_estimator
-        display = draw(model.fit(A, labels), units="data", exponentiate=True)
+        display = draw(model.fit(A, labels), exponentiate=True)
         points, _, bars = display.points_[0]
         if inference:
             summary = model.summary(exponentiate=True)
@@ -500,7 +500,8 @@ def test_a_forest_of_ratios():
         np.testing.assert_allclose(points.get_xdata(), ratios)
         assert display.ax_.get_xscale() == "log"
         assert display.ax_.lines[-1].get_xdata() == [1, 1]
-        assert display.ax_.get_xlabel() == "Ratio"
+        assert display.ax_.get_xlabel() == "Ratio per unit of the feature"
+    assert draw(model).ax_.get_xlabel() == "Coefficient of the scaled feature"
     several = DPLogisticRegression(classes=[0, 1, 2], **given)
     linear = DPLinearRegression(bounds_y=(0, 1), **given)
     for model in (several, linear):

@@ -36,22 +36,23 @@ HALF = {"score": 0.4, "score_without_privacy": 0.5}
 SCHEMA = {"age": (18, 98), "edu": ["hs", "ba", "ma"], "member": bool}
 ASSUMED = {"safe": True, "correlation": 0.5}  # if nothing is said
 LOGISTIC = DPLogisticRegression(epsilon=1.0, delta=1e-6, bounds_X=(0, 1), classes=[0, 1])
+SURE, SURE_LABELS = (clone(model).set_params(inference=True) for model in (LINEAR, LOGISTIC))
 
 
 def test_rows_needed_is_the_least_that_is_enough():
-    n = rows_needed(LINEAR, 5, std=0.02)
-    model = DPLinearRegression(**LINEAR.get_params()).set_params(inference=True)
+    n = rows_needed(SURE, 5, std=0.02)
+    model = clone(SURE)
     reached = [model.plan(k, 5).expected_std(**ASSUMED) for k in (n, int(0.99 * n))]
     assert reached[0] <= 0.02 < reached[1]
-    by_power = rows_needed(LOGISTIC, 5, effect=0.1, power=0.9, prevalence=0.2)
-    plan = DPLogisticRegression(**LOGISTIC.get_params()).set_params(inference=True)
+    by_power = rows_needed(SURE_LABELS, 5, effect=0.1, power=0.9, prevalence=0.2)
+    plan = clone(SURE_LABELS)
     assert 0.9 <= plan.plan(by_power, 5).power(0.1, prevalence=0.2, **ASSUMED) < 0.91
-    assert LINEAR.inference is False
     # the rarer an event, the more rows, also where ranks of scores do not see so few
-    rarer = [rows_needed(LOGISTIC, 5, effect=0.5, prevalence=p) for p in (0.005, 0.01, 0.03, 0.1)]
+    shares = (0.005, 0.01, 0.03, 0.1)
+    rarer = [rows_needed(SURE_LABELS, 5, effect=0.5, prevalence=p) for p in shares]
     assert sorted(rarer, reverse=True) == rarer
     # a large effect takes few rows, of which most intervals would be the whole line
-    few = rows_needed(LOGISTIC, 11, effect=1.0)
+    few = rows_needed(SURE_LABELS, 11, effect=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan.plan(few, 11)
@@ -76,13 +77,13 @@ def test_nine_of_ten_fits_are_as_sure_as_asked(epsilon):
 
 
 def test_epsilon_needed_is_the_least_that_is_enough():
-    epsilon = epsilon_needed(LINEAR, 50_000, 5, effect=0.03, power=0.8)
-    model = DPLinearRegression(**LINEAR.get_params()).set_params(inference=True)
+    epsilon = epsilon_needed(SURE, 50_000, 5, effect=0.03, power=0.8)
+    model = clone(SURE)
     assert model.set_params(epsilon=epsilon).plan(50_000, 5).power(0.03, **ASSUMED) >= 0.8
     less = model.set_params(epsilon=0.97 * epsilon).plan(50_000, 5)
     assert less.power(0.03, **ASSUMED) < 0.8
     with pytest.raises(ValueError, match="more by sampling alone; rows_needed says"):
-        epsilon_needed(LINEAR, 1000, 5, std=0.001)
+        epsilon_needed(SURE, 1000, 5, std=0.001)
 
 
 @pytest.mark.parametrize(
@@ -98,34 +99,62 @@ def test_epsilon_needed_is_the_least_that_is_enough():
         ({"score": 0.0, "score_without_privacy": 0.5}, r"score must be .* in \(0, 0.5\)"),
         ({"score": 0.5, "score_without_privacy": 1.0}, "score_without_privacy must be"),
         ({**HALF, "target": "counts"}, "target must be one of"),
-        ({**HALF, "prevalence": 1.0}, "prevalence must be"),
+        ({**HALF, "target": "zeros", "prevalence": 1.0}, "prevalence must be"),
         ({**HALF, "correlation": 1.0}, "correlation must be"),
         ({**HALF, "target": "zeros"}, r"more than a linear model reaches .* 0\.2"),
         ({"std": 0.1, "effect": 0.1}, "give either std, or effect and power"),
         ({"std": 0}, "std must be"),
         ({"effect": 0.1, "power": 1.0}, "power must be"),
         ({"effect": "large"}, "effect must be"),
+        ({**HALF, "power": 0.9}, "power is for an effect"),
     ],
 )
 def test_wrong_wishes(asked, message):
     with pytest.raises(ValueError, match=message):
-        rows_needed(LINEAR, 5, **asked)
+        rows_needed(SURE, 5, **asked)
+
+
+COUNTS = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 50), inference=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "named"),
+    [
+        (SURE, {"std": 0.1, "prevalence": 0.5}, "prevalence"),
+        (SURE, {"effect": 0.1, "mean": 3.0}, "mean"),
+        (SURE_LABELS, {"effect": 0.1, "r2": 0.4}, "r2"),
+        (COUNTS, {"std": 0.1, "mean": 0.5, "dispersion": 2.0, "prevalence": 0.3}, "prevalence"),
+        (SURE, {"std": 0.1, "level": 0.9}, "level"),
+        (SURE, {"std": 0.1, "power": 0.9}, "power"),
+        (LINEAR, {**HALF, "prevalence": 0.3}, "prevalence"),
+        (LOGISTIC, {"score": 0.6, "score_without_privacy": 0.7, "target": "zeros"}, "target"),
+        (LINEAR, {**HALF, "r2": 0.3}, "r2"),
+    ],
+)
+def test_a_guess_without_effect_is_named(model, asked, named):
+    for call in (rows_needed, lambda model, d, **of: epsilon_needed(model, 90_000, d, **of)):
+        with pytest.raises(TypeError, match=named):
+            call(model, 5, **asked)
 
 
 def test_what_has_no_standard_errors_says_so():
-    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), max_rows_per_user=2)
+    with pytest.raises(ValueError, match="set inference=True, or ask for a score"):
+        rows_needed(make_pipeline("passthrough", LINEAR), 5, std=0.1)
+    with pytest.raises(ValueError, match="set inference=True"):
+        PowerDisplay.from_estimator(LINEAR, 9000, 5)
+    model = clone(SURE).set_params(max_rows_per_user=2)
     with pytest.raises(ValueError, match="max_rows_per_user=1"):
         rows_needed(model, 5, std=0.1)
     with pytest.raises(ValueError, match=r"10\^12 rows are not enough"):
-        rows_needed(LOGISTIC, 5, std=1e-9)
+        rows_needed(SURE_LABELS, 5, std=1e-9)
 
 
 def test_of_a_pipeline_the_last_step_counts():
-    whole = make_pipeline(PublicEncoder(SCHEMA), LINEAR)
-    assert rows_needed(whole, 5, effect=0.3) == rows_needed(LINEAR, 5, effect=0.3)
-    assert epsilon_needed(whole, 9000, 5, std=0.1) == epsilon_needed(LINEAR, 9000, 5, std=0.1)
+    whole = make_pipeline(PublicEncoder(SCHEMA), SURE)
+    assert rows_needed(whole, 5, effect=0.3) == rows_needed(SURE, 5, effect=0.3)
+    assert epsilon_needed(whole, 9000, 5, std=0.1) == epsilon_needed(SURE, 9000, 5, std=0.1)
     shown = PowerDisplay.from_estimator(whole, [9000], 5)
-    assert shown.std == PowerDisplay.from_estimator(LINEAR, [9000], 5).std
+    assert shown.std == PowerDisplay.from_estimator(SURE, [9000], 5).std
     plt.close("all")
     search = DPGridSearchCV(LINEAR, {"fit_intercept": [True, False]})
     for other in (search, DPScaler(), LinearRegression(), make_pipeline("passthrough", search)):
@@ -155,23 +184,22 @@ def test_stand_ins_have_users_of_as_many_rows_as_count():
 
 
 def test_counts_need_a_guess_of_their_spread():
-    counts = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 50), epsilon=1.0)
     for told in ({}, {"mean": 0.5}, {"dispersion": 2.0}):
         with pytest.raises(ValueError, match="give both, such as mean="):
-            rows_needed(counts, 3, effect=0.1, **told)
+            rows_needed(COUNTS, 3, effect=0.1, **told)
         with pytest.raises(ValueError, match="give both"):
-            epsilon_needed(counts, 50_000, 3, std=0.1, **told)
-    found = [rows_needed(counts, 3, effect=0.1, mean=0.5, dispersion=of) for of in (1.0, 2.0)]
+            epsilon_needed(COUNTS, 50_000, 3, std=0.1, **told)
+    found = [rows_needed(COUNTS, 3, effect=0.1, mean=0.5, dispersion=of) for of in (1.0, 2.0)]
     assert found[1] > 2 * found[0]
 
 
 def test_displays_show_noise_above_sampling():
     pytest.importorskip("matplotlib")
-    display = PowerDisplay.from_estimator(LINEAR, 20_000, 5, epsilons=[0.001, 0.5, 2.0], r2=0.3)
+    display = PowerDisplay.from_estimator(SURE, 20_000, 5, epsilons=[0.001, 0.5, 2.0], r2=0.3)
     assert np.isnan(display.std[0])  # too few rows for any standard error
     assert np.all(display.std[1:] > display.std_sampling[1:])
     assert display.std[1] > display.std[2]
-    by_rows = PowerDisplay.from_estimator(LINEAR, [10_000, 40_000], 5)
+    by_rows = PowerDisplay.from_estimator(SURE, [10_000, 40_000], 5)
     assert by_rows.ax_.get_xlabel() == "Number of rows"
     assert by_rows.std[0] > 2 * by_rows.std[1]  # noise falls faster than sampling
 

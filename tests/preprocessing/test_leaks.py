@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import (
     TfidfTransformer,
     TfidfVectorizer,
 )
+from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
@@ -184,6 +185,22 @@ def test_estimators_that_hold_others():
     assert check_pipeline(ensemble.StackingRegressor(pair, final_estimator=regressor()))
     mixed = ensemble.VotingClassifier([("a", classifier()), ("b", LogisticRegression())])
     assert steps_of(mixed) == [("b", "LogisticRegression")]
+
+
+def test_what_fits_private_models_more_than_once_says_that_they_compose():
+    for repeats in (
+        RFE(regressor()), RFECV(regressor()), SequentialFeatureSelector(regressor()),
+        GridSearchCV(regressor(), {}), ensemble.BaggingRegressor(regressor(), bootstrap=False),
+    ):  # fmt: skip
+        (step,) = check_pipeline(make_pipeline("passthrough", repeats)).repeated
+        assert step.endswith(f" ({type(repeats).__name__})")
+    found = check_pipeline(make_pipeline(RFE(regressor()), regressor()))
+    assert found.ok
+    assert str(found).endswith(
+        "to leak\nrfe (RFE) fits private models more than once: all its fits compose"
+    )
+    for once in (SelectFromModel(regressor()), RFE(Ridge()), regressor()):
+        assert check_pipeline(once).repeated == ()
 
 
 def test_nothing_is_printed(capsys):

@@ -192,6 +192,17 @@ def test_results_fit_the_parameters_of_the_estimators():
     assert [grid[-1] for grid in again.grids] == [9.0, 1.0]
 
 
+def test_what_is_shown_is_the_bounds_and_not_the_candidates():
+    rng = np.random.default_rng(0)
+    found = private_bounds(rng.normal(size=(9000, 30)), random_state=0)
+    lines = str(found).splitlines()
+    assert "30 columns (epsilon = 1" in lines[0]
+    assert "random_state was given" in "".join(lines[:2])
+    assert f"{found.low[0]:.6g}" in lines[3]
+    assert lines[-1].strip() == "... and 10 more"
+    assert len(repr(found)) < 200
+
+
 def test_storage_changes_nothing():
     rng = np.random.default_rng(0)
     X = rng.lognormal(3, 2, (2000, 3)) * (rng.uniform(size=(2000, 3)) < 0.2)

@@ -931,9 +931,15 @@ def test_power():
     assert planned(3000, 5, "classification", epsilon=3.0).power(1e6) < 0.01
     with pytest.raises(ValueError, match="for regressions and for two classes"):
         planned(50_000, 4, "classification", 3).expected_std()
-    for name, value in (("r2", 1.0), ("correlation", -0.1), ("prevalence", 0.0)):
+    of_labels = planned(50_000, 4, "classification")
+    for of, name, value in (
+        (plan, "r2", 1.0), (plan, "correlation", -0.1), (of_labels, "prevalence", 0.0),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=f"{name} must be"):
-            plan.expected_std(**{name: value})
+            of.expected_std(**{name: value})
+    for of, name in ((plan, "prevalence"), (plan, "effect"), (of_labels, "r2")):
+        with pytest.raises(TypeError, match=f"{name} has no effect"):
+            of.expected_std(**{name: 0.3})
 
 
 def test_effects_on_labels_can_be_too_strong_to_be_seen():
