@@ -242,7 +242,9 @@ class LearnedUnitsDefaults:
     m is n mu over the record factor. (benchmarks/learned_units.py)
     """
 
-    least: float  # the m below which the units of the bounds are better than learned ones
+    # The m below which the units of the bounds are better than learned ones, over the root of the
+    # number of outputs.
+    least: float
     unbiased: float  # the m below which two classes' first derivatives are not clipped
     norm_share: float  # the largest, for each of two norms that few rows exceed
     least_for_norms: float  # the m sqrt(share) below which they are not released
@@ -301,7 +303,7 @@ class LearnedUnitsDefaults:
 
 LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
-        least=20.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
+        least=14.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
         smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
         least_mean_share=0.02, most_mean_share=0.15, median_share=0.12,
     ),
@@ -363,6 +365,7 @@ class BoxUnitsDefaults:
     doubt: float = 2.0  # what is added to a mean square, in units of its noise
     longest: float = 4.0  # by how much widths grow as the noise falls, at most
     clear: float = 5.0  # the m over n_features from which such units are the default
+    times: float = 1.4  # and the m, over that from which those of a descent are
 
 
 BOX_UNITS = BoxUnitsDefaults()

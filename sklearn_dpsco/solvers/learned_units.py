@@ -525,9 +525,13 @@ def user_accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance)
     return m * problem.n_users * budget.rows_per_user / problem.n_samples
 
 
-def pays(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether units can be learned, and are better than those of the bounds."""
-    return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least
+def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
+    """Whether units can be learned, and are better than those of the bounds.
+
+    From so many times the m of a descent on, each target having a part of the budget.
+    """
+    least = times * unit_rules(problem).least * math.sqrt(problem.n_outputs)
+    return not budget.is_pure and accuracy(problem, budget) >= least
 
 
 def plan_units(problem: Problem, budget: PrivacyBudget, allowance: Allowance, kind: type[K]) -> K:
@@ -596,16 +600,19 @@ def _shares_of_targets(
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = BOX_UNITS.aim if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
     for_size = BOX_UNITS.aim if is_diagonal else 14
-    # more than the usual share only where a median would be of no use with it
-    useful = wanted(for_place if is_diagonal else 11, 0.25 / k)
+    # more than the usual share only where a median would be of no use with it, at the cost of the
+    # mean, which is noise there
+    most, scarce = (0.25, 1.0) if is_diagonal else (0.5, min(1.0, m**2 / (4 * k * 11**2)))
+    useful = wanted(for_place if is_diagonal else 11, most / k)
     useful = max(useful, wanted(for_place, rules.median_share / k))
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = wanted(80, 0.005 / k), wanted(120, 0.012 / k, 45)
     level = CORRECTION.level_share * _keeps_level(problem, of_steps)
     level *= not (is_diagonal or problem.is_wide)
     spread = max(wanted(for_size, rules.spread_share / k, 2), wanted(60, level / k), *least)
-    mean = max(rules.least_mean_share, wanted(8, rules.most_mean_share), wanted(60, level))
     has_median = problem.fit_intercept and problem.loss.task == "regression"
+    most = rules.most_mean_share * (scarce if has_median else 1.0)
+    mean = max(rules.least_mean_share, wanted(8, most), wanted(60, level))
     return k * useful * has_median, k * spread, mean
 
 

@@ -63,10 +63,10 @@ _SECOND_CENTER_SHARE = 0.04
 # Scale of the noise on a score above which all columns have one scale: that of a column which is
 # far off then has more than e^-3 times the weight of the best.
 _UNCLEAR = 1 / 6
-# A single column's scale counts as chosen by noise unless the share of the records in its octave
-# and above it exceeds 0 by _EVIDENCE standard deviations. Where even a share of _MOST_PRESENCE
-# would not, it is not released, and the scale is at most 1.
-_EVIDENCE = 4.0
+# A single column's scale counts as chosen by noise unless the share of the records that are not
+# _FAR_BELOW octaves below it exceeds 0 by _EVIDENCE standard deviations. Where even a share of
+# _MOST_PRESENCE would not, it is not released, and the scale is at most 1.
+_EVIDENCE, _FAR_BELOW = 4.0, 4
 _MOST_PRESENCE = 0.75
 _PRESENCE_SHARE = 0.5  # of the search's share of the budget
 _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the scale
@@ -76,7 +76,9 @@ _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the sca
 _TYPICAL, _FAR, _FARTHEST = 8.0, 2.0, 24
 _CLEAR_SHARE, _FEW = 16.0, 0.2
 _FAR_NOISE_AIMED = 0.001
-_TARGET_PRESENCE = 0.01  # share of the budget
+# Of a target, where a wrong size spoils all: the scale of the noise on a score that is hardly ever
+# far off, the most for that, and for its presence, of the budget.
+_SURE, _TARGET_PRESENCE = 0.035, 0.01
 _UNSHARED = 0.006  # noise of a column's typical size above which one for all comes first
 
 
@@ -352,8 +354,12 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
     twice = 2 / columns.record_factor * at_all
     spent, presence, is_target = 0.0, None, columns.what == "target"
     if is_target:
-        presence = columns.plan_presence(_TARGET_PRESENCE)
-        spent = _TARGET_PRESENCE if presence is not None else 0.0
+        # as much as three quarters need to show
+        of_presence = columns.mean_noise(1.0, 1.0) / columns.record_factor * _EVIDENCE / _MOST_PRESENCE
+        of_presence = min(max(1.001*d*of_presence**2, _TARGET_PRESENCE), 0.1)
+        presence = columns.plan_presence(of_presence)
+        spent = of_presence if presence is not None else 0.0
+        most = min(max(most, (at_all / _SURE) ** 2), 0.25)
     if _CLEAR_SHARE * twice / math.sqrt(most / 2) < _FEW:
         most /= 2
         share = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
@@ -498,7 +504,7 @@ def _are_present(
     Where (nearly) all values of a column are 0, every scale is as good as any other. Far too large
     ones would blow up the noise of the whole model.
     """
-    is_above = np.arange(counts.shape[1]) >= (exponents - _LOWEST)[:, None]
+    is_above = np.arange(counts.shape[1]) >= (exponents - _LOWEST - _FAR_BELOW)[:, None]
     noisy = mechanism.release((counts * is_above).sum(axis=1) / n_samples, stream)
     return np.asarray(noisy > _EVIDENCE * math.sqrt(mechanism.variance))
 
