@@ -545,6 +545,9 @@ class FTRLDefaults:
     clip: float
     accurate: float  # noise below which the clip grows to 1
     radius: float
+    # Where the length of the stream is unknown, as parts of the others, the noise that the mean
+    # target aims at and those that are allowed in the coefficients: each epoch adds its own.
+    cautious: float
     n_steps: int = 256  # of an epoch, at least
     most_steps: int = 2048  # and at most; more cost time and a little noise without any gain
     useful_batch: int = 16  # more steps than `n_steps` have at least as many records each
@@ -579,10 +582,22 @@ class FTRLDefaults:
 
 FTRL = {
     "regression": FTRLDefaults(
-        reach=1.0, whitened_reach=1.0, noisy=0.15, clip=0.3, accurate=0.002, radius=3.0
+        reach=1.0,
+        whitened_reach=1.0,
+        noisy=0.15,
+        clip=0.3,
+        accurate=0.002,
+        radius=3.0,
+        cautious=0.5,
     ),
     "classification": FTRLDefaults(
-        reach=8.0, whitened_reach=5.0, noisy=0.6, clip=0.5, accurate=0.008, radius=30.0
+        reach=8.0,
+        whitened_reach=5.0,
+        noisy=0.6,
+        clip=0.5,
+        accurate=0.008,
+        radius=30.0,
+        cautious=0.7,
     ),
 }
 
@@ -599,7 +614,7 @@ class HeavyTailDefaults(StepLimits):
     # A descent in learned units is the default from this m = n mu / phi on, and from this m over
     # the root of the number of columns.
     descent: float
-    descent_columns: float
+    descent_columns: float = 2.0
     reach_share: float = 0.25  # for how far features reach, and the target, at most
     target_reach_share: float = 0.05
     feature_share: float = 0.3  # for scales and centres of the features
@@ -631,10 +646,6 @@ class HeavyTailDefaults(StepLimits):
 
 
 HEAVY_TAIL = {
-    "regression": HeavyTailDefaults(
-        radius=20.0, reach=3.0, target_prior=1.0, descent=250.0, descent_columns=16.0
-    ),
-    "classification": HeavyTailDefaults(
-        radius=70.0, reach=20.0, target_prior=0.5, descent=20.0, descent_columns=2.0
-    ),
+    "regression": HeavyTailDefaults(radius=20.0, reach=3.0, target_prior=1.0, descent=25.0),
+    "classification": HeavyTailDefaults(radius=70.0, reach=20.0, target_prior=0.5, descent=20.0),
 }
