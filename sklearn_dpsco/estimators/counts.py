@@ -63,7 +63,7 @@ class RateModel(Inference, DPRegressor):
     with the calibration of doc/privacy.
     """
 
-    _task = "rates"
+    _task, _least = "rates", 0.0
     _lowest = 0.0
     _solvers = {"descent": Descent}
     _may_plan_set = True

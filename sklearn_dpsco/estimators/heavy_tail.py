@@ -23,6 +23,7 @@ from ..losses import Loss
 from ..preprocessing.declared import Declared
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
 from ..solvers.base import Plan
+from ..solvers.defaults import HEAVY_TAIL
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 
 # Whether they must be above 0.
@@ -206,6 +207,8 @@ class HeavyTailDPRegressor(_HeavyTailMixin, DPRegressor):
     True
     """
 
+    _least = HEAVY_TAIL["regression"].descent
+
     scale_y: Magnitude = bounds.PRIVATE
     center_y: Magnitude = bounds.PRIVATE
     loss: HeavyTailRegressionLoss | Loss = "squared"
@@ -250,5 +253,7 @@ class HeavyTailDPClassifier(_HeavyTailMixin, DPClassifier):
     >>> bool(model.score(X, y) > 0.8)
     True
     """
+
+    _least = HEAVY_TAIL["classification"].descent
 
     loss: HeavyTailClassificationLoss | Loss = "logistic"

@@ -278,8 +278,9 @@ class _StreamingModel(DPLinearModel):
         accounting = self._accounting()  # a block may have been opened since
         if self.horizon is None:
             accounting = accounting._replace(sizes_delta=False)
-        # without a horizon, no delta is known to be large
-        accounting.warn_if_weak(self.horizon or 1)
+        # without a horizon, no delta is known to be large, and no number of records small
+        facts = (self.horizon, X.shape[1], self._least) if self.horizon else (1,)
+        accounting.warn_if_weak(*facts)
         settings = settings._replace(solver=solver, accounting=accounting)
         facts = self.horizon or _NO_HORIZON, X[:0], targets, has_groups
         plan, features = self._charge(settings, *facts)

@@ -48,6 +48,7 @@ _RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of bounded rates
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
+_NOTHING = 2.0**-40  # the spread of targets of which there may be none
 LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
@@ -234,6 +235,9 @@ class LearnedUnits(Part):
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         centers, noise = self._moved_to_means(data, ratio, centers, scales, stream)
+        if statistics.may_be_none(n, data.n_samples, self.present) and not problem.inference:
+            # the middle of the bounds, nearly
+            centers, scales = np.zeros(k), np.full(k, _NOTHING)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         data = data.map(statistics.in_target_units, center, scale)

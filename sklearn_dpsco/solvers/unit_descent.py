@@ -423,6 +423,10 @@ class UnitDescentPlan(Plan):
             # from where Newton steps overshoot; the offset is the released frequencies' log-odds
             coef.reshape(problem.dimension, -1)[d:] = 0.0
         coef, estimate = self.inference.run(problem, units, coef, stream)
+        facts = units.n_present, data.n_samples, self.units.present
+        if loss.task == "regression" and statistics.may_be_none(*facts):
+            frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
+            units, coef = units._replace(frame=frame), 0.0 * coef
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 
 
