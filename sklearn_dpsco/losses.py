@@ -1,10 +1,9 @@
 """Pointwise losses l(z, y) of a raw prediction z and a target y, in scaled units.
 
 Regression targets lie in [-1, 1]; classification targets are -1 or +1. A loss never sees X, and
-its constants are public facts. The compiled kernels know each loss of this module by its `loss_id`
-(`_kernels/derivatives.py`). Every other class, those that inherit from one of these included, is a
-user's loss: it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss`
-tries it out.
+its constants are public facts. The compiled kernels know each loss of this module by a number
+(`kernel_id`). Every other class, those that inherit from one of these included, is a user's loss:
+it runs through numpy, `clipped_derivative` bounds what it returns, and `check_loss` tries it out.
 
 Most losses here are convex in z; `Welsch`, `LogAbsolute`, `MCPAbsolute` and `Sigmoid` are weakly
 convex. A non-smooth loss gives a subgradient as its derivative, and can be smoothed (`Envelope`).
@@ -44,8 +43,6 @@ class Loss:
     Attributes
     ----------
     task : {"regression", "classification"}; of `Tweedie` "rates"
-    loss_id : int or None
-        Number by which the compiled kernels know a class of this package; else without effect.
     smoothness : float
         Bound on the second derivative in z, at least 0; infinite for a non-smooth loss.
     is_convex : bool
@@ -84,7 +81,6 @@ class Loss:
     """
 
     task: ClassVar[str]
-    loss_id: ClassVar[int | None] = None
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = ""  # the name of the only field, of a loss of this package
     n_outputs = 1
@@ -129,20 +125,6 @@ class Loss:
             )
         return excess
 
-    def prox(self, z: Array, y: Array, beta: float) -> Array:
-        r"""Proximal point, :math:`\arg\min_u l(u, y) + \frac{\beta}{2} (u - z)^2`, elementwise.
-
-        For beta above `weak_convexity`. Of the absolute error, soft thresholding:
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn_dpsco.losses import Absolute
-        >>> Absolute().prox(np.array([-3.0, 0.5]), np.zeros(2), beta=1.0).tolist()
-        [-2.0, 0.0]
-        """
-        return z - self.envelope_derivative(z, y, beta) / beta
-
     def envelope(self, z: Array, y: Array, beta: float) -> Array:
         r"""Moreau envelope, :math:`l_\beta(z, y) = \min_u l(u, y) + \frac{\beta}{2} (u - z)^2`.
 
@@ -160,9 +142,9 @@ class Loss:
         return self.value(z - slope / beta, y) + slope**2 / (2 * beta)
 
     def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        r"""Derivative of the envelope in z, :math:`\beta (z - \mathrm{prox}(z))`, elementwise.
+        r"""Derivative of the envelope in z, :math:`\beta (z - u)`, elementwise.
 
-        A subgradient of l at the proximal point, hence in the range of `derivative`. Without a
+        It is a subgradient of l at the minimizer u, hence in the range of `derivative`. Without a
         closed form, it is found by bisection: with rho the `weak_convexity` and beta > rho (else
         `ValueError`), :math:`l'(u) + \beta (u - z)` rises at a rate of at least
         :math:`\beta - \rho`, so that its root is between z and
@@ -246,7 +228,6 @@ class Squared(_Known):
     [-1.0, 0.5]
     """
 
-    loss_id: ClassVar[int | None] = 0
     smoothness: ClassVar[float] = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
@@ -281,7 +262,6 @@ class Huber(_Known):
 
     threshold: float = 0.1
 
-    loss_id: ClassVar[int | None] = 1
     _parameter: ClassVar[str] = "threshold"
     smoothness: ClassVar[float] = 1.0
 
@@ -324,7 +304,6 @@ class Welsch(_Known):
 
     width: float | str = "auto"
 
-    loss_id: ClassVar[int | None] = 9
     _parameter: ClassVar[str] = "width"
     smoothness: ClassVar[float] = 1.0
     is_convex: ClassVar[bool] = False
@@ -368,7 +347,6 @@ class Logistic(_Known):
     0.5
     """
 
-    loss_id: ClassVar[int | None] = 2
     smoothness: ClassVar[float] = 0.25
     task: ClassVar[str] = "classification"
 
@@ -424,7 +402,6 @@ class SmoothedHinge(_Known):
 
     width: float = 1.0
 
-    loss_id: ClassVar[int | None] = 3
     _parameter: ClassVar[str] = "width"
     task: ClassVar[str] = "classification"
 
@@ -463,8 +440,6 @@ class Absolute(_Known):
     [1.0, 1.0]
     """
 
-    loss_id: ClassVar[int | None] = 4
-
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
@@ -497,7 +472,6 @@ class Quantile(_Known):
 
     level: float = 0.5
 
-    loss_id: ClassVar[int | None] = 5
     _parameter: ClassVar[str] = "level"
     _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": 1, "low_open": True, "high_open": True}
 
@@ -529,7 +503,6 @@ class EpsilonInsensitive(_Known):
 
     width: float = 0.1
 
-    loss_id: ClassVar[int | None] = 6
     _parameter: ClassVar[str] = "width"
     _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": LARGEST}
     _steepest: ClassVar[float | None] = 1.0  # also where the width covers all residuals
@@ -567,7 +540,6 @@ class LogAbsolute(_Known):
 
     width: float = 0.3
 
-    loss_id: ClassVar[int | None] = 11
     _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
@@ -616,7 +588,6 @@ class MCPAbsolute(_Known):
 
     width: float = 1.0
 
-    loss_id: ClassVar[int | None] = 12
     _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
     _parameter: ClassVar[str] = "width"
@@ -650,7 +621,6 @@ class Hinge(_Known):
     [2.0, 0.5, 0.0]
     """
 
-    loss_id: ClassVar[int | None] = 7
     task: ClassVar[str] = "classification"
 
     def value(self, z: Array, y: Array) -> Array:
@@ -680,7 +650,6 @@ class SquaredHinge(_Known):
     [2.0, 0.125, 0.0]
     """
 
-    loss_id: ClassVar[int | None] = 8
     smoothness: ClassVar[float] = 1.0
     task: ClassVar[str] = "classification"
 
@@ -709,7 +678,6 @@ class Sigmoid(_Known):
     [0.018, 0.25, 0.018]
     """
 
-    loss_id: ClassVar[int | None] = 10
     task: ClassVar[str] = "classification"
     is_convex: ClassVar[bool] = False
     # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
@@ -755,7 +723,6 @@ class Tweedie(_Known):
 
     power: float = 1.0
 
-    loss_id: ClassVar[int | None] = 13
     task: ClassVar[str] = "rates"
     _parameter: ClassVar[str] = "power"
     _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
@@ -913,9 +880,16 @@ _LOSSES: dict[str, type[Loss]] = {
 _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 
+# in the order of the numbers by which `_kernels/derivatives.py` knows them
+_KERNEL_ORDER: tuple[type[Loss], ...]
+_KERNEL_ORDER = Squared, Huber, Logistic, SmoothedHinge, Absolute, Quantile, EpsilonInsensitive
+_KERNEL_ORDER += Hinge, SquaredHinge, Welsch, Sigmoid, LogAbsolute, MCPAbsolute, Tweedie
+_KERNEL_IDS = {kind: number for number, kind in enumerate(_KERNEL_ORDER)}
+
+
 def kernel_id(loss: Loss) -> int | None:
     """Number by which the compiled kernels know the loss; None for a user's, also of a subclass."""
-    return loss.loss_id if type(loss) in (*_LOSSES.values(), Tweedie) else None
+    return _KERNEL_IDS.get(type(loss))
 
 
 def base_loss(loss: Loss) -> Loss:
@@ -932,11 +906,6 @@ def smoothed(loss: Loss, beta: float) -> Loss:
         return loss
     beta = max(beta, 2 * loss.weak_convexity)
     return Envelope(base_loss(loss), beta).of_outputs(loss.n_outputs)
-
-
-def has_envelope(loss: Loss) -> bool:
-    """Whether the loss is smooth, or can be made so."""
-    return math.isfinite(min(loss.smoothness, loss.weak_convexity))
 
 
 def largest_constant(loss: Loss) -> float:

@@ -45,7 +45,7 @@ ORDERED = {
         "encoder",
         "leaks",
     ],
-    "geometry": ["norms", "mirror_maps", "sets"],
+    "geometry": ["mirror_maps", "sets"],
     "data": ["summation", "cells", "bounds", "rows"],
 }
 # Of other libraries: who may import what, wherever in the file.

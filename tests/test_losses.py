@@ -16,7 +16,7 @@ from support import assert_refuses, problem
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
 from sklearn_dpsco.data.rows import Terms, make_rows, slope_of
-from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.losses import (
     Absolute,
     Envelope,
@@ -39,7 +39,6 @@ from sklearn_dpsco.losses import (
     check_loss,
     clipped_derivative,
     get_loss,
-    has_envelope,
     kernel_id,
     smoothed,
 )
@@ -232,7 +231,8 @@ def test_prox_and_envelope_are_the_minimizer_and_the_minimum_and_the_derivative_
     for beta in BETAS:
         case = f"beta = {beta}"
         u = exact_prox(loss, z, y, beta)
-        np.testing.assert_allclose(loss.prox(z, y, beta), u, atol=1e-10, err_msg=case)
+        nearest = z - loss.envelope_derivative(z, y, beta) / beta
+        np.testing.assert_allclose(nearest, u, atol=1e-10, err_msg=case)
         smallest = loss.value(u, y) + beta / 2 * (u - z) ** 2
         envelope = loss.envelope(z, y, beta)
         np.testing.assert_allclose(envelope, smallest, rtol=1e-10, atol=1e-10, err_msg=case)
@@ -361,10 +361,13 @@ def test_kernels_take_the_envelopes_that_they_know_and_no_other():
 
 def test_only_weakly_convex_losses_have_an_envelope():
     wave = Own(lambda z, y: np.cos(z), smoothness=math.inf)
-    assert_refuses(wave.prox, "weak_convexity = inf", np.zeros(1), np.ones(1), 1.0)
-    assert not has_envelope(wave)
-    assert not has_envelope(wave.of_outputs(3))
-    assert all(has_envelope(loss) and has_envelope(loss.of_outputs(3)) for loss in EVERY)
+    assert_refuses(wave.envelope, "weak_convexity = inf", np.zeros(1), np.ones(1), 1.0)
+    check = FrankWolfe().check
+    for n_outputs in (1, 3):
+        facts = L1Ball, PrivacyBudget(1.0)
+        assert_refuses(check, "need a smooth loss", wave.of_outputs(n_outputs), *facts)
+        for loss in EVERY:
+            check(loss.of_outputs(n_outputs), *facts)
 
 
 def test_phased_sgd_refuses_losses_that_are_not_convex():
@@ -406,7 +409,7 @@ def test_compiled_derivative_is_the_same(loss):
     y = np.concatenate((y, [1.0, 1.0, -1.0, -1.0]))
     functions = compiled_and_plain(derivatives.clipped_derivative)
     for function, clip, offset in itertools.product(functions, (np.inf, 0.2), (0.0, -0.3)):
-        slope = Slope(loss.loss_id, loss.kernel_parameter, clip, offset)
+        slope = Slope(kernel_id(loss), loss.kernel_parameter, clip, offset)
         found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
         expected = np.clip(loss.derivative(z + offset, y), -clip, clip)
         np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
@@ -420,17 +423,12 @@ def test_compiled_envelope_derivative_is_the_same(loss):
     for beta in (*(b for b in BETAS if b > loss.weak_convexity), np.inf):
         plain = loss.derivative(z, y) if beta == np.inf else loss.envelope_derivative(z, y, beta)
         for function, clip in itertools.product(functions, (np.inf, 0.2)):
-            slope = Slope(loss.loss_id, loss.kernel_parameter, clip, 0.0, beta)
+            slope = Slope(kernel_id(loss), loss.kernel_parameter, clip, 0.0, beta)
             found = [function(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
             expected = np.clip(plain, -clip, clip)
             np.testing.assert_allclose(
                 found, expected, rtol=1e-13, atol=1e-15, err_msg=f"beta = {beta}"
             )
-
-
-def test_loss_ids_differ():
-    known = EVERY + RATES
-    assert len({type(loss).loss_id for loss in known}) == len({type(loss) for loss in known})
 
 
 def test_best_constant_of_a_regression_is_the_mean():
@@ -709,7 +707,6 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
     class Tilted(Absolute):
         """What it says of itself is not that of its parent."""
 
-        loss_id = 4
         kernel_id = 4
         smoothness = 1.0
 
@@ -730,6 +727,6 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
 @every_known
 def test_nothing_can_be_put_on_a_loss_beside_its_fields(loss):
     # the kernels would not see it
-    for name in ("derivative", "smoothness", "loss_id", "anything"):
+    for name in ("derivative", "smoothness", "anything"):
         with pytest.raises(AttributeError):
             object.__setattr__(loss, name, 1.0)

@@ -29,7 +29,7 @@ class Compressed(NamedTuple):
 class Slope(NamedTuple):
     """The derivative dl/dz of a loss at z = offset + prediction, clipped to [-clip, clip]."""
 
-    loss_id: int
+    loss_id: int  # `losses.kernel_id`
     parameter: float  # `losses.Loss.kernel_parameter`
     clip: float
     offset: float

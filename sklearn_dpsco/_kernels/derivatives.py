@@ -1,4 +1,4 @@
-"""Derivatives of the losses, known by number (see `losses.Loss.loss_id`)."""
+"""Derivatives of the losses, known by number (see `losses.kernel_id`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .jit import njit
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
-_SQUARED, _LOGISTIC = 0, 2  # their loss_id
+_SQUARED, _LOGISTIC = 0, 2  # their numbers
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))

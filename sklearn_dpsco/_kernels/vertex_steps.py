@@ -19,22 +19,6 @@ from .jit import njit
 
 
 @njit(cache=True)
-def rows_by_column(indices: Any, indptr: Any, starts: Any, rows: Any) -> None:
-    """The rows that store column j, in order, into ``rows[starts[j]:starts[j + 1]]``, from CSR."""
-    # `starts` comes as d + 2 zeros, for d columns
-    for k in range(indices.size):
-        starts[np.uint64(indices[k]) + np.uint64(2)] += 1
-    for j in range(2, starts.size):
-        starts[j] += starts[j - 1]
-    # now starts[j + 1] is where column j begins; it moves on to where it ends
-    for i in range(indptr.size - 1):
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            place = np.uint64(indices[k]) + np.uint64(1)
-            rows[starts[place]] = i
-            starts[place] += 1
-
-
-@njit(cache=True)
 def add_column(X: Compressed, column: int, rows: Any, amount: float, product: Any) -> None:
     """Add amount x_ij to product_i for the rows that store column j; theirs are sorted."""
     data, indices, indptr = X

@@ -1,7 +1,6 @@
 """Feasible sets and mirror maps. They know nothing of data or privacy."""
 
-from .mirror_maps import Entropy, MirrorMap, PowerMap
-from .norms import lp_norm
+from .mirror_maps import Entropy, MirrorMap, PowerMap, lp_norm
 from .sets import (
     AnySet,
     Geometry,

@@ -1,4 +1,4 @@
-"""Mirror maps, which replace the squared distance in a gradient step. They use no data.
+"""Norms, and mirror maps, which replace the squared distance in a gradient step. No data.
 
 A map is a convex function Phi on a feasible set; a step from w along a gradient g is
 
@@ -16,11 +16,31 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg.blas import dnrm2
 
 from .._types import Array
-from .norms import dual_exponent, lp_norm
 
 _NO_CENTER = "the entropy has no center: use the mirror map 'power'"
+
+
+def lp_norm(x: Array, p: float) -> float:
+    """The l_p norm for p in [1, inf], without overflow."""
+    if p == 2:
+        return float(dnrm2(x)) if x.size else 0.0
+    size = np.abs(x)
+    largest = float(size.max(initial=0.0))
+    if largest == 0 or p == math.inf:
+        return largest
+    if p == 1:
+        return float(size.sum())
+    return largest * float(((size / largest) ** p).sum()) ** (1 / p)
+
+
+def dual_exponent(p: float) -> float:
+    """The q of the dual norm, 1 / p + 1 / q = 1, for p in [1, inf]."""
+    if p in (1, math.inf):
+        return math.inf if p == 1 else 1.0
+    return p / (p - 1)
 
 
 @dataclass(frozen=True)
@@ -57,10 +77,6 @@ class MirrorMap:
         """The q = p / (p - 1) of the norm that gradients and noise are measured in."""
         return dual_exponent(self.exponent(dimension))
 
-    def norm(self, x: Array) -> float:
-        """The l_p norm, p = `exponent`."""
-        return lp_norm(x, self.exponent(x.size))
-
     def dual_norm(self, g: Array) -> float:
         """The l_q norm, q = `dual_exponent`."""
         return lp_norm(g, self.dual_exponent(g.size))
@@ -92,7 +108,7 @@ class MirrorMap:
             A point of the set. The map is then Phi(w - center), as in the phases of the
             localized method; needs `has_center`.
         within : float > 0, optional
-            Bound on the distance of `coef` and of the result from `center`, in `norm`.
+            Bound on the l_p distance of `coef` and of the result from `center`, p = `exponent`.
         """
         raise NotImplementedError
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from .._checks import check_choice, check_real, check_size, shown
 from .._types import Array
-from .mirror_maps import Entropy, MirrorMap, PowerMap
-from .norms import dual_exponent, lp_norm
+from .mirror_maps import Entropy, MirrorMap, PowerMap, dual_exponent, lp_norm
 from .vertices import AxisVertices, Vertex, VertexMatrix, Vertices
 
 _L1_MAPS = ("entropy", "power", "euclidean")
@@ -59,11 +58,6 @@ class Geometry:
     def __post_init__(self) -> None:
         # a plain float, which is what kernels take
         object.__setattr__(self, "radius", check_size("radius", self.radius))
-
-    @property
-    def diameter(self) -> float:
-        """Largest distance of two points of the set, in its norm: twice the radius by default."""
-        return 2.0 * self.radius
 
     def norm(self, x: Array) -> float:
         """The norm of the set."""
@@ -137,7 +131,7 @@ def _project_simplex(x: Array, radius: float) -> Array:
 class L1Ball(Geometry):
     r"""The l1 ball :math:`\{w : \|w\|_1 \le s\}`.
 
-    2 d vertices :math:`\pm s e_j`, diameter 2 s, dual norm l-infinity.
+    2 d vertices :math:`\pm s e_j`, dual norm l-infinity.
 
     Parameters
     ----------
@@ -177,8 +171,8 @@ class L1Ball(Geometry):
 class Simplex(Geometry):
     r"""The scaled simplex :math:`\{w \ge 0 : \sum_j w_j = s\}`.
 
-    d vertices :math:`s e_j`, diameter 2 s in the l1 norm. The intercept cannot be one of
-    its coordinates, and its centre is :math:`(s / d, \dots, s / d)`.
+    d vertices :math:`s e_j`. The intercept cannot be one of its coordinates, and its centre is
+    :math:`(s / d, \dots, s / d)`.
 
     Parameters
     ----------
@@ -250,11 +244,6 @@ class Polytope(Geometry):
     def _scaled(self) -> VertexMatrix:
         return VertexMatrix(self.points.matrix * self.radius)
 
-    @property
-    def diameter(self) -> float:
-        """In the l1 norm."""
-        return self._scaled.l1_diameter
-
     def center(self, n_features: int) -> Array:
         return np.asarray(self._scaled.matrix.mean(axis=0), dtype=np.float64).ravel()
 
@@ -266,7 +255,7 @@ class Polytope(Geometry):
 class LpBall(Geometry):
     r"""The l_p ball :math:`\{w : \|w\|_p \le s\}`, 1 < p <= infinity.
 
-    Diameter 2 s, dual norm :math:`\ell_q`, q = p / (p - 1).
+    Dual norm :math:`\ell_q`, q = p / (p - 1).
 
     Parameters
     ----------

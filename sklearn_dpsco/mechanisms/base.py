@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._types import Array
-from ..geometry.norms import lp_norm
+from ..geometry import lp_norm
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammainccinv
 
 from .._types import Array, Precision
-from ..geometry.norms import lp_norm
+from ..geometry import lp_norm
 from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.stream import RandomStream
 from .additive import Gaussian

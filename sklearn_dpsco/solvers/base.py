@@ -211,10 +211,6 @@ class SolverResult:
 Check = Callable[[str, Any], Any]
 
 
-def _auto(check: Callable[..., Any], **limits: Any) -> Check:
-    return partial(auto_or, check, **limits)
-
-
 def none_or_count(name: str, value: Any) -> int | None:
     """`None`, or the value checked by `check_count`."""
     return None if value is None else check_count(name, value)
@@ -227,21 +223,21 @@ MOST_PHASES = 100  # a phase has about half of the records of the one before, or
 # a parameter means the same in all solvers, but for what their own `checks` say
 _CHECKS: Mapping[str, Check] = {
     "average": check_bool,
-    "batch_size": _auto(check_count),
-    "data_norm": _auto(check_size),
-    "gradient_clip": _auto(check_size),
+    "batch_size": partial(auto_or, check_count),
+    "data_norm": partial(auto_or, check_size),
+    "gradient_clip": partial(auto_or, check_size),
     "l2_penalty": partial(check_size, low=0),
-    "learning_rate": _auto(check_size),
-    "max_iter": _auto(check_count, high=MOST_STEPS),
+    "learning_rate": partial(auto_or, check_size),
+    "max_iter": partial(auto_or, check_count, high=MOST_STEPS),
     "mirror_map": partial(check_choice, choices=("auto", "power", "euclidean", "entropy")),
     "moment_bound": check_size,
     "moment_order": partial(check_real, low=2),
-    "n_buckets": _auto(check_count),
-    "n_phases": _auto(check_count, high=MOST_PHASES),
-    "n_restarts": _auto(check_count, high=MOST_PHASES),
+    "n_buckets": partial(auto_or, check_count),
+    "n_phases": partial(auto_or, check_count, high=MOST_PHASES),
+    "n_restarts": partial(auto_or, check_count, high=MOST_PHASES),
     "rank_bound": none_or_count,
     "shuffle": check_bool,
-    "tau": _auto(check_size),
+    "tau": partial(auto_or, check_size),
 }
 
 

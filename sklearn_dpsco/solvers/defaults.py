@@ -12,10 +12,10 @@ of all released gradients, for a clip of 1 (`gradient_noise`), unless it says ot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..geometry import Geometry
-from ..losses import Loss, smoothed
+from ..losses import smoothed
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -153,13 +153,13 @@ PERMUTE_AND_FLIP = 0.9
 _ENVELOPE = 2.8  # beta of a loss that is not smooth, over c sqrt(steps)
 
 
-def smoothed_for(loss: Loss, clip: float, n_steps: int) -> Loss:
-    """The loss, or the envelope that suits so many Frank-Wolfe steps if it is not smooth.
+def smoothed_for(problem: Problem, clip: float, n_steps: int) -> Problem:
+    """With the envelope that suits so many Frank-Wolfe steps, if the loss is not smooth.
 
     An envelope of parameter beta is off by at most c^2 / (2 beta), and T steps leave an error
     proportional to beta / T, so that both are alike where beta grows like c sqrt(T).
     """
-    return smoothed(loss, _ENVELOPE * clip * math.sqrt(n_steps))
+    return replace(problem, loss=smoothed(problem.loss, _ENVELOPE * clip * math.sqrt(n_steps)))
 
 
 FRANK_WOLFE = {

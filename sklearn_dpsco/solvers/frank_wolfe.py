@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from .._types import Array, Auto
 from ..data.rows import Terms
 from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
-from ..losses import Loss, bounded_clip, has_envelope, largest_constant
+from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -73,7 +73,6 @@ class FrankWolfePlan(SetPlan):
     min_selections: int = 1
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
         solution = _descend(data.kept(), frame.offset, self, stream)
         return frame.result(_without_rare(solution, self), self.problem, self.max_iter)
@@ -89,7 +88,6 @@ class FrankWolfe(Solver):
     """
 
     form = "auto"
-    learns_units: ClassVar[bool] = False  # where they pay, if units are "auto"
 
     # what not every form has
     learning_rate: Any = None
@@ -105,7 +103,7 @@ class FrankWolfe(Solver):
     # ---------------------------------------------------------------- planning
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        if not has_envelope(loss):
+        if not math.isfinite(min(loss.smoothness, loss.weak_convexity)):
             raise ValueError(
                 "the Frank-Wolfe solvers need a smooth loss, or a convex or weakly convex one "
                 f"(`is_convex`, `weak_convexity`), which they smooth; got {loss!r}"
@@ -136,7 +134,8 @@ class FrankWolfe(Solver):
         solver = self
         if self.form == "auto":
             solver = self._chosen(Box.of(self, problem, budget, auto=False))
-        return solver._plan_form(Box.of(solver, problem, budget, auto=solver.learns_units))
+        # if units are "auto", gradients learn them where that pays
+        return solver._plan_form(Box.of(solver, problem, budget, auto=solver.form == "gradient"))
 
     def _chosen(self, box: Box) -> FrankWolfe:
         """The solver that sizes and budget favour; this one stands for a constant."""
@@ -265,7 +264,7 @@ class Selection(FrankWolfe):
         composition, first, step = _best_selections(box, change, max_iter)
         fields = {"geometry": geometry, "first": first, "step": step}
         fields |= {"gradient_clip": clip, "vertices": vertices}
-        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
+        problem = defaults.smoothed_for(problem, clip, max_iter)
         return self._finish(problem, budget, composition, max_iter, **fields)
 
 
@@ -291,7 +290,6 @@ class Gradient(FrankWolfe):
     """
 
     form = "gradient"
-    learns_units = True
 
     max_iter: int | Auto = "auto"
     learning_rate: float | Auto = "auto"
@@ -309,7 +307,7 @@ class Gradient(FrankWolfe):
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
         clip = self._clip(problem, geometry.radius, noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
-        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
+        problem = defaults.smoothed_for(problem, clip, max_iter)
         plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
         first = box.first(budget, box.allowance, plan)
         change = clip * statistics.row_mean(problem, budget, norm)

@@ -168,10 +168,6 @@ class Epoch(Part):
     group: str
 
     @property
-    def n_steps(self) -> int:
-        return self.noise.n_steps
-
-    @property
     def releases(self) -> tuple[Release, ...]:
         return (Release("prefix sums", self.noise, 1, self.group),)
 
@@ -211,7 +207,7 @@ class FTRLPlan(Plan):
     shuffle: bool
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """One stream over all records; see `Plan.run`."""
+        """One stream over all records."""
         data, n = data.row_major(), self.problem.n_samples
         order = stream.substream("order").permutation(n) if self.shuffle else slice(0, n)
         noise, run = stream.substream("noise"), FTRLRun(self)
@@ -349,7 +345,7 @@ class FTRL(Solver):
         while left > 0:
             epochs.append(self._epoch(plan, len(epochs), min(size, left)))
             left, size = left - size, 2 * size
-        n_steps = sum(epoch.n_steps for epoch in epochs)
+        n_steps = sum(epoch.noise.n_steps for epoch in epochs)
         guarantee = Guarantee.of(budget, releases_of(first, moments, *epochs), allowance.kind)
         return replace(plan, max_iter=n_steps, epochs=tuple(epochs), guarantee=guarantee)
 
@@ -541,12 +537,11 @@ class FTRLRun:
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""
         plan, part = self.plan, self.plan.parts[self._part]
-        if not isinstance(part, Epoch):
-            released = part.run(self._sum, stream)
-            if isinstance(released, Frame):
-                self._frame = released
-            else:
-                self._whitening = released
+        if isinstance(part, FirstMeans):
+            self._frame = part.run(self._sum, stream)
+            return
+        if isinstance(part, SecondMoments):
+            self._whitening = part.run(self._sum, stream)
             return
         encoded = part.noise.release(self._prefix_run.encode(self._sum), stream)
         prefix = self._prefix_run.decode(encoded)
@@ -579,6 +574,8 @@ class FTRLRun:
 
 
 # ------------------------------------------------------------------------------ sensitivities
+# Of a sum in any order and grouping, a term meets at most n_records additions of parts that hold
+# records, and up to ten roundings on its way from the derivative into the centred sum.
 
 
 def vector_sum(n_records: int, per_record: float) -> float:
@@ -587,7 +584,7 @@ def vector_sum(n_records: int, per_record: float) -> float:
     `per_record` is that by a record: the record factor, or the root of it where no two vectors are
     at an obtuse angle, as those of second moments (section 6.1b).
     """
-    return per_record + 2 * n_records * _stream_error(n_records)
+    return per_record + 2 * n_records * gamma(2 * n_records + 16)
 
 
 def gradient_sum(
@@ -600,14 +597,5 @@ def gradient_sum(
     Whitened rows may be longer.
     """
     longest = max(norm, 2 * math.sqrt(problem.dimension))
-    error = n_records * _stream_error(n_records) * clip * longest
+    error = n_records * gamma(2 * n_records + 16) * clip * longest
     return budget.record_factor * clip * norm + 2 * error, n_records * clip * norm + error
-
-
-def _stream_error(n_records: int) -> float:
-    """Relative float error of a sum of that many terms in any order and grouping.
-
-    A term meets at most n_records additions of parts that hold records, and up to ten
-    roundings on its way from the derivative into the centred sum.
-    """
-    return gamma(2 * n_records + 16)

@@ -211,7 +211,6 @@ class MirrorDescentPlan(SetPlan):
         return stream.integer(n_results) if self.draws_result else n_results - 1
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         problem = self.problem
         data, frame = self.first.run(data, stream)
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
@@ -334,16 +333,15 @@ class SetDescent(Solver):
         )
 
     def _stages(
-        self, facts: Facts, first: FirstReleases, left: Allowance
+        self: Any, facts: Facts, first: FirstReleases, left: Allowance
     ) -> tuple[Stages, Composition | None]:
-        """The stages of all runs, and the analysis if it is not that of the allowance."""
+        """The stages of all runs, and the analysis if it is not that of the allowance.
+
+        Those of a run on a slice of the records are what `_run_stages` makes.
+        """
         n = facts.problem.n_samples
         runs = base.slices(n, self._restarts(n), growing=True)
         return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
-
-    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
-        """The stages of a run on a slice of the records."""
-        raise NotImplementedError
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""

@@ -8,8 +8,15 @@ of plain stochastic gradient descent over its slice,
 v_i in [0, 1] the record's weight, and releases the mean of its last iterates with Gaussian noise.
 There the next phase starts, with a smaller step. Each step is non-expansive, so one record moves
 the mean by at most the length of its own step (twice that under replace-one), however long the
-phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta, and a user's
-losses by tables (`tables`).
+phase is. Non-smooth losses are replaced by their Moreau envelopes of parameter beta.
+
+That needs derivatives that are non-decreasing in the prediction and no steeper than some beta,
+which nobody can check of a user's code. So it is made true (`tables`): the derivative of a record
+is asked for at a fixed grid of predictions about its target, what comes back is made
+non-decreasing, and the steps take the piecewise linear function through these values, its knots
+moved apart where it would be steeper than beta. Of a convex loss whose smoothness is at most beta
+this is the derivative itself, up to the resolution of the grid, and of one with a kink that of its
+Moreau envelope.
 
 Several passes, the default for small tables, divide the budget.
 
@@ -19,7 +26,6 @@ The sensitivities are derived in doc/privacy, sections 4.5 and 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -30,9 +36,18 @@ from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, T
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
 from ..data.rows import Terms, make_rows, slope_of
-from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error, slices
+from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
-from ..losses import Joint, Loss, Multinomial, base_loss, bounded_clip, largest_constant
+from ..losses import (
+    Joint,
+    Loss,
+    Multinomial,
+    base_loss,
+    bounded_clip,
+    clipped_derivative,
+    kernel_id,
+    largest_constant,
+)
 from ..mechanisms import Gaussian, Release
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -43,7 +58,6 @@ from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
-from .tables import GRID, is_tabulated, tables
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -53,6 +67,11 @@ _CHUNK_TABLES = 2**20  # bytes of tables, where each target has its own; they fi
 
 _SHORT = 1 - 1e-9  # steps stay so far within what the proof allows
 _LEAST_SMOOTHNESS = 1e-50  # of a linear loss, in rules that divide by it
+
+# Distances of predictions from the target: 0.002 apart at the target itself, where the kink of most
+# losses lies (that of a margin loss lies at z = y, too), and an eighth of the distance far from
+# it. Beyond the ends, 1300 times the range of targets, derivatives are constant.
+GRID: Array = 0.016 * np.sinh(np.arange(-96, 97) / 8)
 
 
 @dataclass(frozen=True)
@@ -138,7 +157,6 @@ class PhasedSGDPlan(Plan):
         return self.geometry if self.target_unit is None else None
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         problem = self.problem
         order = stream.permutation(problem.n_samples) if self.shuffle else None
         descent = _Descent(data, self, order, stream)
@@ -505,7 +523,7 @@ class _Descent:
         w, total, count, done = start.copy().reshape(shape), np.zeros(shape), 0, 0
         slope = self.slope._replace(beta=phase.beta)
         first = phase.size - math.ceil(PHASED_SGD[problem.loss.task].averaged * phase.size)
-        for part in self._parts(self._which(phase.start, phase.stop)):
+        for part in self.data.in_order(self._which(phase.start, phase.stop), self.chunk):
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
             found: Slope | Tables = slope
@@ -527,22 +545,6 @@ class _Descent:
             count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
 
-    def _parts(self, which: Which) -> Iterator[SolverData]:
-        """The records in parts of whole blocks; dense rows that are gathered share one buffer."""
-        data = self.data
-        if not data.is_local or data.is_sparse or isinstance(which, slice):
-            yield from data.in_order(which, self.chunk)
-            return
-        rows = data.rows
-        buffer = np.empty((self.chunk, rows.n_columns), dtype=rows.X.dtype)
-        for part in slices(which.size, self.chunk):
-            some = which[part]
-            # (in the mode "raise", numpy would copy to a buffer of its own first)
-            rows.X.take(some, axis=0, out=buffer[: some.size], mode="clip")
-            factors = (None if a is None else a[some] for a in (rows.scale, rows.sample_weight))
-            taken = make_rows(buffer[: some.size], rows.has_intercept, *factors)
-            yield SolverData(taken, data.y[some])
-
 
 def _in_step_units(data: SolverData, each: float, width: float | None) -> SolverData:
     """Rows whose scale holds the unit, and targets cut to [-1, 1] in units of `width`."""
@@ -550,6 +552,33 @@ def _in_step_units(data: SolverData, each: float, width: float | None) -> Solver
     y = y if width is None else np.clip(y / width, -1.0, 1.0)
     scaled = make_rows(rows.X, rows.has_intercept, each * rows.scales(), rows.sample_weight)
     return SolverData(scaled, y)
+
+
+# ------------------------------------------------------------ a user's loss, as the steps take it
+
+
+def is_tabulated(loss: Loss) -> bool:
+    """Whether the derivative of the loss, or of each output, is a user's own.
+
+    That of the multinomial loss is the package's, whatever logistic loss it came from.
+    """
+    return type(loss) is not Multinomial and kernel_id(base_loss(loss)) is None
+
+
+def tables(loss: Loss, targets: Array, clip: float, beta: float) -> tuple[Array, Array]:
+    """Knots and values of the derivatives in z for each of the targets, shape (n, GRID.size).
+
+    Of a loss of a single output, which is called once. The values, within the clip, are
+    non-decreasing in each row, whatever the loss returns, and no steeper than beta.
+    """
+    from .._kernels.sgd_steps import lay_knots
+
+    z = targets[:, None] + GRID
+    y = np.repeat(targets, GRID.size)
+    values = clipped_derivative(loss, z.ravel(), y, clip).reshape(z.shape)
+    knots = np.empty_like(values)
+    lay_knots(values, targets, GRID, beta, knots)
+    return knots, values
 
 
 # ------------------------------------------------------------------------------ sensitivities

@@ -105,23 +105,19 @@ class SparseWalk:
     def __init__(
         self, data: SolverData, terms: Terms, plan: Any, schedule: SparseSchedule, center: Array
     ) -> None:
-        from .._kernels.vertex_steps import rows_by_column
-
         rows, n = data.rows, data.n_samples
         self.rows, self.y, self.terms, self.schedule = rows, data.y, terms, schedule
         self.center = center
         self.vertices, self.mechanism = plan.vertices, plan.step
         self.X = Compressed.of(rows.row_major().X)
-        # the rows that store a column of CSR or CSC X; no copy of the values
-        if rows.X.format == "csc":
-            starts, stored = rows.X.indptr, rows.X.indices
-        else:
-            starts = np.zeros(rows.X.shape[1] + 2, dtype=np.int64)
-            kind = np.min_scalar_type(-max(n, 2**15))  # int16 at least
-            stored = np.empty(rows.X.nnz, dtype=kind)
-            rows_by_column(rows.X.indices, rows.X.indptr, starts, stored)
-        self.columns = starts, stored
-        self.everyone = np.arange(n, dtype=stored.dtype)
+        # the rows that store a column; no copy of the values
+        columns = rows.X
+        if columns.format == "csr":
+            is_stored = np.ones(columns.nnz, dtype=bool)
+            columns = type(columns)((is_stored, columns.indices, columns.indptr), columns.shape)
+        columns = columns.tocsc()
+        self.columns = columns.indptr, columns.indices
+        self.everyone = np.arange(n, dtype=columns.indices.dtype)
         # <[x_i, 1], u>, without what later steps add to the intercept
         self.product, self.intercept = rows.product(center), 0.0
         # n contributions of at most clip * unit add up to less than 2^62

@@ -427,28 +427,20 @@ def median_on_grid(
     lower = np.concatenate(([half_empty], upper[:-1]))
     missed = np.maximum(0.0, np.maximum(lower - rank, rank - upper))
     if least is not None:
-        missed = np.maximum(missed, least - (_clipped_sum(counts, grid) + half_empty))
+        # numbers count as the middle of their interval, those in the first one as 0; ratios as
+        # multiples of 2^-20, so that sums are exact
+        middles = np.append(np.sqrt(grid[1:] * grid[:-1]), grid[-1])
+        ratios = np.floor(np.minimum(1.0, middles / grid[:, None]) * 2.0**20) / 2.0**20
+        missed = np.maximum(missed, least - (ratios @ counts[1:] + half_empty))
     return float(grid[mechanism.release(mechanism.with_prior(-missed, log_prior), stream)])
 
 
-def _clipped_sum(counts: Array, grid: Array) -> Array:
-    """The sum of min(1, y / s) over numbers with these `place_counts`, for each s of the grid.
-
-    Numbers count as the middle of their interval, those in the first one as 0; ratios as multiples
-    of 2^-20, so that sums are exact.
-    """
-    filled = np.append(counts[1:-1], counts[-1])
-    middles = np.append(np.sqrt(grid[1:] * grid[:-1]), grid[-1])
-    ratios = np.floor(np.minimum(1.0, middles / grid[:, None]) * 2.0**20) / 2.0**20
-    return np.asarray(ratios @ filled)
-
-
-def clip_prior(octaves: Array, widest: float, usual: float = 0.0) -> Array:
-    """Log prior of sizes 2^octaves of a clip, about the usual one.
+def clip_prior(octaves: Array, widest: float) -> Array:
+    """Log prior of sizes 2^octaves of a clip, about 1.
 
     Far too wide ones, which cost most, are as likely by chance as others.
     """
-    return -0.25 * np.abs(octaves - usual) - np.maximum(octaves - max(usual, widest), 0.0)
+    return -0.25 * np.abs(octaves) - np.maximum(octaves - widest, 0.0)
 
 
 def few_longer(n_samples: int, mechanism: SelectVertex) -> int:

@@ -28,6 +28,7 @@ from sklearn_dpsco.losses import (
     SmoothedHinge,
     Squared,
     clipped_derivative,
+    kernel_id,
 )
 from sklearn_dpsco.solvers.records import Records, SolverData
 
@@ -351,7 +352,7 @@ def test_kernels_without_the_compiler():
     expected = reference_gradient(X, y, scale, coef, 0.1, Huber(0.3), 0.2)
     python = {name: getattr(kernel, "py_func", kernel) for name, kernel in vars(kernels).items()}
     total, no_products = np.zeros(3), np.zeros(0)
-    slope = Slope(Huber.loss_id, 0.3, 0.2, 0.1)
+    slope = Slope(kernel_id(Huber()), 0.3, 0.2, 0.1)
     arrays = (Compressed.of(A), (scale, scale, y))
     total_b = python["gradient_at"](*arrays, (coef, no_products, NO_MOVE), slope, 2, total)
     np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)

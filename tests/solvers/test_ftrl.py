@@ -54,7 +54,7 @@ def test_a_plan_makes_the_steps_that_its_stream_can_use_and_reads_as_a_table():
         plan = FTRL().plan(l2_problem(n, 20), PrivacyBudget(1.0))
         assert "prefix sums" in str(plan)
         assert "first means" in str(plan)
-        assert 0.8 * wanted <= plan.epochs[0].n_steps <= wanted, n
+        assert 0.8 * wanted <= plan.epochs[0].noise.n_steps <= wanted, n
 
 
 def test_second_moments_are_released_where_nothing_was_chosen_and_they_are_clear():
@@ -294,7 +294,9 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
         run = FTRLRun(plan)
         run.add(SolverData(make_rows(X, True), y), stream())
         assert run.n_seen == n, case
-        assert run.n_steps == plan.max_iter == sum(epoch.n_steps for epoch in plan.epochs), case
+        assert run.n_steps == plan.max_iter == sum(epoch.noise.n_steps for epoch in plan.epochs), (
+            case
+        )
         assert np.all(np.isfinite(run.result().coef)), case
         with pytest.raises(ValueError, match="longer"):
             run.add(SolverData(make_rows(X[:1], True), y[:1]), stream())

@@ -117,7 +117,7 @@ def test_sensitivities_have_the_proved_form(form, relation):
         first, later = stage.batches
         assert first + 9 * later == n
         # derivatives change by at most smoothness * step * B * diameter of the set
-        change = min(2 * clip, stage.learning_rate * norm * plan.geometry.diameter)
+        change = min(2 * clip, stage.learning_rate * norm * 2 * plan.geometry.radius)
         assert stage.largest_terms == (None, pytest.approx(change))
         expected = [clip * norm / first, stage.largest_terms[1] * norm / later]
     else:
@@ -458,7 +458,7 @@ def largest_term(plan, t):
     if t == 0:
         return clip
     eta, last = 1 / math.sqrt(t + 1), 1 / math.sqrt(t)
-    change = plan.problem.loss.smoothness * last * plan.data_norm * plan.geometry.diameter
+    change = plan.problem.loss.smoothness * last * plan.data_norm * 2 * plan.geometry.radius
     return min((1 - eta) * change + eta * clip, (2 - eta) * clip)
 
 

@@ -36,6 +36,7 @@ from sklearn_dpsco.losses import (
     SmoothedHinge,
     Squared,
     SquaredHinge,
+    kernel_id,
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import PhasedSGD, phased_sgd
@@ -263,7 +264,7 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
         w.append(start.copy())
         kernels.dense_steps(
             table, (scale, weight[side], target), RowForm(np.zeros(d), 1.0, bound, 0.0),
-            Slope(loss.loss_id, loss.kernel_parameter, clip, 0.1, beta),
+            Slope(kernel_id(loss), loss.kernel_parameter, clip, 0.1, beta),
             Steps(learning_rate / bound**2, radius, 4, 0), w[-1], np.zeros(d + 1),
         )  # fmt: skip
     factor = 2.0 if relation == "replace-one" else 1.0
@@ -300,7 +301,7 @@ def test_longer_steps_than_the_limit_would_expand(loss):
             w.append(np.array([start, 0.0]))
             kernels.dense_steps(
                 np.ones((1, 1)), (np.ones(1),) * 3, RowForm(np.zeros(1), 0.0, 1.0, 0.0),
-                Slope(loss.loss_id, loss.kernel_parameter, 10.0, 0.0, beta),
+                Slope(kernel_id(loss), loss.kernel_parameter, 10.0, 0.0, beta),
                 Steps(length / smoothness, 1e9, 4, 0), w[-1], np.zeros(2),
             )  # fmt: skip
         distances.append(abs(w[0][0] - w[1][0]) / 1e-6)

@@ -21,7 +21,7 @@ from support import (
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco._kernels import derivatives
-from sklearn_dpsco._kernels import tables as kernels
+from sklearn_dpsco._kernels import sgd_steps as kernels
 from sklearn_dpsco._kernels.arguments import Tables
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import L2Ball, Unconstrained
@@ -38,8 +38,7 @@ from sklearn_dpsco.losses import (
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers.learned_units import LearnedUnits
-from sklearn_dpsco.solvers.phased_sgd import _CHUNK_TABLES, PhasedSGD
-from sklearn_dpsco.solvers.tables import GRID, is_tabulated, tables
+from sklearn_dpsco.solvers.phased_sgd import _CHUNK_TABLES, GRID, PhasedSGD, is_tabulated, tables
 
 
 class Own(Loss):
@@ -325,7 +324,6 @@ def test_replays_in_learned_units():
 def test_nothing_that_a_loss_says_of_itself_enters_the_sensitivity():
     class Numbered(Own):
         kernel_parameter = -1e300
-        loss_id = 0
 
     def one(loss, eta=0.1):
         solver = PhasedSGD(max_iter=1, n_phases=1, learning_rate=eta, gradient_clip=0.5)

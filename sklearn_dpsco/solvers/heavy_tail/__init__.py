@@ -140,7 +140,6 @@ class HeavyTailPlan(Plan):
     l2_penalty: float
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         problem = self.problem
         data, frame, speedup = self.first.run(data, stream)
         if self.oracle is None:
@@ -187,7 +186,6 @@ class UnboundedDescentPlan(UnitDescentPlan):
     learns_center: bool
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         problem, of_reach = self.problem, stream.substream("reach")
         d, target = problem.n_features, np.full(problem.n_outputs, magnitudes.BOX)
         typical, reach = np.ones(d), np.full(d, magnitudes.BOX)

@@ -36,36 +36,27 @@ _SHORTEST = 1e-150  # smaller norms count as this, since their squares underflow
 
 @dataclass(frozen=True)
 class MeanOracle:
-    """A mean of vectors, on which each vector has a bounded influence."""
+    """A mean of vectors, on which each vector has a bounded influence.
+
+    `sensitivity` is its change by one record, in the norm of order 1 or 2: `n_samples` counts empty
+    slots, too, `n_features` decides how sums are chunked, and `dimension` is that of the mean.
+    `sums` are what pieces of the rows add to it, `first` being the number of the first of these.
+    """
 
     tau: float  # size of the values that pass nearly unchanged, in [1e-50, 1e50]
 
     def __post_init__(self) -> None:
         check_size("tau", self.tau)
 
-    def sensitivity(
-        self, n_samples: int, n_features: int, dimension: int, record_factor: float, order: float
-    ) -> float:
-        """Change by one record, in the norm of order 1 or 2.
-
-        `n_samples` counts empty slots, too; `n_features` decides how sums are chunked, and
-        `dimension` is that of the mean.
-        """
-        raise NotImplementedError
-
     def limits(self, rows: Rows, order: float) -> Limits | None:
         """Numbers that `mean` needs for each row, computed once; None if it needs none."""
         return None
 
-    def mean(self, rows: Rows, r: Array, limits: Limits | None) -> Array:
+    def mean(self: Any, rows: Rows, r: Array, limits: Limits | None) -> Array:
         """Mean of the bounded v_i [x_i, 1] r_i^T, v_i the weight; shape (dimension,), or with K."""
         return self.mean_of(self.sums(rows, r, limits), rows.n_samples)
 
-    def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
-        """What pieces of the rows add to it; `first` is the number of the first of these rows."""
-        raise NotImplementedError
-
-    def gradient_sums(self, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+    def gradient_sums(self: Any, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
         """`sums` of the derivatives l'(z_i, y_i) times [x_i, 1], of rows without centre."""
         rows, y = part.data.rows, part.data.y
         z = rows.product(coef) + terms.offset
@@ -190,7 +181,7 @@ def make_oracle(
     order: float,
     size: float,
     moments: tuple[float, float],
-) -> MeanOracle:
+) -> NormClipped | MedianOfMeans:
     """The oracle of that name; `None` leaves a value to rules.
 
     `noise` is the standard deviation in a coordinate of a mean of vectors of norm at most 1, in the

@@ -49,6 +49,7 @@ from ..first_releases import Box, SetPlan, plan_offset
 from ..frank_wolfe import FrankWolfe, score_error, selection_facts
 from ..records import Records, SolverData
 
+Slice = tuple[int, int]
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
 # Single records that are copied into their order at a time: what fits into a cache
@@ -82,7 +83,7 @@ class _Run(Part):
     """Steps on a slice of the records."""
 
     noise: SelectSequence
-    records: tuple[int, int]  # slice of their secret order, start and stop
+    records: Slice  # of their secret order, start and stop
     group: str | None  # name of the slice; None if it holds all records
 
     @property
@@ -188,7 +189,6 @@ class SinglePassPlan(SetPlan):
     runs: tuple[BatchRun, ...] | tuple[RecordRun, ...]
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
-        """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
         problem = self.problem
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
@@ -337,11 +337,6 @@ class _Draft:
             n_steps = 1 << (n_steps.bit_length() - 1)
         return max(1, n_steps >> (self.restarts - 1 - run))
 
-    def smoothed(self, n_steps: int) -> Problem:
-        """The problem with the envelope of a loss that is not smooth."""
-        loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
-        return replace(self.problem, loss=loss)
-
     def change(self, loss: Loss, kept: float, moved: float) -> float:
         """Bound on the change of a derivative where the point made a part of the way to vertices.
 
@@ -359,15 +354,6 @@ class _Draft:
         radius = self.vertices.l1_diameter / 2
         return flips * noise.scale * math.log(noise.n_scores) / (radius * self.clip)
 
-    def sampling_error(self, run: BatchRun) -> float:
-        """The same for what batches vary, by their bounds."""
-        variances: list[float] = []
-        for step in run.steps:
-            before = variances[step.base] if step.base >= 0 else 0.0
-            variances.append(step.clip**2 / step.size + step.kept**2 * before)
-        late = variances[run.n_steps // 2 :]
-        return math.sqrt(2 * math.log(run.noise.n_scores) * sum(late) / len(late)) / self.clip
-
     # ------------------------------------------------------------ batches
 
     def batch_runs(self, left: Allowance) -> tuple[float, Problem, tuple[BatchRun, ...]]:
@@ -380,42 +366,30 @@ class _Draft:
         weights = rules.weights if solver.form == "rounds" else (math.nan,)
         plans = []
         for n_steps, weight in itertools.product(counts, weights):
-            smooth, runs, done = self.smoothed(n_steps), [], 0
+            smooth, runs, done = defaults.smoothed_for(self.problem, self.clip, n_steps), [], 0
             for run, records in enumerate(slices(n, self.restarts, growing=True)):
                 count = self.steps_of(run, n_steps)
                 if records[1] - records[0] < count:
                     break
-                unsized = self.unsized_steps(smooth.loss, count, done, weight)
-                runs.append(self.batch_run(left, records, unsized))
+                runs.append(self.batch_run(left, records, smooth.loss, count, done, weight))
                 done += count
-            if len(runs) == self.restarts:
-                error = rules.unfinished / done + self.selection_error(runs[-1].noise)
-                error += rules.variation * self.sampling_error(runs[-1])
-                plans.append((error, smooth, tuple(runs)))
+            if len(runs) < self.restarts:
+                continue
+            # what batches vary, by their bounds
+            variances: list[float] = []
+            for step in runs[-1].steps:
+                before = variances[step.base] if step.base >= 0 else 0.0
+                variances.append(step.clip**2 / step.size + step.kept**2 * before)
+            late, n_vertices = variances[len(variances) // 2 :], self.vertices.size
+            sampling = math.sqrt(2 * math.log(n_vertices) * sum(late) / len(late)) / self.clip
+            error = rules.unfinished / done + self.selection_error(runs[-1].noise)
+            plans.append((error + rules.variation * sampling, smooth, tuple(runs)))
         return min(plans, key=lambda plan: plan[0])
 
     def batch_run(
-        self, left: Allowance, records: tuple[int, int], unsized: list[BatchStep]
+        self, left: Allowance, records: Slice, loss: Loss, n_steps: int, done: int, weight: float
     ) -> BatchRun:
-        """A run of these steps, whose batches get their sizes."""
-        norm, n_steps = 1 if left.kind == "pure" else 2, len(unsized)
-        # batches as large as their influence, and at least one record, so that all have the same
-        n = records[1] - records[0]
-        wanted = np.array([step.clip for step in unsized]) * BatchStep.influence(unsized, norm)
-        sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
-        sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-        sized = [s._replace(size=size) for s, size in zip(unsized, sizes.tolist(), strict=True)]
-        facts = self.problem, self.budget, self.vertices
-        change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
-        noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
-        group = None if n == self.problem.n_samples else f"records {records}"
-        return BatchRun(noise, records, group, tuple(sized))
-
-    def unsized_steps(self, loss: Loss, n_steps: int, done: int, weight: float) -> list[BatchStep]:
-        """Steps after `done` ones of other runs, without the sizes of their batches.
-
-        `weight`: see `SinglePassDefaults.weights`.
-        """
+        """A run after `done` steps of other runs; `weight`: see `SinglePassDefaults.weights`."""
         k = np.arange(n_steps)
         rates = 2 / (done + k + self.rules.late)
         if self.solver.learning_rate is not None:
@@ -430,17 +404,28 @@ class _Draft:
         gone = np.concatenate(([0.0], np.cumsum(np.log1p(-np.minimum(rates, 1 - 1e-15)))))
         moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
         columns = (column.tolist() for column in (base, kept, moved, rates))
-        return [
+        unsized = [
             BatchStep(0, b, q, self.change(loss, q, way) if b >= 0 else self.clip, rate)
             for b, q, way, rate in zip(*columns, strict=True)
         ]
+        # batches as large as their influence, and at least one record, so that all have the same
+        norm, n = 1 if left.kind == "pure" else 2, records[1] - records[0]
+        wanted = np.array([step.clip for step in unsized]) * BatchStep.influence(unsized, norm)
+        sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
+        sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
+        sized = [s._replace(size=size) for s, size in zip(unsized, sizes.tolist(), strict=True)]
+        facts = self.problem, self.budget, self.vertices
+        change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
+        noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
+        group = None if n == self.problem.n_samples else f"records {records}"
+        return BatchRun(noise, records, group, tuple(sized))
 
     # ------------------------------------------------------------ single records
 
     def record_runs(self, left: Allowance) -> tuple[float, Problem, tuple[RecordRun, ...]]:
         """As `batch_runs`."""
-        problem, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
-        norm = 1 if left.kind == "pure" else 2
+        problem, runs = defaults.smoothed_for(self.problem, self.clip, self.problem.n_samples), []
+        norm, n_vertices = 1 if left.kind == "pure" else 2, self.vertices.size
         for records in slices(problem.n_samples, self.restarts, growing=True):
             n, rate = records[1] - records[0], self.solver.learning_rate
             first_batch = max(1, n // 2)
