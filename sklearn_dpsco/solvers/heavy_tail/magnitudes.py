@@ -50,8 +50,9 @@ _LOG_PRIOR = np.where(
 )
 # Per octave above and below: a scale that is too small blows up what noise adds to predictions. But
 # about a centre that was found, columns may vary little against what they are.
-_LOG_SPREAD, _SLOPE_BELOW = 0.7, 1.5 * np.arange(_HIGHEST - _LOWEST + 1)
-_BELOW_CENTRED = 6 * np.log1p(_SLOPE_BELOW / 6)
+_LOG_SPREAD = 0.7
+_SLOPE_BELOW: Array = 1.5 * np.arange(float(_HIGHEST - _LOWEST + 1))
+_BELOW_CENTRED: Array = 6 * np.log1p(_SLOPE_BELOW / 6)
 
 # g, of which a record adds g - q to a score, by its octave (rows) and the scale (columns).
 _GAPS = np.arange(_LOWEST, _HIGHEST + 2)[:, None] - _EXPONENTS
