@@ -137,12 +137,13 @@ class Accounting(NamedTuple):
             return self.budget
         return replace(self.budget, delta=default_delta(n_samples))
 
-    def warn_if_weak(self, n_samples: int, n_features: int = 0) -> None:
+    def warn_if_weak(self, n_samples: int, n_features: int = 0, least: float = 0.0) -> None:
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
 
         The last is for a model on `n_features`, as found by simulation: a mean over fewer rows than
-        4 sqrt(n_features) times its noise hides even strong effects, with 12 times they show. Rows
-        of wide tables are sparse, and such a table is as hard as one of 1000 columns at most.
+        4 sqrt(n_features) times its noise, or `least` times, hides even strong effects, with three
+        times as many they show. Rows of wide tables are sparse, and such a table is as hard as one
+        of 1000 columns at most.
         """
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
@@ -150,9 +151,9 @@ class Accounting(NamedTuple):
         budget = self.budget_of(n_samples)
         size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
         size /= budget.record_factor
-        needed = math.sqrt(min(n_features, 1000)) / size
-        if n_samples < 4 * needed:
-            first, clear = rounded(4 * needed, 2), rounded(12 * needed, 2)
+        needed = max(4 * math.sqrt(min(n_features, 1000)), least) / size
+        if n_samples < needed:
+            first, clear = rounded(needed, 2), rounded(3 * needed, 2)
             warn_user(
                 f"n_samples={n_samples} is too small to learn from {n_features} features at "
                 f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "

@@ -318,6 +318,11 @@ def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> Tar
     """The scaling of targets over their exposures; None for the first stands for (0 or .001, 1)."""
     of_y = number_bounds(bounds_y, positive=True, with_zero=with_zero)
     low, high = of_y or _undeclared("bounds_y", "targets", 0.0 if with_zero else 0.001)
+    if with_zero and low > 0:
+        raise ValueError(
+            f"bounds_y must begin at 0, got ({low:g}, {high:g}): targets of 0 would count as "
+            f"{low:g}. Say (0, {high:g}), which costs nothing"
+        )
     least, most = number_bounds(bounds_exposure, "bounds_exposure", positive=True) or (1.0, 1.0)
     largest = high / least
     return TargetScaling(low / most, largest, 0.0, largest, has_log_link=True)

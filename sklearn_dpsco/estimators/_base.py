@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from ..preprocessing.declared import Declared, declared_bounds
 from ..preprocessing.scaler import DPScaler
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
+from ..solvers.defaults import LEARNED_UNITS
 from ._public import merged, naming_equivalents
 from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
 
@@ -182,6 +184,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     """
 
     _task: ClassVar[str]
+    # the m = n mu / phi below which noise hides all, over the root of the number of outputs
+    _least: ClassVar[float] = 0.0
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
     _lowest: ClassVar[float] = -np.inf  # valid target of a regression
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
@@ -431,7 +435,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                     may_be_empty=settings.may_be_empty or has_groups or has_weights,
                     has_weights=has_weights,
                 )
-                settings.accounting.warn_if_weak(*table.shape)
+                least = self._least * math.sqrt(table.targets.n_outputs)
+                settings.accounting.warn_if_weak(*table.shape, least)
                 facts = table.shape[0], table.X[:0], table.targets, has_groups
                 plan, scaling = self._charge(settings, *facts)
             self._solve(plan, scaling, table)
@@ -448,7 +453,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         n = check_count("n_samples", shape[0], low=2)
         d = check_count("n_features", shape[1])
         bounds.check_feature_bounds(self.bounds_X, d)
-        settings.accounting.warn_if_weak(n, d)
+        settings.accounting.warn_if_weak(n, d, self._least * math.sqrt(n_outputs))
         declared = declared_bounds(self.bounds_X, d)
         return settings.plan((n, d), declared, n_outputs, class_weight)
 
@@ -587,6 +592,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     """
 
     _task = "regression"
+    _least = LEARNED_UNITS["regression"].least
 
     bounds_y: Bounds | None = None
 

@@ -32,10 +32,10 @@ class RateModel(Inference, DPRegressor):
     Parameters
     ----------
     bounds_y : pair (low, high) or None, default=None
-        Bounds of the target from domain knowledge, never from the data, scalars: the largest count
-        or cost that a record may have, at least 0, for `DPGammaRegressor` above 0. Values outside
-        are clipped; far too wide bounds cost little. None stands for (0, 1), or (.001, 1), and
-        warns `BoundsNotDeclaredWarning`.
+        Bounds of the target from domain knowledge, never from the data, scalars: 0, or for
+        `DPGammaRegressor` the smallest cost there is, and the largest count or cost that a record
+        may have. Values outside are clipped; far too wide bounds cost little. None stands for
+        (0, 1), or (.001, 1), and warns `BoundsNotDeclaredWarning`.
     bounds_exposure : pair (low, high) or None, default=None
         Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. None:
         there is none.
@@ -63,7 +63,7 @@ class RateModel(Inference, DPRegressor):
     with the calibration of doc/privacy.
     """
 
-    _task = "rates"
+    _task, _least = "rates", 0.0
     _lowest = 0.0
     _solvers = {"descent": Descent}
     _may_plan_set = True

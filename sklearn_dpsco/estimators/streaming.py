@@ -84,8 +84,8 @@ class _StreamingModel(DPLinearModel):
     horizon : int in [1, 2^40] or None, default=None
         Number of records that `partial_fit` will see in all, at most 2^40; more are refused.
         None: not known; the stream is cut into epochs that double, each with the full budget on
-        records of its own, which costs some accuracy. `fit` takes the number of rows of its
-        table instead.
+        records of its own: the same accuracy takes about five times as many records. `fit` takes
+        the number of rows of its table instead.
     feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
@@ -280,8 +280,11 @@ class _StreamingModel(DPLinearModel):
         accounting = self._accounting()  # a block may have been opened since
         if self.horizon is None:
             accounting = accounting._replace(sizes_delta=False)
-        # without a horizon, no delta is known to be large
-        accounting.warn_if_weak(self.horizon or 1)
+        # without a horizon, no delta is known to be large, and no number of records small
+        has_horizon = self.horizon is not None
+        accounting.warn_if_weak(
+            self.horizon or 1, X.shape[1] * has_horizon, self._least * has_horizon
+        )
         settings = settings._replace(solver=solver, accounting=accounting)
         facts = self.horizon or _NO_HORIZON, X[:0], targets, has_groups
         plan, features = self._charge(settings, *facts)

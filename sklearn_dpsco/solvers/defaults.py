@@ -12,10 +12,10 @@ of all released gradients, for a clip of 1 (`gradient_noise`), unless it says ot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..geometry import Geometry
-from ..losses import Loss, smoothed
+from ..losses import smoothed
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 
@@ -153,13 +153,13 @@ PERMUTE_AND_FLIP = 0.9
 _ENVELOPE = 2.8  # beta of a loss that is not smooth, over c sqrt(steps)
 
 
-def smoothed_for(loss: Loss, clip: float, n_steps: int) -> Loss:
-    """The loss, or the envelope that suits so many Frank-Wolfe steps if it is not smooth.
+def smoothed_for(problem: Problem, clip: float, n_steps: int) -> Problem:
+    """With the envelope that suits so many Frank-Wolfe steps, if the loss is not smooth.
 
     An envelope of parameter beta is off by at most c^2 / (2 beta), and T steps leave an error
     proportional to beta / T, so that both are alike where beta grows like c sqrt(T).
     """
-    return smoothed(loss, _ENVELOPE * clip * math.sqrt(n_steps))
+    return replace(problem, loss=smoothed(problem.loss, _ENVELOPE * clip * math.sqrt(n_steps)))
 
 
 FRANK_WOLFE = {
@@ -242,7 +242,9 @@ class LearnedUnitsDefaults:
     m is n mu over the record factor. (benchmarks/learned_units.py)
     """
 
-    least: float  # the m below which the units of the bounds are better than learned ones
+    # The m below which the units of the bounds are better than learned ones, over the root of the
+    # number of outputs.
+    least: float
     unbiased: float  # the m below which two classes' first derivatives are not clipped
     norm_share: float  # the largest, for each of two norms that few rows exceed
     least_for_norms: float  # the m sqrt(share) below which they are not released
@@ -302,7 +304,7 @@ class LearnedUnitsDefaults:
 
 LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
-        least=20.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
+        least=14.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
         smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
         least_mean_share=0.02, most_mean_share=0.15, median_share=0.12,
     ),
@@ -364,6 +366,7 @@ class BoxUnitsDefaults:
     doubt: float = 2.0  # what is added to a mean square, in units of its noise
     longest: float = 4.0  # by how much widths grow as the noise falls, at most
     clear: float = 5.0  # the m over n_features from which such units are the default
+    times: float = 1.4  # and the m, over that from which those of a descent are
 
 
 BOX_UNITS = BoxUnitsDefaults()
@@ -543,6 +546,9 @@ class FTRLDefaults:
     clip: float
     accurate: float  # noise below which the clip grows to 1
     radius: float
+    # Where the length of the stream is unknown, as parts of the others, the noise that the mean
+    # target aims at and those that are allowed in the coefficients: each epoch adds its own.
+    cautious: float
     n_steps: int = 256  # of an epoch, at least
     most_steps: int = 2048  # and at most; more cost time and a little noise without any gain
     useful_batch: int = 16  # more steps than `n_steps` have at least as many records each
@@ -577,10 +583,22 @@ class FTRLDefaults:
 
 FTRL = {
     "regression": FTRLDefaults(
-        reach=1.0, whitened_reach=1.0, noisy=0.15, clip=0.3, accurate=0.002, radius=3.0
+        reach=1.0,
+        whitened_reach=1.0,
+        noisy=0.15,
+        clip=0.3,
+        accurate=0.002,
+        radius=3.0,
+        cautious=0.5,
     ),
     "classification": FTRLDefaults(
-        reach=8.0, whitened_reach=5.0, noisy=0.6, clip=0.5, accurate=0.008, radius=30.0
+        reach=8.0,
+        whitened_reach=5.0,
+        noisy=0.6,
+        clip=0.5,
+        accurate=0.008,
+        radius=30.0,
+        cautious=0.7,
     ),
 }
 
@@ -597,7 +615,7 @@ class HeavyTailDefaults(StepLimits):
     # A descent in learned units is the default from this m = n mu / phi on, and from this m over
     # the root of the number of columns.
     descent: float
-    descent_columns: float
+    descent_columns: float = 2.0
     reach_share: float = 0.25  # for how far features reach, and the target, at most
     target_reach_share: float = 0.05
     feature_share: float = 0.3  # for scales and centres of the features
@@ -629,10 +647,6 @@ class HeavyTailDefaults(StepLimits):
 
 
 HEAVY_TAIL = {
-    "regression": HeavyTailDefaults(
-        radius=20.0, reach=3.0, target_prior=1.0, descent=250.0, descent_columns=16.0
-    ),
-    "classification": HeavyTailDefaults(
-        radius=70.0, reach=20.0, target_prior=0.5, descent=20.0, descent_columns=2.0
-    ),
+    "regression": HeavyTailDefaults(radius=20.0, reach=3.0, target_prior=1.0, descent=25.0),
+    "classification": HeavyTailDefaults(radius=70.0, reach=20.0, target_prior=0.5, descent=20.0),
 }

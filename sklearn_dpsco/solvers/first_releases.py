@@ -272,7 +272,7 @@ def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> boo
     loss = base_loss(problem.loss)
     is_free = loss.task == "classification" or type(loss) in (Squared, Absolute, Quantile)
     is_free = is_free and not any(getattr(solver, name, None) for name in _IN_UNITS)
-    return may_copy and is_free and pays(problem, budget)
+    return may_copy and is_free and pays(problem, budget, BOX_UNITS.times)
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,7 @@ class Selection(FrankWolfe):
         composition, first, step = _best_selections(box, change, max_iter)
         fields = {"geometry": geometry, "first": first, "step": step}
         fields |= {"gradient_clip": clip, "vertices": vertices}
-        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
+        problem = defaults.smoothed_for(problem, clip, max_iter)
         return self._finish(problem, budget, composition, max_iter, **fields)
 
 
@@ -307,7 +307,7 @@ class Gradient(FrankWolfe):
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
         clip = self._clip(problem, geometry.radius, noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)
-        problem = replace(problem, loss=defaults.smoothed_for(problem.loss, clip, max_iter))
+        problem = defaults.smoothed_for(problem, clip, max_iter)
         plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
         first = box.first(budget, box.allowance, plan)
         change = clip * statistics.row_mean(problem, budget, norm)

@@ -369,8 +369,9 @@ class FTRL(Solver):
             return first
         for_targets, for_rows = first.weights
         noise = budget.record_factor / math.sqrt(2 * allowance.amount)
+        aim = rules.target_noise * (rules.cautious if self.doubling else 1.0)
         wanted = max(
-            noise / for_targets / rules.target_noise,
+            noise / for_targets / aim,
             noise / for_rows * norm * math.sqrt(problem.n_features) / rules.means_noise,
         )
         least, most = (part * problem.n_samples for part in (rules.least_first, rules.most_first))
@@ -455,7 +456,8 @@ class FTRL(Solver):
         else:
             noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         reach = rules.whitened_reach if is_whitened else rules.reach
-        allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
+        part = rules.cautious if self.doubling else 1.0
+        allowed = part * reach / row * min(1.0, part * rules.noisy / (noisy / (clip * size)))
         rate = min(stable / batch_size, allowed / noisy)
         return Epoch(noise, size, batch_size, rate, group)
 

@@ -45,6 +45,7 @@ _RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of bounded rates
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
+_NOTHING = 2.0**-40  # the spread of targets of which there may be none
 LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
@@ -228,6 +229,9 @@ class LearnedUnits(Part):
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         centers, noise = self._moved_to_means(data, ratio, centers, scales, stream)
+        if statistics.may_be_none(n, data.n_samples, self.present) and not problem.inference:
+            # the middle of the bounds, nearly
+            centers, scales = np.zeros(k), np.full(k, _NOTHING)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         data = data.map(statistics.in_target_units, center, scale)
@@ -529,9 +533,13 @@ def user_accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance)
     return m * problem.n_users * budget.rows_per_user / problem.n_samples
 
 
-def pays(problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether units can be learned, and are better than those of the bounds."""
-    return not budget.is_pure and accuracy(problem, budget) >= unit_rules(problem).least
+def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
+    """Whether units can be learned, and are better than those of the bounds.
+
+    From so many times the m of a descent on, each target having a part of the budget.
+    """
+    least = times * unit_rules(problem).least * math.sqrt(problem.n_outputs)
+    return not budget.is_pure and accuracy(problem, budget) >= least
 
 
 @dataclass
@@ -622,8 +630,10 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, f
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = BOX_UNITS.aim if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
     for_size = BOX_UNITS.aim if is_diagonal else 14
-    # more than the usual share only where a median would be of no use with it
-    useful = _share(m, for_place if is_diagonal else 11, 0.25 / k)
+    # more than the usual share only where a median would be of no use with it, at the cost of the
+    # mean, which is noise there
+    most, scarce = (0.25, 1.0) if is_diagonal else (0.5, min(1.0, m**2 / (4 * k * 11**2)))
+    useful = _share(m, for_place if is_diagonal else 11, most / k)
     useful = max(useful, _share(m, for_place, rules.median_share / k))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
@@ -635,8 +645,9 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, f
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = _share(m, 80, 0.005 / k), _share(m, 120, 0.012 / k, 45)
     spread = max(_share(m, for_size, rules.spread_share / k, 2), _share(m, 60, level / k), *least)
-    mean = max(rules.least_mean_share, _share(m, 8, rules.most_mean_share), _share(m, 60, level))
     has_median = problem.fit_intercept and problem.loss.task == "regression"
+    most = rules.most_mean_share * (scarce if has_median else 1.0)
+    mean = max(rules.least_mean_share, _share(m, 8, most), _share(m, 60, level))
     return k * useful * has_median, k * spread, mean
 
 

@@ -43,6 +43,7 @@ SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2
 TINY = 1e-300  # in the place of 0 in a denominator
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
+_CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
@@ -119,7 +120,7 @@ def n_present(
     All, unless clearly more than noise are missing.
     """
     share = float(mechanism.release(total / n_slots, stream)[0])
-    is_clear = most / n_slots - share > 2 * math.sqrt(mechanism.variance)
+    is_clear = most / n_slots - share > _CLEAR_COUNT * math.sqrt(mechanism.variance)
     return max(2, round(max(n_slots * share, _LEAST_PRESENT * most))) if is_clear else most
 
 
@@ -129,6 +130,13 @@ def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStr
     if mechanism is None:
         return n
     return n_present(data.sum(_n_present), n, n, mechanism, stream)
+
+
+def may_be_none(n: int, n_slots: int, mechanism: Gaussian | None) -> bool:
+    """Whether a released `n_present` of rows is not clear of its noise."""
+    if mechanism is None:
+        return False
+    return n <= 1 + n_slots * max(_LEAST_PRESENT, _CLEAR_COUNT * math.sqrt(mechanism.variance))
 
 
 def _n_present(data: SolverData) -> Array:
@@ -504,4 +512,5 @@ def spread_on_grid(
     unit = float(brentq(excess, 0.1, 1 / q)) / _NORMAL_MEDIAN
     prior = -0.35 * np.abs(candidates - math.log2(0.25 * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
-    return float(2.0 ** candidates[found] / unit)
+    # no more than that of targets at both ends of their bounds
+    return min(1.0, float(2.0 ** candidates[found] / unit))

@@ -523,7 +523,7 @@ def known(name, parameters, form=None):
     found = {key: value for key, value in parameters.items() if key in names}
     if "bounds_y" in found and entry(name).of_rates:
         low, high = found["bounds_y"]
-        found["bounds_y"] = (max(low, 5e-324), high)
+        found["bounds_y"] = (max(low, 5e-324) if name == "DPGammaRegressor" else 0.0, high)
     return found
 
 

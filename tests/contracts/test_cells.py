@@ -96,9 +96,10 @@ def with_nan(X):
 
 
 def quietly(call, *data):
-    """The call, in which each warning is an error."""
+    """The call, in which each warning is an error but that of a small table."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".*too small to learn from")
         # of old versions of pandas about numpy
         warnings.filterwarnings("ignore", "np.find_common_type", DeprecationWarning)
         return call(*data)

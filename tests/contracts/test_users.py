@@ -435,5 +435,5 @@ def test_defaults_have_a_delta_below_one_over_the_number_of_records(recwarn):
         stream = build("DPFTRLRegressor", horizon=horizon)
         stream.partial_fit(np.zeros((3, 2)), np.zeros(3))
         assert math.isclose(stream.guarantee_.delta, delta)
-    # two rows are too few to learn from, and that is all
-    assert all("n_samples=2 is too small to learn" in str(w.message) for w in recwarn.list)
+    # some of these tables are too small to learn from, and that is all
+    assert all("is too small to learn" in str(w.message) for w in recwarn.list)

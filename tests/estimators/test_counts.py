@@ -47,9 +47,14 @@ def table(name, n, seed=0, slopes=SLOPES, level=0.3, overdispersed=False):
     return X, counts if name == "Poisson" else rng.gamma(2.0, 0.5, n) * counts, exposure
 
 
+def lowest(name):
+    """The lower end of the bounds of targets."""
+    return 1e-9 if name == "Gamma" else 0.0
+
+
 def model_of(name, exposure=None, **settings):
     bounds = {} if exposure is None else {"bounds_exposure": (0.1, 1)}
-    return MODELS[name][0](**{"bounds_y": (1e-9, 100), **COMMON, **bounds, **settings})
+    return MODELS[name][0](**{"bounds_y": (lowest(name), 100), **COMMON, **bounds, **settings})
 
 
 # ------------------------------------------------------------------------- without noise
@@ -173,7 +178,7 @@ def test_units_of_targets_and_of_exposure(name):
     np.testing.assert_allclose(rates, np.exp(X @ model.coef_ + model.intercept_))
     np.testing.assert_allclose(model.predict(X, exposure=exposure), rates * exposure)
     np.testing.assert_allclose(model.predict(X, exposure=7), rates * 7)
-    facts = {"epsilon": 20.0, "bounds_exposure": (0.8, 8), "bounds_y": (256e-9, 25600)}
+    facts = {"epsilon": 20.0, "bounds_exposure": (0.8, 8), "bounds_y": (256 * lowest(name), 25600)}
     other = model_of(name, **facts).fit(X, 256 * y, exposure=8 * exposure)
     np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-6)
     assert other.intercept_ - model.intercept_ == pytest.approx(math.log(256 / 8), rel=1e-6)
@@ -252,12 +257,15 @@ def test_bad_targets_and_exposures_are_refused_before_anything_is_spent(name):
         values[3] = value
         return values
 
-    lowest = "above 0" if name == "Gamma" else "at least 0"
-    assert_refuses(plain.fit, f"y of {type(plain).__name__} must be {lowest}", X, changed(y, -1))
+    least = "above 0" if name == "Gamma" else "at least 0"
+    assert_refuses(plain.fit, f"y of {type(plain).__name__} must be {least}", X, changed(y, -1))
     if name == "Gamma":
         assert_refuses(plain.fit, "must be above 0", X, changed(y, 0.0))
         zero = model_of(name, bounds_y=(0, 1))
         assert_refuses(zero.fit, "bounds_y must be above 0", X, y)
+    else:
+        above = model_of(name, bounds_y=(1, 40))
+        assert_refuses(above.fit, r"targets of 0 would count as 1. Say \(0, 40\)", X, y)
     assert_refuses(plain.fit, "infinity", X, changed(y, np.inf))
     assert_refuses(plain.fit, "1d array", X, np.column_stack((y, y)))
     assert_refuses(plain.plan, "is for one target, got 2", 200, 3, 2)
@@ -307,7 +315,7 @@ def test_targets_over_tiny_exposures_are_clipped_and_no_error(name):
     wild, tame, targets = exposure.copy(), exposure.copy(), y + 1.0
     wild[:2], tame[:2] = (1e308, 5e-324), (1.0, 1e-3)
     targets[:2] = 1e-20, 1e10
-    bounds = {"bounds_y": (1e-30, 1e9)}
+    bounds = {"bounds_y": (lowest(name), 1e9)}
     found, expected = (
         model_of(name, exposure, epsilon=5.0, **bounds).fit(X, targets, exposure=e)
         for e in (wild, tame)
@@ -341,7 +349,7 @@ def test_bounds_that_are_far_too_wide_leave_the_level_as_it_is(name, low, high):
     for seed in range(6):
         X, y, exposure = table(name, 8000, seed)
         given, bounds = (None, None) if low is None else (exposure, (low, 1))
-        facts = {"bounds_y": (1e-9, high), "random_state": seed, "bounds_exposure": bounds}
+        facts = {"bounds_y": (lowest(name), high), "random_state": seed, "bounds_exposure": bounds}
         model = model_of(name, **facts).fit(X, y, exposure=given)
         levels.append(model.predict(X, exposure=given).sum() / y.sum())
     assert 0.8 < min(levels) <= max(levels) < 1.25, levels

@@ -23,6 +23,7 @@ from sklearn_dpsco import (
     DPFTRLRegressor,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    PrivacyParameterWarning,
     expected_failed_checks,
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -714,3 +715,25 @@ def test_a_stream_of_unknown_length_improves_with_time():
     assert min(scores[3:]) > 0.8
     assert scores[-1] > 0.9
     assert scores[-1] > scores[0]
+
+
+def test_without_a_horizon_what_is_known_of_the_target_is_kept():
+    scores = []
+    for seed in range(7):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(3000, 4)).clip(-4, 4)
+        y = 20 + X[:, 0] + rng.normal(size=3000)
+        model = DPFTRLRegressor(bounds_X=(-4, 4), bounds_y=(0, 100), random_state=seed)
+        scores.append(model.partial_fit(X, y).score(X, y))
+    assert np.median(scores) > -3, scores
+
+
+def test_a_horizon_that_is_too_small_warns():
+    facts = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
+    X, y = np.zeros((10, 3)), np.zeros(10)
+    with pytest.warns(PrivacyParameterWarning, match="n_samples=100 is too small to learn"):
+        DPFTRLRegressor(**facts, horizon=100).partial_fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPFTRLRegressor(**facts, horizon=150).partial_fit(X, y)
+        DPFTRLRegressor(**facts).partial_fit(X, y)

@@ -192,7 +192,7 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form, relation):
         solver = solver_of(form, max_iter=12)
         facts = dataclasses.replace(problem(60, 3, loss=loss), feasible_set=L1Ball)
         plan = solver.plan(facts, budget)
-        assert plan.problem.loss == smoothed_for(loss, 1.0, 12)
+        assert plan.problem == smoothed_for(facts, 1.0, 12)
         assert isinstance(plan.problem.loss, Envelope)
         assert plan.gradient_clip == 1.0  # a smaller one would move the minimizer
         found = check_sensitivity(plan, neighbours(facts, relation, 5))

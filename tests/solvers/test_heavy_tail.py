@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 import warnings
 
 import numpy as np
@@ -21,7 +22,11 @@ from support import (
     stream,
 )
 
-from sklearn_dpsco import HeavyTailDPClassifier, HeavyTailDPRegressor
+from sklearn_dpsco import (
+    HeavyTailDPClassifier,
+    HeavyTailDPRegressor,
+    PrivacyParameterWarning,
+)
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import Huber, Squared
@@ -150,8 +155,40 @@ def test_small_tables_learn_an_intercept_only():
     assert plan.oracle is None
     assert plan.first.features is None
     # unless the user gives the scales, or insists
-    assert HeavyTailDPRegressor(scale_X=1.0, center_X=0.0).plan(1000, 2).oracle is not None
+    assert HeavyTailDPRegressor(scale_X=1.0, center_X=0.0, center_y=0.0).plan(200, 2).oracle
     assert HeavyTailDPRegressor(solver=SCOF(max_iter=3)).plan(100, 20).oracle is not None
+
+
+@pytest.mark.parametrize("kind", [HeavyTailDPRegressor, HeavyTailDPClassifier])
+def test_tables_too_small_to_descend_warn(kind):
+    classes = {"classes": [0, 1]} if kind is HeavyTailDPClassifier else {}
+    for epsilon, relation in itertools.product((0.5, 3.0), RELATIONS):
+        model = kind(epsilon=epsilon, relation=relation, **classes)
+        warns = pytest.warns(PrivacyParameterWarning, match="too small to learn from")
+        with warns as found:
+            assert model.plan(20, 3).solver == "scof"
+        first = float(re.search(r"about (\d+) rows", str(found[0].message))[1])
+        with warns:
+            assert model.plan(int(0.94 * first), 3).solver == "scof"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert model.plan(math.ceil(1.06 * first), 3).solver == "descent"
+
+
+@pytest.mark.parametrize(
+    ("n", "far", "settings"), [(600, 20, {}), (2000, 1000, {"feasible_set": "l2"})]
+)
+def test_targets_far_from_0_are_found_in_small_tables(n, far, settings):
+    scores = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, 3))
+        y = X @ [1.0, -1.0, 0.5] + rng.standard_normal(n) + 1.8 * far
+        model = HeavyTailDPRegressor(random_state=seed, **settings).fit(X, y)
+        assert model.plan_.solver == ("scof" if settings else "descent")
+        scores.append(model.score(X, y))
+    assert np.median(scores) > 0.25, scores
+    assert min(scores) > -1, scores
 
 
 def test_noise_fades_from_a_scale_for_each_column_to_one_and_to_none():
@@ -365,7 +402,7 @@ def test_a_small_table_keeps_its_target_where_presence_could_not_show():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 1))
     y = 3 * X[:, 0] + 0.1 * rng.standard_normal(200)
-    model = HeavyTailDPRegressor(solver="descent", random_state=0).fit(X, y)
+    model = HeavyTailDPRegressor(solver="descent", epsilon=0.4, random_state=0).fit(X, y)
     assert model.plan_.target_reach.presence is None
     assert np.ptp(model.predict(X)) > 0.1
     zeros = [model.set_params(random_state=k).fit(X, 0 * y).predict(X) for k in range(5)]

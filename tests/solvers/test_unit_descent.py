@@ -22,6 +22,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
     DPPhasedSGDRegressor,
     HeavyTailDPRegressor,
+    PrivacyParameterWarning,
 )
 from sklearn_dpsco._kernels.products import measured_rows, scaled_rows, shorten_rows
 from sklearn_dpsco.audit import (
@@ -737,6 +738,34 @@ def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
     assert np.max(lengths) < 0.02  # of 10,000 complete rows: .010
     names = [release.name for release in model.guarantee_.releases]
     assert names[0] == "rows present"
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inference):
+    settings = {"bounds_X": (-4, 4), "bounds_y": (-20, 40), "nonfinite": "zero", "epsilon": 3.0}
+    X = np.random.default_rng(0).normal(size=(1000, 3))
+    for seed in range(6):
+        model = DPLinearRegression(**settings, inference=inference, random_state=seed)
+        predictions = model.fit(X, np.full(1000, np.nan)).predict(X)
+        assert np.max(np.abs(predictions - 10)) < 1e-3, seed
+    if not inference:  # a few are enough for their level
+        y = np.where(np.arange(1000) % 5 == 0, 25 + X[:, 0], np.nan)
+        assert abs(model.fit(X, y).predict(X).mean() - 25) < 3
+
+
+@pytest.mark.parametrize(("n_targets", "n"), [(1, 122), (3, 210)])
+def test_small_tables_in_wide_bounds_are_no_worse_than_a_constant(n_targets, n):
+    scores = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 5)).clip(-4, 4)
+        Y = 20 + X[:, :n_targets] + 0.8 * rng.normal(size=(n, n_targets))
+        model = DPLinearRegression(bounds_X=(-4, 4), bounds_y=(0, 100), random_state=seed)
+        scores.append(model.fit(X, Y[:, 0] if n_targets == 1 else Y).score(X, Y))
+    assert np.median(scores) > -0.3, scores
+    warns = pytest.warns(PrivacyParameterWarning, match="too small to learn from")
+    with warns:
+        assert model.plan(round(0.9 * n), 5, n_targets).solver == "noisy-md"
 
 
 @pytest.mark.parametrize("task", TASKS)

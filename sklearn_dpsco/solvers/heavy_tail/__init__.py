@@ -322,7 +322,8 @@ class UnboundedDescent(Descent):
         As in `Descent`.
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
         Largest share of the budget for the sizes of the features; "auto" is 0.25. Less is spent
-        where that is enough. Those of the target take at most another 0.06.
+        where that is enough. Those of the target take at most another 0.06, or 0.38 where n times
+        epsilon is so small that they would be guesses.
     """
 
     with_set = "scof"
@@ -360,7 +361,7 @@ class UnboundedDescent(Descent):
 class HeavyTail(Solver):
     """The solver that suits loss, set, sizes and budget: `UnboundedDescent` or `SCOF`.
 
-    `UnboundedDescent` if no set is declared and n times epsilon is not small; else `SCOF`.
+    `UnboundedDescent` if no set is declared and n times epsilon is not very small; else `SCOF`.
     """
 
     form = "auto"

@@ -48,8 +48,11 @@ _OCTAVE_MEAN = 7 / 12
 _LOG_PRIOR = np.where(
     _EXPONENTS < 0, -4 * np.log1p(np.abs(_EXPONENTS) / 4), -2 * np.log1p(np.abs(_EXPONENTS) / 8)
 )
-# Per octave above and below: a scale that is too small blows up what noise adds to predictions.
-_LOG_SPREAD, _LOG_SPREAD_BELOW = 0.7, 1.5
+# Per octave above and below: a scale that is too small blows up what noise adds to predictions. But
+# about a centre that was found, columns may vary little against what they are.
+_LOG_SPREAD = 0.7
+_SLOPE_BELOW: Array = 1.5 * np.arange(float(_HIGHEST - _LOWEST + 1))
+_BELOW_CENTRED: Array = 6 * np.log1p(_SLOPE_BELOW / 6)
 
 # g, of which a record adds g - q to a score, by its octave (rows) and the scale (columns).
 _GAPS = np.arange(_LOWEST, _HIGHEST + 2)[:, None] - _EXPONENTS
@@ -63,12 +66,15 @@ _SECOND_CENTER_SHARE = 0.04
 # Scale of the noise on a score above which all columns have one scale: that of a column which is
 # far off then has more than e^-3 times the weight of the best.
 _UNCLEAR = 1 / 6
-# A single column's scale counts as chosen by noise unless the share of the records in its octave
-# and above it exceeds 0 by _EVIDENCE standard deviations. Where even a share of _MOST_PRESENCE
-# would not, it is not released, and the scale is at most 1.
-_EVIDENCE = 4.0
-_MOST_PRESENCE = 0.75
-_PRESENCE_SHARE = 0.5  # of the search's share of the budget
+# A single column's scale counts as chosen by noise unless the share of the records that are not
+# _FAR_BELOW octaves below it exceeds 0 by _EVIDENCE standard deviations. It has the share of the
+# budget with which _MOST_PRESENCE does, and a little at least; where that is too much, it is not
+# released, and the scale is at most 1.
+_EVIDENCE, _FAR_BELOW, _MOST_PRESENCE = 4.0, 4, 0.5
+_LEAST_FOR_PRESENCE, _MOST_FOR_PRESENCE = 0.01, 0.5  # the last of a search's share
+# A single column has up to three rounds, as long as the scale of the noise on a score is below
+# this, where its scale is hardly ever far off: each brings a far-off centre nearer.
+_SURE, _MOST_ROUNDS = 0.05, 3
 _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the scale
 
 # A column reaches as far as 8 typical sizes, or, where the noise is small, as twice the size with
@@ -76,7 +82,8 @@ _USELESS_CENTER = 0.5  # a centre with more noise than this, in units of the sca
 _TYPICAL, _FAR, _FARTHEST = 8.0, 2.0, 24
 _CLEAR_SHARE, _FEW = 16.0, 0.2
 _FAR_NOISE_AIMED = 0.001
-_TARGET_PRESENCE = 0.01  # share of the budget
+# A wrong size of a target spoils all: up to this share of the budget brings the noise down to this.
+_MOST_FOR_TARGET, _TARGET_NOISE = 0.25, 0.035
 _UNSHARED = 0.006  # noise of a column's typical size above which one for all comes first
 
 
@@ -167,7 +174,9 @@ class MagnitudeSearch(Part):
         counts = data.sum(_octaves, center)
         prior = _LOG_PRIOR
         if around is not None:
-            prior = _near(around, math.inf if first is None else _FINEST)
+            prior = _near(around, math.inf)
+            if first is not None:
+                prior = _near(around, _FINEST, _BELOW_CENTRED)
         found = _select(counts, n, prior, self.select, stream)
         if first is not None:
             # squared deviations from a mean are no larger than those from 0
@@ -307,17 +316,17 @@ class Columns:
         change = octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
         return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
-    def plan_presence(self, share: float) -> Noise | None:
-        """Mechanism for the shares of present records; None if three quarters would not show."""
-        d, part = self.n_columns, self.allowance.share(share)
-        # a record adds 0 or 1 to each count, under both relations
-        noise = self.mean_noise(1.0, share) / self.record_factor
-        kind = additive_noise(part)
+    def plan_presence(self, most: float) -> tuple[Noise | None, float]:
+        """Mechanism for the shares of present records, and its share; None if above `most`."""
+        d, kind = self.n_columns, additive_noise(self.allowance)
         several = d ** (1 / kind.order)
-        if _EVIDENCE * several * noise > _MOST_PRESENCE:
-            return None
+        # a record adds 0 or 1 to each count, under both relations
+        noise = several * self.mean_noise(1.0, 1.0) / self.record_factor
+        share = max(_LEAST_FOR_PRESENCE, (_EVIDENCE * noise / _MOST_PRESENCE) ** self.power)
+        if share > most:
+            return None, 0.0
         change = several * statistics.mean_of_numbers(self.n_samples, 1, 1.0)
-        return kind.calibrate(change, part, dimension=d)
+        return kind.calibrate(change, self.allowance.share(share), dimension=d), share
 
     def search(
         self,
@@ -352,8 +361,8 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
     twice = 2 / columns.record_factor * at_all
     spent, presence, is_target = 0.0, None, columns.what == "target"
     if is_target:
-        presence = columns.plan_presence(_TARGET_PRESENCE)
-        spent = _TARGET_PRESENCE if presence is not None else 0.0
+        most = max(most, min(_MOST_FOR_TARGET, (at_all / _TARGET_NOISE) ** 2))
+        presence, spent = columns.plan_presence(_MOST_FOR_PRESENCE * most)
     if _CLEAR_SHARE * twice / math.sqrt(most / 2) < _FEW:
         most /= 2
         share = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
@@ -385,17 +394,17 @@ def plan_search(
     That is where the scale of a score's noise, scores being within [-1/2, 0], is above
     `largest_noise`; inf accepts any noise, in centres as well.
     """
-    d, presence, spent = columns.n_columns, None, 0.0
-    is_single, of_presence = d == 1 and private_scale, _PRESENCE_SHARE * largest_share
+    presence, spent, is_single = None, 0.0, columns.n_columns == 1 and private_scale
     if is_single:
-        presence = columns.plan_presence(of_presence)
-        spent = of_presence if presence is not None else 0.0
+        presence, spent = columns.plan_presence(_MOST_FOR_PRESENCE * largest_share)
     may_center = private_center and (
         math.isinf(largest_noise)
         or columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
     )
-    for n_rounds in (1, 0) if may_center else (0,):
-        found = _shares(columns, private_scale, largest_share - spent, n_rounds, largest_noise)
+    most_rounds = (_MOST_ROUNDS if is_single else 1) if may_center else 0
+    for n_rounds in range(most_rounds, -1, -1):
+        noise = min(largest_noise, _SURE) if n_rounds > 1 else largest_noise
+        found = _shares(columns, private_scale, largest_share - spent, n_rounds, noise)
         if found is not None:
             search = columns.search(*found, presence, 0 if is_single else _HIGHEST)
             return replace(search, share=search.share + spent)
@@ -409,9 +418,9 @@ def _shares(
 
     One round becomes two where they are cheap.
     """
-    center = largest / 6 if n_rounds else 0.0
+    center = n_rounds * largest / 6
     if not private_scale:
-        return (n_rounds, 0, 0), (n_rounds * center, 0.0, 0.0)
+        return (n_rounds, 0, 0), (center, 0.0, 0.0)
     alone, shared, unclear = 0.0, 0.0, largest_noise
     if columns.n_columns > 1:
         most = (largest - center) / (n_rounds + 1)
@@ -424,12 +433,13 @@ def _shares(
     scales = columns.selection_share(columns.n_columns, left / (n_rounds + 1), unclear)
     if not scales:
         counts = n_rounds, n_rounds + 1, 0
-        return (counts, (n_rounds * center, (n_rounds + 1) * alone, 0.0)) if alone else None
+        return (counts, (center, (n_rounds + 1) * alone, 0.0)) if alone else None
     scales = max(scales, left / 20)
     is_cheap = scales <= _SECOND_CENTER_SHARE and 3 * scales + center <= left
-    n_rounds += 1 if n_rounds and is_cheap else 0
+    if n_rounds == 1 and is_cheap:
+        n_rounds, center = 2, 2 * center
     counts = n_rounds, 1 if shared else 0, n_rounds + 1
-    return counts, (n_rounds * center, shared, (n_rounds + 1) * scales)
+    return counts, (center, shared, (n_rounds + 1) * scales)
 
 
 # -------------------------------------------------------------------------------- running
@@ -461,10 +471,11 @@ def _sizes(rows: Rows, center: Array) -> Rows:
     return make_rows(sizes, False, rows.scale)
 
 
-def _near(around: Exponents, reach: float) -> Array:
+def _near(around: Exponents, reach: float, below: Array = _SLOPE_BELOW) -> Array:
     """A prior around an exponent for each column, none of the candidates `reach` below it."""
     gap = _EXPONENTS - around[:, None]
-    return np.where(gap >= -reach, np.minimum(-_LOG_SPREAD * gap, _LOG_SPREAD_BELOW * gap), -np.inf)
+    fall = np.where(gap >= 0, _LOG_SPREAD * gap, below[np.maximum(-gap, 0)])
+    return np.where(gap >= -reach, -fall, -np.inf)
 
 
 def _select(
@@ -498,7 +509,7 @@ def _are_present(
     Where (nearly) all values of a column are 0, every scale is as good as any other. Far too large
     ones would blow up the noise of the whole model.
     """
-    is_above = np.arange(counts.shape[1]) >= (exponents - _LOWEST)[:, None]
+    is_above = np.arange(counts.shape[1]) >= (exponents - _LOWEST - _FAR_BELOW)[:, None]
     noisy = mechanism.release((counts * is_above).sum(axis=1) / n_samples, stream)
     return np.asarray(noisy > _EVIDENCE * math.sqrt(mechanism.variance))
 

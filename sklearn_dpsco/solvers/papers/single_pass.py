@@ -337,11 +337,6 @@ class _Draft:
             n_steps = 1 << (n_steps.bit_length() - 1)
         return max(1, n_steps >> (self.restarts - 1 - run))
 
-    def smoothed(self, n_steps: int) -> Problem:
-        """The problem with the envelope of a loss that is not smooth."""
-        loss = defaults.smoothed_for(self.problem.loss, self.clip, n_steps)
-        return replace(self.problem, loss=loss)
-
     def change(self, loss: Loss, kept: float, moved: float) -> float:
         """Bound on the change of a derivative where the point made a part of the way to vertices.
 
@@ -371,7 +366,7 @@ class _Draft:
         weights = rules.weights if solver.form == "rounds" else (math.nan,)
         plans = []
         for n_steps, weight in itertools.product(counts, weights):
-            smooth, runs, done = self.smoothed(n_steps), [], 0
+            smooth, runs, done = defaults.smoothed_for(self.problem, self.clip, n_steps), [], 0
             for run, records in enumerate(slices(n, self.restarts, growing=True)):
                 count = self.steps_of(run, n_steps)
                 if records[1] - records[0] < count:
@@ -429,8 +424,8 @@ class _Draft:
 
     def record_runs(self, left: Allowance) -> tuple[float, Problem, tuple[RecordRun, ...]]:
         """As `batch_runs`."""
-        problem, runs, n_vertices = self.smoothed(self.problem.n_samples), [], self.vertices.size
-        norm = 1 if left.kind == "pure" else 2
+        problem, runs = defaults.smoothed_for(self.problem, self.clip, self.problem.n_samples), []
+        norm, n_vertices = 1 if left.kind == "pure" else 2, self.vertices.size
         for records in slices(problem.n_samples, self.restarts, growing=True):
             n, rate = records[1] - records[0], self.solver.learning_rate
             first_batch = max(1, n // 2)
