@@ -546,9 +546,6 @@ class FTRLDefaults:
     clip: float
     accurate: float  # noise below which the clip grows to 1
     radius: float
-    # Where the length of the stream is unknown, as parts of the others, the noise that the mean
-    # target aims at and those that are allowed in the coefficients: each epoch adds its own.
-    cautious: float
     n_steps: int = 256  # of an epoch, at least
     most_steps: int = 2048  # and at most; more cost time and a little noise without any gain
     useful_batch: int = 16  # more steps than `n_steps` have at least as many records each
@@ -559,6 +556,7 @@ class FTRLDefaults:
     # deviation of the mean target, and the l2 norm for the means of the features.
     target_share: float = 0.5
     target_noise: float = 0.1
+    target_noise_of_open: float = 0.05  # where no length is known: first epochs correct little
     means_noise: float = 0.5
     least_first: float = 0.02  # part of the stream for the first release, at least
     most_first: float = 0.3  # and at most
@@ -583,22 +581,10 @@ class FTRLDefaults:
 
 FTRL = {
     "regression": FTRLDefaults(
-        reach=1.0,
-        whitened_reach=1.0,
-        noisy=0.15,
-        clip=0.3,
-        accurate=0.002,
-        radius=3.0,
-        cautious=0.5,
+        reach=1.0, whitened_reach=1.0, noisy=0.15, clip=0.3, accurate=0.002, radius=3.0
     ),
     "classification": FTRLDefaults(
-        reach=8.0,
-        whitened_reach=5.0,
-        noisy=0.6,
-        clip=0.5,
-        accurate=0.008,
-        radius=30.0,
-        cautious=0.7,
+        reach=8.0, whitened_reach=5.0, noisy=0.6, clip=0.5, accurate=0.008, radius=30.0
     ),
 }
 

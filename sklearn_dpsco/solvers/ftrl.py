@@ -369,7 +369,7 @@ class FTRL(Solver):
             return first
         for_targets, for_rows = first.weights
         noise = budget.record_factor / math.sqrt(2 * allowance.amount)
-        aim = rules.target_noise * (rules.cautious if self.doubling else 1.0)
+        aim = rules.target_noise_of_open if self.doubling else rules.target_noise
         wanted = max(
             noise / for_targets / aim,
             noise / for_rows * norm * math.sqrt(problem.n_features) / rules.means_noise,
@@ -456,8 +456,7 @@ class FTRL(Solver):
         else:
             noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         reach = rules.whitened_reach if is_whitened else rules.reach
-        part = rules.cautious if self.doubling else 1.0
-        allowed = part * reach / row * min(1.0, part * rules.noisy / (noisy / (clip * size)))
+        allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
         rate = min(stable / batch_size, allowed / noisy)
         return Epoch(noise, size, batch_size, rate, group)
 

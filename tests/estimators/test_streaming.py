@@ -721,11 +721,11 @@ def test_without_a_horizon_what_is_known_of_the_target_is_kept():
     scores = []
     for seed in range(7):
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(3000, 4)).clip(-4, 4)
-        y = 20 + X[:, 0] + rng.normal(size=3000)
+        X = rng.normal(size=(1000, 4)).clip(-4, 4)
+        y = 20 + X[:, 0] + rng.normal(size=1000)
         model = DPFTRLRegressor(bounds_X=(-4, 4), bounds_y=(0, 100), random_state=seed)
         scores.append(model.partial_fit(X, y).score(X, y))
-    assert np.median(scores) > -3, scores
+    assert np.median(scores) > -5, scores
 
 
 def test_a_horizon_that_is_too_small_warns():
