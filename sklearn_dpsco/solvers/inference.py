@@ -160,25 +160,10 @@ class NewtonSteps(Part):
         copy = copy.map(predicted, at).map(scored, at, True)
         bound = self._size(copy, n_present, self.n_cut, stream)
         copy = copy.map(_weighed, at, bound)
-        bread, before = self._bread(problem, copy, at, bound, stream), None
-        # without a covariance that of the descent, if there is noise
-        clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
-        for t in range(self.n_first):
-            assert self.first is not None
-            if 0 < t < self.n_hessians:
-                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
-            there = copy.map(scored, at, False)
-            if t == 0 and self.moments is not None:
-                clip = self._size(there, n_present, self.n_large, stream)
-                clip = max(clip, self._least_clip(units))
-            noisy = clip * self.first.release(there.sum(score_sum, clip) / n, stream)
-            # (second derivatives there are released anew, or those of all points are the same)
-            move, _ = _move(problem, bread, noisy, at.unit[-1])
-            before = _noise(problem, bread, move, clip**2 * self.first.variance)
-            at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
-            copy = copy.map(predicted, at)
-        if self.n_hessians > max(1, self.n_first):
-            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+        bread = self._bread(problem, copy, at, bound, stream)
+        at, copy, bread, before, clip = self._first_steps(
+            at, copy, units, bread, bound, n_present, stream
+        )
         there, sum_of = copy.map(scored, at, False), score_sum
         if self.moments is not None:
             clip, sum_of = self._clip(there, n_present, units, stream), score_and_moment_sum
@@ -209,6 +194,38 @@ class NewtonSteps(Part):
         seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, *sizes
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         return best, level, _in_plain_units(units, Estimate(found, *whole, *seen))
+
+    def _first_steps(
+        self,
+        at: Point,
+        copy: Any,
+        units: Units,
+        bread: Bread,
+        bound: float,
+        n_present: int,
+        stream: RandomStream,
+    ) -> tuple[Point, Any, Bread, Array | None, float]:
+        """The steps before the last: point, copy, bread there, noise of the last one, and clip."""
+        problem, before = units.problem, None
+        # without a covariance that of the descent, if there is noise
+        clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
+        for t in range(self.n_first):
+            assert self.first is not None
+            if 0 < t < self.n_hessians:
+                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+            there = copy.map(scored, at, False)
+            if t == 0 and self.moments is not None:
+                clip = self._size(there, n_present, self.n_large, stream)
+                clip = max(clip, self._least_clip(units))
+            mean = there.sum(score_sum, clip) / problem.n_samples
+            # (second derivatives there are released anew, or those of all points are the same)
+            move, _ = _move(problem, bread, clip * self.first.release(mean, stream), at.unit[-1])
+            before = _noise(problem, bread, move, clip**2 * self.first.variance)
+            at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
+            copy = copy.map(predicted, at)
+        if self.n_hessians > max(1, self.n_first):
+            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
+        return at, copy, bread, before, clip
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
