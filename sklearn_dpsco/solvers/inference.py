@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr, ndtri, softmax
+from scipy.special import erfc, expit, ndtr, ndtri, softmax
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
@@ -595,6 +595,8 @@ def expected_std(
             above = p * (ratios < 1 - p) + (1 - p) * (ratios < p)
         elif law is not None:
             above = law.cdf((1 - ratios) * law.mean()) + law.sf((1 + ratios) * law.mean())
+        elif problem.n_outputs == 1:  # as below, and many times as fast
+            above = erfc(ratios / math.sqrt(2 * residual))
         else:
             above = chi2.sf(ratios**2 / residual, problem.n_outputs)
         return float(above.mean()) - share
