@@ -193,11 +193,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 hint = f": {shown(meant)}" if meant else ""
                 raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
         default = {name: own[name] for name in names if name in own}
-        others = [
-            candidate
-            for candidate in settings
-            if not all(k in default and _is_same(v, default[k]) for k, v in candidate.items())
-        ]
+        others, seen = [], [default]
+        for candidate in settings:
+            whole = default | candidate
+            known = (known for known in seen if known.keys() == whole.keys())
+            if not any(all(_is_same(v, of[k]) for k, v in whole.items()) for of in known):
+                others.append(candidate)
+                seen.append(whole)
         return [default, *others]
 
     def _made(self, settings: dict[str, Any], classes: Any) -> Any:

@@ -96,6 +96,17 @@ def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs():
     np.testing.assert_array_equal(alone.best_estimator_.coef_, search.best_estimator_.coef_)
 
 
+def test_settings_that_stand_in_two_grids_are_tried_once():
+    one, two = {"feasible_set": [L2Ball(0.01), L2Ball(1.0)]}, {"feasible_set": [L2Ball(1.0)]}
+    same = {"fit_intercept": [True], **two}  # as by default
+    plan = search_of(grid=[one, two, same, {"fit_intercept": [False]}]).plan(2000, 3)
+    assert list(plan.candidates) == [
+        {"feasible_set": L2Ball(0.01), "fit_intercept": True},
+        {"feasible_set": L2Ball(1.0)},
+        {"fit_intercept": False},
+    ]
+
+
 def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
     X, y = labelled()
     model = make_pipeline(
