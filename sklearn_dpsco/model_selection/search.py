@@ -196,8 +196,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         others, seen = [], [default]
         for candidate in settings:
             whole = default | candidate
-            known = (known for known in seen if known.keys() == whole.keys())
-            if not any(all(_is_same(v, of[k]) for k, v in whole.items()) for of in known):
+            if not any(
+                whole.keys() == known.keys() and all(_is_same(whole[k], known[k]) for k in whole)
+                for known in seen
+            ):
                 others.append(candidate)
                 seen.append(whole)
         return [default, *others]

@@ -53,6 +53,7 @@ from .wide_units import wide_mean
 
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
+_LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
 _N_POINTS = 200  # of normal predictions
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 # what standard errors depend on, by the task
@@ -683,11 +684,9 @@ class Correction(Part):
         `_scaled`.
         """
         if self.size is not None:
-            coef, walk = self._scaled(units, coef, stream)
-            unit = math.sqrt(0.5)
+            (coef, walk), unit = self._scaled(units, coef, stream), _LINE_UNIT
         else:
-            coef, walk = self._moved(units, coef, stream)
-            unit = units.unit[-1]
+            (coef, walk), unit = self._moved(units, coef, stream), units.unit[-1]
         # the wider clip tells the level
         is_cut = units.users is None and walk.clip < unit_rules(units.problem).widest_mean
         if is_cut and units.problem.loss.task == "regression":
@@ -714,7 +713,7 @@ class Correction(Part):
         Classes have one slope, and an intercept each; that of two is found as a distance from where
         the released frequencies tell it.
         """
-        problem, half = units.problem, math.sqrt(0.5)
+        problem, half = units.problem, _LINE_UNIT
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         spread, line = self._line(units, point[:d], stream)
@@ -763,7 +762,7 @@ class Correction(Part):
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
-        data, unit = sizes.map(_on_line, spread).kept(), np.full(k + 1, math.sqrt(0.5))
+        data, unit = sizes.map(_on_line, spread).kept(), np.full(k + 1, _LINE_UNIT)
         line = replace(units.problem, n_features=k)
         return spread, units._replace(problem=line, data=data, unit=unit)
 
