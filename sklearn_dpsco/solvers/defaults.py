@@ -383,6 +383,7 @@ class UnitDescentDefaults:
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
     whitened: StepLimits = StepLimits(fewest_steps=12, most_steps=16, affordable=2e8)
+    before_newton: StepLimits = StepLimits(fewest_steps=8, most_steps=16, affordable=4e7)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps

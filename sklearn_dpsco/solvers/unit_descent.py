@@ -100,7 +100,7 @@ class Descent(Solver):
     ----------
     max_iter : "auto" or int in [1, 1e9], default="auto"
         Number of steps, with momentum, before the last ones; more cost time and hardly change the
-        accuracy. "auto" is 12 to 100, as many as some tenths of a second allow.
+        accuracy. "auto" is 8 to 100, as many as some tenths of a second allow.
     """
 
     form = "descent"
@@ -140,7 +140,10 @@ class Descent(Solver):
         if is_rate and (problem.is_wide or problem.n_outputs > 1):
             raise ValueError("models of counts and costs have one target, at most 1000 features")
         units = plan_units(problem, budget, allowance)
-        limits = UNIT_DESCENT.whitened if units.moments else UNIT_DESCENT.plain
+        limits = UNIT_DESCENT.plain
+        if units.moments:
+            has_newton = problem.inference or is_rate
+            limits = UNIT_DESCENT.before_newton if has_newton else UNIT_DESCENT.whitened
         n_steps = self.max_iter or affordable_steps(problem, limits)
         sizes = problem.n_samples, problem.dimension
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
