@@ -74,10 +74,11 @@ def neighbours(
 ) -> list[Pair]:
     """Pairs of tables that differ in one record, which has extreme values.
 
-    Its features are at a corner of the box, at the centre or on one axis, its target at an end of
-    the interval. Under "zero-out" one table has a record of scale 0 in its place. The other records
-    are random in every first of two pairs; in every second they are what may lead a solver onto a
-    rare path: all of one label, without any signal, all alike, constant in each column, or empty.
+    Its features are at a corner of the box, at the centre or on one axis, its targets at the ends
+    of the interval, or one of them in the middle. Under "zero-out" one table has a record of scale
+    0 in its place. The other records are random in every first of two pairs; in every second they
+    are what may lead a solver onto a rare path: all of one label, without any signal, all alike,
+    constant in each column, or empty.
     Half of the pairs have weights. Dense, CSR and CSC storage alternate.
 
     With `rows_per_user` above 1 tables tell users of so many rows, at random places, and the record
@@ -101,6 +102,8 @@ def neighbours(
     pairs = []
     for k in range(n_pairs):
         X, y, corner, labels = _random_table(problem, rng)
+        if problem.loss.task == "regression" and k % 3 == 2:
+            labels = labels[0], 0.0 * labels[0]  # of two sizes
         present = np.ones(problem.n_samples, dtype=bool)
         if k % 2:
             kind = _EXTREMES[(k // 2 + random_state) % len(_EXTREMES)]

@@ -56,17 +56,20 @@ def column_names(table: Any) -> tuple[str, ...] | None:
 def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 
-    Arrays, sparse matrices and data frames of numeric types are returned as they are. All else is
-    converted cell by cell to a float64 array: numbers of any kind, and text that `float` reads as
-    one, become the nearest float; those that are too large become infinite or NaN, all else NaN.
+    Arrays, sparse matrices and data frames of numeric types are returned as they are, but for long
+    doubles, which become float64. All else is converted cell by cell to a float64 array: numbers of
+    any kind, and text that `float` reads as one, become the nearest float; those that are too large
+    become infinite or NaN, all else NaN.
 
     Types that hold no numbers, such as complex numbers or text, are a `ValueError`; a cell that is
     neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
-    kinds = {getattr(getattr(values, "dtype", None), "kind", "O")}
+    types = [getattr(values, "dtype", None)]
+    kinds = {getattr(types[0], "kind", "O")}
     if is_frame(values):  # also one with a column of the name "dtype"
-        kinds = {_kind(column_type) for column_type in values.dtypes}
+        types = list(values.dtypes)
+        kinds = {_kind(column_type) for column_type in types}
         # pandas makes a column complex for a single cell
         kinds = {"O" if kind == "c" else kind for kind in kinds}
     for kind in sorted(kinds & _NO_NUMBERS.keys()):
@@ -74,6 +77,9 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
             f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers{_hint(name, values)}"
         )
     if "O" not in kinds:
+        if any(column_type == np.longdouble for column_type in types):
+            with np.errstate(all="ignore"):  # a warning would tell of some record
+                return values.astype(np.float64)
         return values
     cells = as_objects(values)
     found = [_number(cell) for cell in cells.flat]

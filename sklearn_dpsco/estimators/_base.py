@@ -837,11 +837,13 @@ def predicted(
         raw = safe_sparse_dot(X, coef.T, dense_output=True) + intercept
         beyond = ~np.isfinite(raw if raw.ndim == 2 else raw[:, None]).all(axis=1)
         if np.any(beyond):  # terms or partial sums overflow, even if their sum does not
-            small = X[beyond].astype(np.float64) * _SMALL
-            raw[beyond] = safe_sparse_dot(small, coef.T, dense_output=True) / _SMALL
-            raw[beyond] += intercept
+            # of all rows: BLAS rounds a product by the row's place, which others must not move
+            small = safe_sparse_dot(X.astype(np.float64) * _SMALL, coef.T, dense_output=True)
+            raw[beyond] = small[beyond] / _SMALL + intercept
         return raw
 
+    # in one layout, by which products are rounded: a copy without invalid rows would have another
+    X = X if sparse.issparse(X) else np.ascontiguousarray(X)
     with np.errstate(all="ignore"):
         if is_strict:
             raw = linear(X)

@@ -84,7 +84,8 @@ def read_column(X: Any, name: str) -> Cells:
         type_name, kind = str(column.dtype), _kind_of(column.dtype)
         is_plain = kind == "numbers" and isinstance(column.dtype, np.dtype)
     if is_plain:
-        return Cells(kind, type_name, column.to_numpy().astype(np.float64))
+        with np.errstate(all="ignore"):  # a warning would tell of some cell
+            return Cells(kind, type_name, column.to_numpy().astype(np.float64))
     cells: Any = ()
     if kind != "other":
         cells = column.to_list() if is_polars else column.astype(object).to_numpy()

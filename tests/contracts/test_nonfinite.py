@@ -48,8 +48,10 @@ from sklearn_dpsco import (
     PrivacyLeakWarning,
     PrivateMoments,
     PrivateVocabulary,
+    PublicEncoder,
     dp_score,
     mechanisms,
+    person_periods,
     private_bounds,
 )
 from sklearn_dpsco.losses import Squared, SquaredHinge
@@ -335,6 +337,51 @@ def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
             )
             assert np.isnan(broken[3, 1])
             assert np.any(found != found[3])
+
+
+LAYOUTS = {
+    "every second row": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "of Fortran": lambda X: np.asfortranarray(np.repeat(X, 2, axis=0))[::2],
+    "every second column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "backwards": lambda X: X[::-1].copy()[::-1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("nonfinite", ["raise", "zero"])
+def test_predictions_of_other_rows_keep_their_bits(layout, nonfinite):
+    # a score that counts rows on one side of a boundary would otherwise move by many of them
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 24))
+    model = DPLogisticRegression(
+        bounds_X=(-1, 1), classes=[False, True], nonfinite=nonfinite, random_state=0
+    ).fit(X, X[:, 0] > 0)
+    model.coef_ = np.tile(rng.uniform(2, 3, 12), (1, 2))
+    X[-40:] = 1e308 - 1e305 * np.abs(X[-40:])  # whose products overflow, and not their sum
+    X[-40:, 12:] *= -1
+    changed = X.copy()
+    changed[-40] = 0.0 if nonfinite == "raise" else np.nan
+    found, expected = (model.decision_function(LAYOUTS[layout](table)) for table in (changed, X))
+    others = np.arange(400) != 360
+    np.testing.assert_array_equal(found[others], expected[others])
+
+
+def test_long_doubles_beyond_all_floats_show_nowhere():
+    rng = np.random.default_rng(0)
+    X, rates = rng.uniform(-1, 1, (60, 2)), {"bounds_X": (-1, 1), "bounds_y": (0, 9)}
+    many = np.ones(60, dtype=np.longdouble)
+    many[3] = np.finfo(np.longdouble).max
+    counts = DPPoissonRegressor(bounds_exposure=(0.5, 2), nonfinite="zero", **rates)
+    search = DPGridSearchCV(counts, {"max_weight": [1.0, 2.0]}, epsilon=1e4, scoring=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        for model in (counts, search):
+            model.fit(X, np.ones(60), exposure=many)
+            model.fit(X, many, exposure=np.ones(60))
+        table = pd.DataFrame({"duration": many, "event": many < 0})
+        assert PublicEncoder({"duration": (0, 2)}, extra="drop").transform(table).shape == (60, 1)
+        person_periods(table, "duration", "event", periods=[0, 1, 2])
 
 
 # ------------------------------------------------------------- the forms of missing values

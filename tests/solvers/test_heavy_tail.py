@@ -300,6 +300,9 @@ def test_the_presence_of_the_target_stays_within_its_sensitivity():
         found = check_sensitivity(plan, pairs)
         assert not found.violations, found.violations
         assert 0.9 < found.ratios["first.target.presence"] <= 1
+        # the audit's own pairs reach it, too
+        plan = solver.plan(facts(40, 2), PrivacyBudget(300.0, 1e-3, relation))
+        assert not check_sensitivity(plan).untested
 
 
 @dataclasses.dataclass(frozen=True)
