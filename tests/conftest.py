@@ -30,8 +30,9 @@ def pytest_configure(config):
     config.addinivalue_line(
         "filterwarnings", "error::sklearn_dpsco.exceptions.PrivacyParameterWarning"
     )
-    # most tables here are small, and many have users of more rows than count
-    for told in ("too small to learn from", "rows count for nothing"):
+    # most tables here are small, many have users of more rows than count, and fits have seeds
+    small = ("too small to learn from", "rows count for nothing")
+    for told in (*small, "random_state was ", "epsilon=inf adds no noise"):
         config.addinivalue_line("filterwarnings", f"ignore:.*{told}")
 
 

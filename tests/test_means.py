@@ -16,6 +16,7 @@ from support import assert_refuses, recomputed_epsilon, rest_is_slow, storage, s
 
 from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError, means
 from sklearn_dpsco._kernels import bounded_sums as kernels
+from sklearn_dpsco._kernels.arguments import read_only
 from sklearn_dpsco.audit import audit_outcomes
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.means import plan_mean
@@ -94,7 +95,8 @@ def test_compiled_smoothed_truncation_is_close_to_the_closed_form():
     a = np.concatenate(([0.0, 1e-300, 1e-9, 1e100], np.geomspace(1e-6, 1e6, 3000)))
     a = np.concatenate((a, -a))
     total = np.zeros((1, a.size))
-    kernels.bounded_sums(a[None, :], np.ones(1), False, 1.0, oracles._SMOOTHED_BOUND, 10, total)
+    table, bound = read_only(a[None, :]), oracles._SMOOTHED_BOUND
+    kernels.bounded_sums(table, np.ones(1), False, 1.0, bound, 10, total)
     (total,) = total
     np.testing.assert_allclose(total, smoothed_truncation(a), rtol=0, atol=9e-5)
     assert total[0] == 0  # an empty record adds nothing

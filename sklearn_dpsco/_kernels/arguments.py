@@ -13,6 +13,17 @@ MULTINOMIAL = -1  # the loss of several classes together
 TABULATED = -2  # a user's loss, whose derivatives are in `Tables`
 
 
+def read_only(values: Any) -> Any:
+    """A view of an array that is not written to.
+
+    So kernels are compiled for one kind of array: not once more for a copy of some rows or for a
+    file that cannot be written to, and not because of one record for which a table was copied.
+    """
+    values = values.view()
+    values.flags.writeable = False
+    return values
+
+
 class Compressed(NamedTuple):
     """The arrays of a matrix in CSR or CSC storage."""
 
@@ -23,7 +34,7 @@ class Compressed(NamedTuple):
     @classmethod
     def of(cls, X: Any) -> Compressed:
         """The arrays of a scipy matrix."""
-        return cls(X.data, X.indices, X.indptr)
+        return cls(*map(read_only, (X.data, X.indices, X.indptr)))
 
 
 class Slope(NamedTuple):

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from .._checks import LARGEST, SMALLEST, check_size, listed, shown, warn_user
+from .._kernels.arguments import read_only
 from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
@@ -87,8 +88,7 @@ class FeatureScaling:
         def fill_dense(part: slice) -> None:
             from .._kernels.products import rows_in_bounds
 
-            block = np.ascontiguousarray(values[part]).view()
-            block.flags.writeable = False
+            block = read_only(np.ascontiguousarray(values[part]))
             rows_in_bounds(block, low, high, self.shift, self.width, largest, out[part])
 
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record

@@ -25,6 +25,7 @@ from .._kernels.arguments import (
     OfRecords,
     RowForm,
     Slope,
+    read_only,
 )
 from .._types import Array, Flags, Indices, Which
 from .cells import clear_rows, nonfinite_rows
@@ -96,6 +97,8 @@ class Rows:
         self.dimension = self.n_columns + self.has_intercept  # of a row, with the intercept's
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
         self._storage = self.X.format if sparse.issparse(self.X) else "dense"
+        if self._storage == "dense":
+            self.X = read_only(self.X)
         weight = self.sample_weight
         # on each clipped derivative; None for ones
         self.factor = self.scale if weight is None else times_rows(weight, self.scale)
@@ -175,9 +178,10 @@ class Rows:
     # ---------------------------------------------------------------------- norms and products
 
     def dense(self, which: slice) -> Array:
-        """The features of a range of rows, unscaled and uncentred, in float64."""
+        """The features of a range of rows, unscaled and uncentred, in float64 and read-only."""
         X = self.X[which]
-        return np.asarray(X if self._storage == "dense" else X.toarray(), dtype=np.float64)
+        X = np.asarray(X if self._storage == "dense" else X.toarray(), dtype=np.float64)
+        return read_only(X)
 
     def norms(self, unit: Array | None = None) -> Array:
         """l2 norms of the unscaled rows [unit (x - center), 1], rounded up; `unit` is optional."""
@@ -465,10 +469,7 @@ def make_rows(
 ) -> Rows:
     """`Rows` of a dense array, copied unless it is in C order, or a canonical CSR or CSC matrix."""
     if not sparse.issparse(X):
-        # kernels are compiled for one kind of table, whatever the one that was given: of a table
-        # that is read-only, only the copy that one record may ask for could be written to
-        X = np.ascontiguousarray(X).view()
-        X.flags.writeable = False
+        X = np.ascontiguousarray(X)
     return Rows(X, has_intercept, scale, None, sample_weight)
 
 

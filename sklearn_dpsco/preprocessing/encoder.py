@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
@@ -248,8 +249,10 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
             for position, rows, values in entries:
                 out[rows, position] = values
             return out
-        rows = np.concatenate([found for _, found, _ in entries])
-        positions = np.concatenate([np.full(len(found), k) for k, found, _ in entries])
+        # by public facts alone; kernels are compiled for each type of indices
+        kind = np.int32 if math.prod(shape) < 2**31 else np.int64
+        rows = np.concatenate([found for _, found, _ in entries], dtype=kind)
+        positions = np.concatenate([np.full(len(found), k, kind) for k, found, _ in entries])
         values = np.concatenate([np.broadcast_to(v, len(found)) for _, found, v in entries])
         encoded = sparse.csr_array((values.astype(np.float64), (rows, positions)), shape=shape)
         encoded.eliminate_zeros()

@@ -690,7 +690,7 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
     """Sum of the rows z of `turned_moment_sum`, or of the squares of their numbers."""
     from .._kernels.products import shortened_powers
 
-    rows, present, scales = data.rows, data.rows.present(), np.broadcast_to(by, center.shape)
+    rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
     error = summation.norm_error(rows.n_columns)
     size = summation.chunk_rows(rows.n_samples, rows.n_columns)
 

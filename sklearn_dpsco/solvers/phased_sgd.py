@@ -500,8 +500,7 @@ class _Descent:
         if k > 1:
             # each derivative's bound, so that all together have norm c
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
-            offsets = np.broadcast_to(frame.offset, (k,))
-            self.offsets = (np.ascontiguousarray(offsets, dtype=np.float64),)
+            self.offsets = (np.full(k, frame.offset, dtype=np.float64),)
         known = None if is_tabulated(loss) else slope_of(Terms(offset, loss, clip), is_joint=True)
         known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
         self.slope = known._replace(offset=offset)

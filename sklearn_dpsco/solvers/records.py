@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._kernels.arguments import Change
+from .._kernels.arguments import Change, read_only
 from .._types import Array, Flags, Indices, Which
 from ..data.compressed import value_parts, with_values
 from ..data.rows import Rows, Terms, joined_rows, make_rows, times_rows
@@ -281,7 +281,7 @@ def user_gradients(
     r = times_rows(clipped_derivative(terms.loss, z, data.y, math.inf), rows.factor)
     x, r = rows.X, r.reshape(len(r), -1)
     if is_tied:
-        x, r = np.column_stack(((r * x).sum(axis=1), r)), np.ones((len(r), 1))
+        x, r = read_only(np.column_stack(((r * x).sum(axis=1), r))), np.ones((len(r), 1))
     units = np.repeat(unit, point.size // len(unit))
     norms = np.full(users.starts.size, 1 + norm_error(units.size))  # by what they are rounded up
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.arguments import Compressed, Secant
+from .._kernels.arguments import Compressed, Secant, read_only
 from .._progress import steps
 from .._types import Array
 from ..data.rows import Terms, slope_of
@@ -116,8 +116,8 @@ class SparseWalk:
             is_stored = np.ones(columns.nnz, dtype=bool)
             columns = type(columns)((is_stored, columns.indices, columns.indptr), columns.shape)
         columns = columns.tocsc()
-        self.columns = columns.indptr, columns.indices
-        self.everyone = np.arange(n, dtype=columns.indices.dtype)
+        self.columns = columns.indptr, read_only(columns.indices)
+        self.everyone = read_only(np.arange(n, dtype=columns.indices.dtype))
         # <[x_i, 1], u>, without what later steps add to the intercept
         self.product, self.intercept = rows.product(center), 0.0
         # n contributions of at most clip * unit add up to less than 2^62

@@ -290,9 +290,9 @@ def test_columns_that_were_not_declared_are_refused():
     dropping = DropsColumn(SCHEMA, unknown="other")
     with pytest.raises(ValueError, match="declares 8 columns and X has 7"):
         behind(dropping).fit(X, y)
-    bag = make_pipeline(ENCODER, BaggingRegressor(box_rule(), 1, max_features=3))
+    bag = BaggingRegressor(box_rule().set_params(max_weight=1.0), 1, max_features=3)
     with pytest.raises(ValueError, match="declares 8 columns and X has 3"):
-        bag.fit(X, y)
+        make_pipeline(ENCODER, bag).fit(X, y)
     stream = DPFTRLRegressor(bounds_X=ENCODER, bounds_y=(-1, 1), random_state=0)
     with pytest.raises(ValueError, match="declares 8 columns and X has 7"):
         stream.partial_fit(dropping.transform(X), y)

@@ -89,7 +89,8 @@ def kept(path, epsilon, delta=1e-6):
 
 
 def lasso(**parameters):
-    return DPLassoFW(**{"epsilon": 0.1, "solver": Selection(max_iter=2)} | BOUNDS | parameters)
+    few = {"epsilon": 0.1, "max_weight": 1.0, "solver": Selection(max_iter=2)}
+    return DPLassoFW(**few | BOUNDS | parameters)
 
 
 def private_search(**settings):

@@ -202,8 +202,7 @@ def test_a_file_of_single_numbers_is_not_copied(name, tmp_path):
     X = sparse.csr_array((n, d), dtype=np.float32)
     for part, values in parts.items():
         np.save(tmp_path / f"{part}.npy", values)
-        # kernels would be compiled once more for arrays that may not be written
-        setattr(X, part, np.load(tmp_path / f"{part}.npy", mmap_mode="c"))
+        setattr(X, part, np.load(tmp_path / f"{part}.npy", mmap_mode="r"))
     y = np.where(np.arange(n) % 2, "no", "yes") if is_classifier(name) else np.arange(n) / n
     model = build(name, main_form(name), **entry(name).sparse).fit(X, y)  # compiles
     tracemalloc.start()

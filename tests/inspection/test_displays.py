@@ -561,6 +561,7 @@ def test_all_follow_the_conventions():
         ax = plt.subplots()[1]
         assert display.plot(ax=ax).ax_ is ax
         assert display.plot().ax_ not in (ax, first)
+        plt.close("all")
 
 
 def test_without_matplotlib(monkeypatch):

@@ -290,7 +290,8 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
     rows[3][1] = "no number"
     weights = np.ones(300).tolist()
     weights[5] = "none"
-    model = DPMirrorRegressor(nonfinite="zero", **BOUNDS, solver=Descent(max_iter=3))
+    few = {"nonfinite": "zero", "max_weight": 1.0, "solver": Descent(max_iter=3)}
+    model = DPMirrorRegressor(**few, **BOUNDS)
     search = search_of(model, {"solver__max_iter": [4]}, epsilon=30.0)
     search.fit(rows, y.tolist(), sample_weight=weights)
     assert np.isfinite(search.predict(X)).all()
@@ -338,7 +339,8 @@ def test_weights_reach_the_fits_and_the_choice_under_either_name():
     X, y = labelled()
     y[::2] = np.where(y[::2] == "a", "b", "a")  # wrong labels, of weight 0
     weight = np.tile([0.0, 1.0], 1000)
-    pipe = Pipeline([("model", DPMirrorClassifier(**LABELS, feasible_set=L2Ball(0.01)))])
+    model = DPMirrorClassifier(**LABELS, max_weight=1.0, feasible_set=L2Ball(0.01))
+    pipe = Pipeline([("model", model)])
     search = search_of(pipe, {"model__feasible_set": [L2Ball(10.0)]}, epsilon=8.0)
     first = search.fit(X, y, sample_weight=weight)
     assert first.score(X[1::2], y[1::2]) > 0.85

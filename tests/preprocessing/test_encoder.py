@@ -600,6 +600,7 @@ def test_what_is_missing_may_be_kept():
     assert 0 < np.isnan(out).sum() < out.size
     compact = PublicEncoder(SCHEMA, missing="keep", sparse_output=True).transform(table)
     np.testing.assert_array_equal(compact.toarray(), out)
+    assert (compact.indices.dtype, compact.indptr.dtype) == (np.int32, np.int32)
     assert PublicEncoder.from_json(encoder.to_json()).missing == "keep"
     assert encoder.row_norm == PublicEncoder(SCHEMA).row_norm
 

@@ -251,7 +251,7 @@ def grouped(kind, span, size=700, seed=0):
         "opposed": rng.normal(size=size) * span / 50 - left / 2,
         "lone": np.where(np.arange(size) == 5, -10 * span, 0.0) - left / 2,
     }[kind]
-    left, right = (np.rint(x * 1000).astype(np.int64) for x in (left, right))
+    left, right = np.rint(np.column_stack((left, right)) * 1000).astype(np.int64).T
     scores = GroupedScores(left, right, VALUES)
     direction = FORM[0] * left + FORM[1] * right
     return scores, np.concatenate([-value * direction for value in VALUES])

@@ -343,6 +343,6 @@ def test_records_with_weights_of_their_own_are_not_what_frequencies_count():
     X = rng.standard_normal((20_000, 3)).clip(-4, 4)
     y = (rng.random(len(X)) < 0.5) * 1
     facts = {"delta": 1e-6, "bounds_X": (-5, 5), "classes": [0, 1], "random_state": 0}
-    model = DPLogisticRegression(epsilon=3, **facts)
+    model = DPLogisticRegression(epsilon=3, max_weight=1.0, **facts)
     model.fit(X, y, sample_weight=np.where(y, 0.2, 1.0))
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(1 / 6, abs=0.03)

@@ -363,7 +363,7 @@ def test_users_of_one_row_are_rows():
     some = np.append(users, [5, 5, 7])
     double = fitted(
         np.vstack((X, X[:3])), np.append(y, [30, 30, 30]), 0, math.inf, max_rows_per_user=2,
-        sample_weight=np.append(np.ones(len(X)), np.zeros(3)), groups=some,
+        max_weight=1.0, sample_weight=np.append(np.ones(len(X)), np.zeros(3)), groups=some,
     )  # fmt: skip
     np.testing.assert_allclose(double.summary().coef, rows.summary().coef, rtol=1e-6)
     np.testing.assert_allclose(double.coef_cov_, rows.coef_cov_, rtol=1e-4, atol=1e-12)
@@ -587,7 +587,7 @@ def test_weights_and_empty_records():
     broken[::50, 0] = np.nan
     model = DPLinearRegression(
         bounds_X=(-6, 6), bounds_y=(-30, 30), nonfinite="zero", epsilon=math.inf, random_state=0,
-        **COMMON,
+        max_weight=1.0, **COMMON,
     ).fit(broken, y, sample_weight=weight)  # fmt: skip
     kept = np.isfinite(broken).all(axis=1)
     Z = np.column_stack((X, np.ones(len(X))))[kept]
@@ -990,8 +990,7 @@ def test_predictions_without_an_intercept_and_of_broken_rows():
 
 def test_weights_leave_no_interval_of_records():
     X, y, _ = table(5000, 3, 0)
-    model = DPLinearRegression(bounds_X=(-6, 6), bounds_y=(-30, 30), random_state=0, **COMMON)
-    model.fit(X, y, sample_weight=np.ones(len(X)))
+    model = fitted(X, y, max_weight=1.0, sample_weight=np.ones(len(X)))
     assert np.isnan(model.summary().residual_std).all()
     with pytest.raises(ValueError, match="a fit without sample_weight"):
         model.predict_interval(X, of="record")

@@ -23,7 +23,7 @@ from support import (
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco._kernels import sgd_steps as kernels
-from sklearn_dpsco._kernels.arguments import Compressed, RowForm, Slope, Steps
+from sklearn_dpsco._kernels.arguments import Compressed, RowForm, Slope, Steps, read_only
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import L1Ball, L2Ball, Unconstrained
 from sklearn_dpsco.losses import (
@@ -229,7 +229,7 @@ def test_kernels_do_the_same_in_plain_python():
     settings = (
         RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, 0.2, 4, 5)
     )  # fmt: skip
-    tables = {"dense_steps": X, "csr_steps": Compressed.of(sparse.csr_array(X))}
+    tables = {"dense_steps": read_only(X), "csr_steps": Compressed.of(sparse.csr_array(X))}
     outcomes = []
     for name, table in tables.items():
         kernel = getattr(kernels, name)
@@ -263,7 +263,7 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
             table[i], target[i] = -X[i], rng.choice([-1.0, 1.0])
         w.append(start.copy())
         kernels.dense_steps(
-            table, (scale, weight[side], target), RowForm(np.zeros(d), 1.0, bound, 0.0),
+            read_only(table), (scale, weight[side], target), RowForm(np.zeros(d), 1.0, bound, 0.0),
             Slope(kernel_id(loss), loss.kernel_parameter, clip, 0.1, beta),
             Steps(learning_rate / bound**2, radius, 4, 0), w[-1], np.zeros(d + 1),
         )  # fmt: skip
@@ -300,7 +300,7 @@ def test_longer_steps_than_the_limit_would_expand(loss):
         for start in (z, z + 1e-6):
             w.append(np.array([start, 0.0]))
             kernels.dense_steps(
-                np.ones((1, 1)), (np.ones(1),) * 3, RowForm(np.zeros(1), 0.0, 1.0, 0.0),
+                read_only(np.ones((1, 1))), (np.ones(1),) * 3, RowForm(np.zeros(1), 0.0, 1.0, 0.0),
                 Slope(kernel_id(loss), loss.kernel_parameter, 10.0, 0.0, beta),
                 Steps(length / smoothness, 1e9, 4, 0), w[-1], np.zeros(2),
             )  # fmt: skip
@@ -480,7 +480,7 @@ def test_float_error_stays_within_its_bound():
             if t + 1 > n - n // 4:
                 total, count = total + exact, count + 1
     stored = Compressed.of(sparse.csr_array(X))
-    for kernel, table in ((kernels.dense_steps, X), (kernels.csr_steps, stored)):
+    for kernel, table in ((kernels.dense_steps, read_only(X)), (kernels.csr_steps, stored)):
         w, mean = start.copy(), np.zeros(d + 1)
         assert kernel(table, (np.ones(n), np.ones(n), y), *settings, w, mean) == count
         error = float(np.sqrt(((mean / count - total / count) ** 2).sum()))

@@ -20,7 +20,7 @@ from support import (
 )
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
-from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope
+from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope, read_only
 from sklearn_dpsco._kernels.record_steps import csr_record_steps, dense_record_steps
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
 from sklearn_dpsco.data.rows import Terms
@@ -358,7 +358,7 @@ def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse
                 row = sparse.csr_array(X[part])
                 done, _ = csr_record_steps(Compressed.of(row), *known)
             else:
-                done, _ = dense_record_steps(X[part], *known)
+                done, _ = dense_record_steps(read_only(X[part]), *known)
             assert done == 1
             found.append(state[3] * v)
         return np.array(found), w

@@ -491,7 +491,7 @@ def test_left_bounds_are_looked_at_before_they_give_way_to_others(forced, monkey
 
 def test_sharpening_compares_the_bounds_that_it_makes_tight():
     rng = np.random.default_rng(0)
-    left, right = rng.integers(-1000, 1000, (2, 4000))
+    left, right = rng.integers(-1000, 1000, (4000, 2)).T
     for wrong in (None, 0, 1, 2, 3):
         scores = GroupedScores(left, right, (-1.0, 1.0))
         scores.is_loose[:] = True

@@ -452,8 +452,9 @@ def test_more_numbers_than_are_copied_are_read_in_pieces(monkeypatch):
     weights = rng.choice([0.0, 0.5, 1.0], 5000)
     X[3, 1], y[7] = np.nan, np.inf
     model = DPLinearRegression(
-        epsilon=3.0, bounds_X=(-1, 1.5), bounds_y=(-9, 9), nonfinite="zero", random_state=0
-    )
+        epsilon=3.0, bounds_X=(-1, 1.5), bounds_y=(-9, 9), nonfinite="zero", random_state=0,
+        max_weight=1.0,
+    )  # fmt: skip
     expected = clone(model).fit(X, y, sample_weight=weights)
     copied = []
     monkeypatch.setattr(base, "LARGEST_COPY", 2**13)
@@ -712,6 +713,7 @@ def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
     """Limits that few rows exceed are those of the valid ones, and means are of these."""
     n, share = 10_000, 0.2
     settings = {"bounds_X": (-1, 11), "bounds_y": (-8, 8), "relation": "zero-out", "epsilon": 2.0}
+    settings["max_weight"] = 1.0
     errors, lengths, means = [], [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
