@@ -18,6 +18,7 @@ from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled, has_references
+from ..preprocessing.scaler import DPScaler
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import Targets
@@ -237,6 +238,11 @@ class Inference(DPLinearModel):
         if not is_named:
             unnamed = "x0, x1, ...: columns of X; summary(pipeline[0]) has names of the table"
             found = dataclasses.replace(found, notes=(*found.notes, unnamed))
+        if isinstance(encoder, DPScaler):
+            clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))
+            clipped = f"columns are clipped to +-{clip:g} released scales, intervals are for these"
+            clipped += ": slopes of columns with longer tails are too steep"
+            found = dataclasses.replace(found, notes=(*found.notes, clipped))
         found = dataclasses.replace(found, level=check_level(level), is_named=is_named)
         if check_bool("exponentiate", exponentiate):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)

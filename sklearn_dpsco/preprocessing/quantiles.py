@@ -50,6 +50,9 @@ _FINEST = 1e-11  # distance of two candidates, in units of the larger end
 _MARGIN = 4.0
 _OUTWARDS = 1.0  # levels are moved towards 1 by this, in units of the noise, where they can be
 _LEAST_LEVEL = 0.75  # where only a lower one could be found, nothing is released
+# Bounds lie so many distances of the two quantiles beyond them: what they cut off biases slopes,
+# of skewed columns the most, and wide ones cost little.
+_BEYOND = 2.0
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,12 @@ class BoundsPlan(Overviewed):
 
 @dataclass(frozen=True, repr=False)
 class PrivateBounds(Overviewed):
-    """Released bounds, to be declared to an estimator; ``print`` shows them.
+    """Released quantiles, and bounds to be declared to an estimator; ``print`` shows them.
 
     Attributes
     ----------
     low, high : ndarray of shape (n_features,), or float of a vector
+        The quantiles.
     names : tuple of str or None
         Of the columns, if X was a data frame.
     plan : BoundsPlan
@@ -142,11 +146,20 @@ class PrivateBounds(Overviewed):
 
     @property
     def bounds(self) -> Any:
-        """What `bounds_X` or `bounds_y` takes: (low, high), or {column: (low, high)} by name."""
+        """What `bounds_X` or `bounds_y` takes: (low, high), or {column: (low, high)} by name.
+
+        They lie twice the distance of the quantiles beyond these, but not across 0 nor out of
+        `within`, so that counts stay counts.
+        """
+        first, last = (np.array([grid[k] for grid in self.plan.grids]) for k in (0, -1))
+        far = _BEYOND * (self.high - self.low)
+        low = np.maximum(self.low - far, np.where(self.low < 0, first, np.maximum(first, 0.0)))
+        high = np.minimum(self.high + far, np.where(self.high > 0, last, np.minimum(last, 0.0)))
+        if np.ndim(self.low) == 0:
+            return low.item(), high.item()
         if self.names is None:
-            return self.low, self.high
-        pairs = zip(self.low.tolist(), self.high.tolist(), strict=True)
-        return dict(zip(self.names, pairs, strict=True))
+            return low, high
+        return dict(zip(self.names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -158,7 +171,8 @@ class PrivateBounds(Overviewed):
 
     def overview(self) -> Overview:
         """The bounds of the first columns, and what they cost."""
-        low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
+        found = self.bounds if self.names is None else np.transpose([*self.bounds.values()])
+        low, high = map(np.atleast_1d, found)
         names = self.names or [f"x{k}" for k in range(low.size)]
         what = "1 column" if low.size == 1 else f"{low.size} columns"
         about = "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
@@ -217,14 +231,18 @@ def private_bounds(
     accountant: Any = None,
     random_state: RandomState = None,
 ) -> PrivateBounds:
-    """Private quantiles of the columns, as bounds for an estimator.
+    """Private quantiles of the columns, and bounds for an estimator around them.
+
+    Values beyond the bounds are clipped, so that slopes of columns with longer tails are too steep:
+    `PrivateBounds.bounds` therefore lie twice the distance of the two quantiles beyond these. For a
+    model that takes bounds for units (DPFTRL) on few rows, the quantiles themselves may be better.
 
     Parameters
     ----------
     X : array-like, CSR or CSC matrix of shape (n_samples, n_features), or vector (n_samples,)
         Features, or a target.
     quantiles : pair of float in (0, 1), increasing, default=(0.01, 0.99)
-        That the lower and the upper bound aim at, see `BoundsPlan.levels`.
+        Those that are aimed at, see `BoundsPlan.levels`.
     epsilon, delta, relation, precision
         As in `PrivacyBudget`; "auto" is the accountant's, or without one
         min(1e-6, 1 / (10 n_samples)) and "replace-one". delta = 0 is pure epsilon-DP, by
@@ -262,8 +280,7 @@ def private_bounds(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal([100, 0], [10, 1], (5000, 2))
     >>> found = private_bounds(X, epsilon=0.5, within=([0, -10], [1000, 10]))
-    >>> low, high = found.bounds
-    >>> bool(60 < low[0] < 100 < high[0] < 140)
+    >>> bool(60 < found.low[0] < 100 < found.high[0] < 140)
     True
     >>> model = DPLinearRegression(bounds_X=found.bounds, bounds_y=(-1, 1))  # costs its own epsilon
     """

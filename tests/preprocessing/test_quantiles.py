@@ -132,7 +132,7 @@ def test_bounds_cut_off_about_what_they_should_and_are_not_far_out(delta):
     for name, x in tables().items():
         for seed in range(3):
             found = private_bounds(x, epsilon=1.0, delta=delta, random_state=seed)
-            low, high = found.bounds
+            low, high = found.low, found.high
             assert np.mean(x < low) <= 0.02, name
             assert np.mean(x > high) <= 0.02, name
             wide = np.quantile(x, [0.0005, 0.9995])
@@ -143,16 +143,29 @@ def test_bounds_cut_off_about_what_they_should_and_are_not_far_out(delta):
 
 def test_outer_bounds_make_ends_fine():
     x = 2000 + 5 * np.random.default_rng(0).standard_normal(5000)
-    low, high = private_bounds(x, within=(0, 10_000), random_state=0).bounds
-    assert 1950 < low < 1992
-    assert 2008 < high < 2050
-    low, high = private_bounds(x, within=(1900, 2100), random_state=0).bounds
-    assert 1986 < low < 1992
-    assert 2008 < high < 2014
+    found = private_bounds(x, within=(0, 10_000), random_state=0)
+    assert 1950 < found.low < 1992
+    assert 2008 < found.high < 2050
+    found = private_bounds(x, within=(1900, 2100), random_state=0)
+    assert 1986 < found.low < 1992
+    assert 2008 < found.high < 2014
     # near an end that is far from the other one
     x = np.random.default_rng(0).uniform(0, 0.5, 5000)
     assert private_bounds(x, within=(0, 1e6), random_state=0).high < 1.0
     assert private_bounds(x, within=(-1e6, 1e6), random_state=0).high < 1.0
+
+
+def test_bounds_lie_so_far_beyond_the_quantiles_that_slopes_are_those_of_the_column():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.normal(0, 3, 5000), rng.exponential(1, 5000), rng.poisson(2, 5000)))
+    low, high = private_bounds(X, random_state=0).bounds
+    for x, z in zip(X.T, np.clip(X, low, high).T, strict=True):
+        assert np.polyfit(z, x, 1)[0] == pytest.approx(1, abs=0.005)
+    # not across 0, nor out of the outer bounds
+    assert (low[1:] == 0).all()
+    assert private_bounds(-X[:, 1], random_state=0).bounds[1] == 0
+    found = private_bounds(X, within=(-8, 8), random_state=0)
+    assert (found.bounds[0][0], found.bounds[1][0]) == (-8, 8)
 
 
 def test_bounds_are_increasing_whatever_the_data():
@@ -187,7 +200,7 @@ def test_results_fit_the_parameters_of_the_estimators():
     assert not X_bounds.noise_is_secret
     assert private_bounds(y).noise_is_secret
     arrays = private_bounds(frame.to_numpy(), random_state=0).bounds
-    np.testing.assert_array_equal(arrays[0], X_bounds.low)
+    np.testing.assert_array_equal(np.transpose(arrays), [*X_bounds.bounds.values()])
     again = plan_private_bounds(3000, 2, within={"a": (-9, 9), "b": (0, 1)})
     assert [grid[-1] for grid in again.grids] == [9.0, 1.0]
 
@@ -198,7 +211,7 @@ def test_what_is_shown_is_the_bounds_and_not_the_candidates():
     lines = str(found).splitlines()
     assert "30 columns (epsilon = 1" in lines[0]
     assert "random_state was given" in "".join(lines[:2])
-    assert f"{found.low[0]:.6g}" in lines[3]
+    assert f"{found.bounds[0][0]:.6g}" in lines[3]
     assert lines[-1].strip() == "... and 10 more"
     assert len(repr(found)) < 200
 

@@ -76,6 +76,15 @@ def test_a_hundredth_of_gross_errors_changes_little():
         assert np.all(np.abs(fitted.center_) <= 0.3)
 
 
+def test_the_default_clip_keeps_slopes_of_skewed_columns():
+    rng = np.random.default_rng(0)
+    X = np.column_stack((rng.exponential(100, N), rng.lognormal(5, 0.7, N)))
+    fitted = DPScaler(random_state=0).fit(X)
+    clipped = fitted.transform(X) * fitted.scale_
+    slopes = [np.polyfit(z, x, 1)[0] for z, x in zip(clipped.T, X.T, strict=True)]
+    np.testing.assert_allclose(slopes, 1, atol=0.005)
+
+
 def test_constant_columns_do_no_harm():
     others = np.random.default_rng(1).standard_normal((N, 1))
     for value in (0.0, 7.0, 1e300, -1e-300):

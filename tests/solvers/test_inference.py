@@ -815,6 +815,9 @@ def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
     np.testing.assert_allclose(by_hand, model.predict(frame))
     assert "summary(pipeline[0]) has names of the table" in str(last.summary())
     assert "summary(pipeline[0])" not in str(found)
+    # the model's bounds are narrower than the scaler's clip
+    assert "columns are clipped to +-4 released scales" in joined(found)
+    assert "released scales" not in joined(last.summary())
 
 
 def test_what_released_numbers_say_of_the_table():
