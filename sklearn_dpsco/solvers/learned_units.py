@@ -98,6 +98,7 @@ class Units(NamedTuple):
     users: Users | None = None
     n_users: int = 0
     level_bias: float = 0.0  # square of how far their clip may move the level of rates
+    may_be_none: bool = False  # whether `n_present` is not clear of its noise
 
     @property
     def ratio(self) -> float:
@@ -127,7 +128,8 @@ class Units(NamedTuple):
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         coef, transform = coef.reshape(problem.shape), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
-        found = self.frame.result(solution.ravel(), problem, n_iter)
+        n_present = 0 if self.may_be_none else self.n_present
+        found = replace(self.frame.result(solution.ravel(), problem, n_iter), n_present=n_present)
         if not isinstance(problem.loss, Multinomial):
             return found
         # a softmax tells differences of classes alone
@@ -199,6 +201,7 @@ class LearnedUnits(Part):
         if is_rate:
             curvature = RATES.curvature * balance
         found |= {"balance": balance, "curvature": curvature, "growth": growth}
+        found["may_be_none"] = statistics.may_be_none(n, data.n_samples, self.present)
         return Units(problem, n, frame=frame, **found, **of_targets)
 
     # ---------------------------------------------------------------------- targets

@@ -296,8 +296,7 @@ class UnitDescentPlan(Plan):
         coef, noise, estimate = self.inference.run(units, coef, stream)
         if _tells_levels(units) and units.unit[d] > 0:
             _move_toward_levels(units, coef, noise)
-        facts = units.n_present, data.n_samples, self.units.present
-        if loss.task == "regression" and statistics.may_be_none(*facts):
+        if loss.task == "regression" and units.may_be_none:
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
             units, coef = units._replace(frame=frame), 0.0 * coef
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
