@@ -148,26 +148,43 @@ class Accounting(NamedTuple):
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
-        budget = self.budget_of(n_samples)
-        size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
-        size /= budget.record_factor
-        needed = max(4 * math.sqrt(min(n_features, 1000)), least) / size
+        needed = self._needed(n_samples, n_features, least)
         if n_samples < needed:
-            first, clear = rounded(needed, 2), rounded(3 * needed, 2)
-            warn_user(
-                f"n_samples={n_samples} is too small to learn from {n_features} features at "
-                f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
-                f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
-                f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
-                PrivacyParameterWarning,
-            )
-        delta = budget.delta
+            self._warn_of(f"n_samples={n_samples} is", needed, n_samples, n_features)
+        delta = self.budget_of(n_samples).delta
         if delta >= 1 / n_samples:
             warn_user(
                 f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
             )
+
+    def warn_if_few_present(
+        self, n_samples: int, n_features: int, least: float, n_present: int
+    ) -> None:
+        """The warning of noise that hides all, if the released number of valid rows is cause."""
+        if self.budget.is_infinite:
+            return
+        needed = self._needed(n_samples, n_features, least)
+        if n_present < needed <= n_samples:
+            given = f"about {n_present} rows of {n_samples} are not empty, which is"
+            self._warn_of(given, needed, n_samples, n_features)
+
+    def _needed(self, n_samples: int, n_features: int, least: float) -> float:
+        """The rows without which noise hides even strong effects."""
+        budget = self.budget_of(n_samples)
+        size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
+        return max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
+
+    def _warn_of(self, given: str, needed: float, n_samples: int, n_features: int) -> None:
+        budget, first, clear = self.budget_of(n_samples), rounded(needed, 2), rounded(3 * needed, 2)
+        warn_user(
+            f"{given} too small to learn from {n_features} features at "
+            f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
+            f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
+            f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
+            PrivacyParameterWarning,
+        )
 
 
 @dataclass(eq=False)

@@ -440,6 +440,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 facts = table.shape[0], table.X[:0], table.targets, has_groups
                 plan, scaling = self._charge(settings, *facts)
             self._solve(plan, scaling, table)
+            n_present = self._scaled_model.n_present
+            if n_present is not None:
+                settings.accounting.warn_if_few_present(*table.shape, least, n_present)
         return self
 
     @abstractmethod

@@ -252,7 +252,11 @@ class Inference(DPLinearModel):
                 ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
         has_all = has_references(encoder) or not self.fit_intercept
-        return telling_unknown(found, has_all, *_ADVICE.get(self.plan_.problem.loss.task, ()))
+        problem = self.plan_.problem
+        cause, more = _ADVICE.get(problem.loss.task, ("", ""))
+        if 2 * self._scaled_model.estimate.n_present < problem.n_samples:
+            cause = f", most rows empty{cause}"
+        return telling_unknown(found, has_all, cause, more)
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.

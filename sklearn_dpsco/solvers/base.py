@@ -201,6 +201,7 @@ class SolverResult:
     units: Any = None  # what was released about the features, if anything
     frame: Any = None  # offset and centre of the rows that the descent worked with
     estimate: Any = None  # coefficients that are not shrunk, with their covariance, if asked for
+    n_present: int | None = None  # about how many rows are not empty, if that was released
 
 
 Check = Callable[[str, Any], Any]

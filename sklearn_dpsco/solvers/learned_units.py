@@ -98,6 +98,12 @@ class Units(NamedTuple):
     users: Users | None = None
     n_users: int = 0
     level_bias: float = 0.0  # square of how far their clip may move the level of rates
+    may_be_none: bool = False  # whether `n_present` is not clear of its noise
+
+    @property
+    def ratio(self) -> float:
+        """A mean over all records, times this, is one over those that are not empty."""
+        return self.problem.n_samples / self.n_present
 
     def center_variance(self, slopes: Array) -> Any:
         """Of the predictions of slopes of shape (d,) or (d, K), by the centre of copied rows."""
@@ -122,7 +128,8 @@ class Units(NamedTuple):
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
         coef, transform = coef.reshape(problem.shape), self.transform
         solution = transform @ coef if transform.ndim == 2 else (transform * coef.T).T
-        found = self.frame.result(solution.ravel(), problem, n_iter)
+        n_present = 0 if self.may_be_none else self.n_present
+        found = replace(self.frame.result(solution.ravel(), problem, n_iter), n_present=n_present)
         if not isinstance(problem.loss, Multinomial):
             return found
         # a softmax tells differences of classes alone
@@ -184,7 +191,8 @@ class LearnedUnits(Part):
         # rare classes: fewer records carry information about the coefficients
         balance = float(4 * expit(frame.offset) * expit(-frame.offset)) if is_binary else 1.0
         balance *= frame.mean_weight
-        growth = max(1.0, rules.growth * self.accuracy * balance / (problem.n_features + 1))
+        growth = rules.growth * self.accuracy * (n / data.n_samples) * balance
+        growth = max(1.0, growth / (problem.n_features + 1))
         row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
         release = self._release_wide if problem.is_wide else self._release_copy
         center, found = release(data, n, row_growth, stream)
@@ -193,6 +201,7 @@ class LearnedUnits(Part):
         if is_rate:
             curvature = RATES.curvature * balance
         found |= {"balance": balance, "curvature": curvature, "growth": growth}
+        found["may_be_none"] = statistics.may_be_none(n, data.n_samples, self.present)
         return Units(problem, n, frame=frame, **found, **of_targets)
 
     # ---------------------------------------------------------------------- targets
@@ -291,14 +300,14 @@ class LearnedUnits(Part):
         """
         if self.target_mean is None:
             return centers, math.inf
-        k, rules = centers.size, unit_rules(self.problem)
-        clip = min(rules.widest_mean, max(1.0, self.accuracy / 20))
+        k, m, rules = centers.size, self.accuracy / ratio, unit_rules(self.problem)
+        clip = min(rules.widest_mean, max(1.0, m / 20))
         mean = data.sum(statistics.deviation_sum, centers, scales, clip) / data.n_samples
         noisy = self.target_mean.release(mean, stream)
         # the slope of Huber's mean where half of the deviations lie within 1
         unit = ratio * clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
         variance = self.target_mean.variance * unit**2
-        prior = 0.09 + 9 / (self.accuracy**2 * self.median_share / k)
+        prior = 0.09 + 9 / (m**2 * self.median_share / k)
         moved = centers + scales * noisy * unit / (1 + variance / prior)
         return np.clip(moved, -1.0, 1.0), variance  # where all targets are
 
@@ -314,7 +323,8 @@ class LearnedUnits(Part):
         rows, unit, center = wide_rows(data, measured, n, *facts)
         top = 1.0
         if self.top is not None:
-            top = self._release_top(np.array([size_of_moments(rows, unit, center)]), stream)
+            size = np.array([size_of_moments(rows, unit, center)])
+            top = self._release_top(size, data.n_samples / n, stream)
         found = self._joined(unit, top, 0.9 / growth**2, 0.5)
         data = rows.map(_weighed, problem, self.cuts_rows).kept()
         return center, found | {"data": data, "unit": found["transform"]}
@@ -323,7 +333,7 @@ class LearnedUnits(Part):
         self, data: Any, n: int, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The same, of a dense copy of the rows, with their second moments."""
-        problem, rules, slots = self.problem, unit_rules(self.problem), data.n_samples
+        problem, rules, ratio = self.problem, unit_rules(self.problem), data.n_samples / n
         d, is_rate, bound = problem.n_features, problem.loss.task == "rates", 1.0
         # Moments of rows that are cut shorter than those of the gradients tell less of these.
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
@@ -334,13 +344,13 @@ class LearnedUnits(Part):
         norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
         if self.center is not None:
             # the centre of shorter rows is noise
-            noise = rules.clear_center * math.sqrt(d * self.center.variance)
+            noise = ratio * rules.clear_center * math.sqrt(d * self.center.variance)
             norm = max(norm, rough * min(noise, 0.3))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
         data = data.row_major()
         center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
-        by, top, trace, doubts = self._release_moments(data, center, by, cut, growth, stream)
+        by, top, trace, doubts = self._release_moments(data, center, by, cut, growth, n, stream)
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
@@ -349,8 +359,9 @@ class LearnedUnits(Part):
             copy = copy.map(_bounded, bound).kept()
         top /= bound**2
         if self.top is not None:
-            eigenvalues = np.linalg.eigvalsh(np.asarray(copy.sum(statistics.moment_sum)) / slots)
-            top = self._release_top(np.asarray(eigenvalues[-1:], dtype=np.float64), stream)
+            moments = np.asarray(copy.sum(statistics.moment_sum)) / data.n_samples
+            eigenvalues = np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64)
+            top = self._release_top(eigenvalues, ratio, stream)
         transform = by if self.n_rounds else by * np.eye(d)
         of_rows = transform / bound, top, trace / bound**2
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
@@ -364,7 +375,7 @@ class LearnedUnits(Part):
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
         if self.center is not None:
-            found["center_noise"] = rough**2 * self.center.variance
+            found["center_noise"] = (ratio * rough) ** 2 * self.center.variance
         return center, found | {"copy": copy if problem.inference or is_rate else None}
 
     def _rough_length(
@@ -430,14 +441,15 @@ class LearnedUnits(Part):
         """
         if self.sizes is None:
             return center, by
-        rules, scale, first = unit_rules(self.problem), math.sqrt(self.sizes.variance), by
+        rules, ratio, first = unit_rules(self.problem), data.n_samples / n, by
+        scale = ratio * math.sqrt(self.sizes.variance)
         is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
         of_center: Any = 0.0  # what may be left of it in a column, in units of x
         used, before = by, np.zeros(center.size)
         for t in range(_N_SIZES):
             previous, used = used, by
             squares = np.asarray(data.sum(power_sum, center, by, 2)) / data.n_samples
-            values = np.maximum(self.sizes.release(squares, stream), 0.0)
+            values = ratio * np.maximum(self.sizes.release(squares, stream), 0.0)
             if t == 0:
                 is_small = values < rules.small_size * values.max()
             # few rows, which are cut: such a column stays as it was
@@ -450,18 +462,27 @@ class LearnedUnits(Part):
             if t == 0 and self.center is not None:
                 mean = np.asarray(data.sum(power_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
-                moved = statistics.shrunk_vector(noisy, variance) * (data.n_samples / n) / by
+                moved = statistics.shrunk_vector(noisy, variance) * ratio / by
                 # of other columns the mean of both
                 center = center + np.where(is_small, moved, moved / 2)
                 # rows that are cut move it less than all the way
-                of_center = (2 * math.sqrt(variance) + 0.1 * np.abs(noisy)) / by
+                of_center = ratio * (2 * math.sqrt(variance) + 0.1 * np.abs(noisy)) / by
         least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2
         least += max(rules.clear_size * scale, rules.found_size * usual)
         is_found = values > least
-        return center, np.where(is_small & ~is_found, first, by) / cut
+        # (where most rows are empty, too little is known)
+        is_known = self.accuracy >= ratio * rules.least_for_sizes
+        return center, np.where(is_known & (is_found | ~is_small), by, first) / cut
 
     def _release_moments(
-        self, data: Any, center: Array, by: Array, cut: float, growth: float, stream: RandomStream
+        self,
+        data: Any,
+        center: Array,
+        by: Array,
+        cut: float,
+        growth: float,
+        n: int,
+        stream: RandomStream,
     ) -> tuple[Array, float, float, Doubts | None]:
         """What the rows are multiplied by, their top moment and trace then, and the doubts.
 
@@ -469,11 +490,13 @@ class LearnedUnits(Part):
         singular values are those of the noise: what is lost in it is not blown up.
         """
         d, top, trace, doubts = self.problem.n_features, 1.0, 0.6, None
+        ratio = data.n_samples / n
         for t in range(self.n_rounds):
             assert self.moments is not None
             moments = np.asarray(data.sum(turned_moment_sum, center, by)) / data.n_samples
-            noisy = self.moments.release(statistics.isometric_vector(moments), stream)
-            root, values, ridge = statistics.whitening(noisy, d, math.sqrt(self.moments.variance))
+            noisy = ratio * self.moments.release(statistics.isometric_vector(moments), stream)
+            scale = ratio * math.sqrt(self.moments.variance)
+            root, values, ridge = statistics.whitening(noisy, d, scale)
             white = values / (values + ridge)
             bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
             bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
@@ -483,23 +506,29 @@ class LearnedUnits(Part):
             by = before @ (root / bound)
             top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
             if is_last:
-                doubts = self._doubts(before, by, bound, ridge, float(values.mean()))
+                doubts = self._doubts(before, by, bound, ridge, float(values.mean()), ratio)
         return by, top, trace, doubts
 
     def _doubts(
-        self, before: Array, transform: Array, bound: float, ridge: float, usual: float
+        self,
+        before: Array,
+        transform: Array,
+        bound: float,
+        ridge: float,
+        usual: float,
+        ratio: float = 1.0,
     ) -> Doubts | None:
-        """Which directions may hold noise alone, of the rows times `transform`.
+        """Which directions may hold noise alone, of the rows times `transform`; see `Units.ratio`.
 
         There, the moment is the inverse square of the singular value, less the ridge.
         """
         assert self.moments is not None
-        rules, scale = unit_rules(self.problem), math.sqrt(self.moments.variance)
+        rules, scale = unit_rules(self.problem), ratio * math.sqrt(self.moments.variance)
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
         noise = rules.clear_usual * ridge
         # (before very small columns are looked for, small ones may be bounds that are too wide)
         least = rules.doubts_from * len(transform) ** 1.5
-        if self.sizes is None or self.accuracy <= least or usual <= noise:
+        if self.sizes is None or self.accuracy <= ratio * least or usual <= noise:
             return None
         clear = 1 - (noise / usual) ** 2
         plain, sizes, turn = np.linalg.svd(transform * bound)
@@ -509,11 +538,11 @@ class LearnedUnits(Part):
         sure = 1 - np.minimum(rules.clear_moment * noise / moments, 1.0) ** 2
         return Doubts(turn, 1 - clear * (1 - sure), sure * moments * sizes**2 / bound**2)
 
-    def _release_top(self, found: Array, stream: RandomStream) -> float:
-        """As a rule an upper bound on `found`, the largest eigenvalue or more, in [0, 1]."""
+    def _release_top(self, found: Array, ratio: float, stream: RandomStream) -> float:
+        """As a rule an upper bound on `ratio` times the largest eigenvalue or more, in [0, 1]."""
         assert self.top is not None
         noisy = float(self.top.release(found, stream)[0])
-        return min(1.0, max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance))
+        return min(1.0, ratio * (max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance)))
 
 
 # ------------------------------------------------------------------------------- planning
@@ -580,7 +609,8 @@ def plan_units(
     rules, purse = unit_rules(problem), Purse(problem, budget, allowance)
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
     unit, of_one = statistics.unit_mean(problem, budget), share_present(problem, budget)
-    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal)
+    empty = rules.present_share * problem.may_be_empty
+    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
     median, spread, mean, positive, present = None, None, None, None, None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
@@ -599,7 +629,7 @@ def plan_units(
             mean = purse.noise(change, mean_share, k)
     share = 0.0 if problem.is_wide or is_diagonal else _share(m, 160, rules.norm_share / 4)
     for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
-    share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms))
+    share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms, empty))
     long, length = purse.rank(share), purse.rank(share)
     if problem.may_be_empty:
         present = purse.noise(of_one, rules.present_share)
@@ -623,7 +653,7 @@ def plan_units(
     return LearnedUnits(problem, m, median, spread, mean, *rows, present=present, positive=positive)
 
 
-def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, float]:
+def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:
     """Of the budget, for medians and spreads of the targets of a regression, and for means."""
     problem, facts = purse.problem, (purse.problem, purse.budget, purse.allowance)
     rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(*facts)
@@ -634,7 +664,7 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, f
     # mean, which is noise there
     most, scarce = (0.25, 1.0) if is_diagonal else (0.5, min(1.0, m**2 / (4 * k * 11**2)))
     useful = _share(m, for_place if is_diagonal else 11, most / k)
-    useful = max(useful, _share(m, for_place, rules.median_share / k))
+    useful = max(useful, _share(m, for_place, rules.median_share / k, 0.0, empty))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
     of_steps = user_accuracy(*facts)
@@ -643,7 +673,7 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, f
         has_none = of_steps < CORRECTION.least or k > 1
         level = CORRECTION.level_share if has_none and of_steps >= enough else 0.0
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
-    least = _share(m, 80, 0.005 / k), _share(m, 120, 0.012 / k, 45)
+    least = _share(m, 80, 0.005 / k, 0.0, empty), _share(m, 120, 0.012 / k, 45)
     spread = max(_share(m, for_size, rules.spread_share / k, 2), _share(m, 60, level / k), *least)
     has_median = problem.fit_intercept and problem.loss.task == "regression"
     most = rules.most_mean_share * (scarce if has_median else 1.0)
@@ -651,9 +681,12 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool) -> tuple[float, float, f
     return k * useful * has_median, k * spread, mean
 
 
-def _share(m: float, aim: float, most: float, least: float = 0.0) -> float:
-    """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`."""
-    share = min(most, (aim / m) ** 2)
+def _share(m: float, aim: float, most: float, least: float = 0.0, empty: float = 0.0) -> float:
+    """The share s, at most `most`, with m sqrt(s) = aim; 0 where m sqrt(s) is below `least`.
+
+    But at least `empty`, for a table of which most may be empty.
+    """
+    share = min(most, max((aim / m) ** 2, empty))
     return share if m * math.sqrt(share) >= least else 0.0
 
 

@@ -42,7 +42,6 @@ _OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
 SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2
 TINY = 1e-300  # in the place of 0 in a denominator
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
-_LEAST_PRESENT = 0.02  # of the rows, whatever the noisy count says
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
@@ -117,11 +116,13 @@ def n_present(
 ) -> int:
     """About how many of `most` records are not empty, of which there are `total`.
 
-    All, unless clearly more than noise are missing.
+    All, unless clearly more than noise are missing, and no fewer than its noise.
     """
     share = float(mechanism.release(total / n_slots, stream)[0])
-    is_clear = most / n_slots - share > _CLEAR_COUNT * math.sqrt(mechanism.variance)
-    return max(2, round(max(n_slots * share, _LEAST_PRESENT * most))) if is_clear else most
+    noise = _CLEAR_COUNT * math.sqrt(mechanism.variance)
+    if most / n_slots - share <= noise:
+        return most
+    return min(most, max(2, round(n_slots * max(share, noise))))
 
 
 def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
@@ -136,7 +137,7 @@ def may_be_none(n: int, n_slots: int, mechanism: Gaussian | None) -> bool:
     """Whether a released `n_present` of rows is not clear of its noise."""
     if mechanism is None:
         return False
-    return n <= 1 + n_slots * max(_LEAST_PRESENT, _CLEAR_COUNT * math.sqrt(mechanism.variance))
+    return n <= 2 + n_slots * _CLEAR_COUNT * math.sqrt(mechanism.variance)
 
 
 def _n_present(data: SolverData) -> Array:

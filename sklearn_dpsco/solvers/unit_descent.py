@@ -276,7 +276,7 @@ class UnitDescentPlan(Plan):
             slopes *= _clear_part(slopes, walk.variance * kept)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
-        if keeps_level and self.units.accuracy >= CORRECTION.least_for_level:
+        if keeps_level and self.units.accuracy / units.ratio >= CORRECTION.least_for_level:
             _restore_levels(units, coef, walk, units.unit[-1])
         if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
             # the mean of the exponentials stays, as if predictions were normal
@@ -299,8 +299,7 @@ class UnitDescentPlan(Plan):
         coef, noise, estimate = self.inference.run(units, coef, stream)
         if _tells_levels(units) and units.unit[d] > 0:
             _move_toward_levels(units, coef, noise)
-        facts = units.n_present, data.n_samples, self.units.present
-        if loss.task == "regression" and statistics.may_be_none(*facts):
+        if loss.task == "regression" and units.may_be_none:
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
             units, coef = units._replace(frame=frame), 0.0 * coef
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
@@ -313,7 +312,7 @@ class UnitDescentPlan(Plan):
         clip *= problem.joint_unit
         last = _loss_at(problem.loss, n_steps, n_steps)
         clip = min(clip, last.derivative_bound(math.inf))
-        if problem.n_outputs == 1 and self.units.accuracy < rules.unbiased:
+        if problem.n_outputs == 1 and self.units.accuracy / units.ratio < rules.unbiased:
             # clipped derivatives of unequal classes do not cancel out, and where the centre of the
             # rows is not found, they push the model along it
             frequency = float(expit(units.frame.offset))
@@ -322,7 +321,8 @@ class UnitDescentPlan(Plan):
             clip = units.clip
         size = 1.0 if is_rate and units.users is None else clip
         # standard deviation of the noise of a coordinate, if one step had all of the budget
-        single = max(clip * self.step.scale / math.sqrt(n_steps), 1e-50)  # or there is none
+        noise = clip * units.ratio * self.step.scale
+        single = max(noise / math.sqrt(n_steps), 1e-50)  # or there is none
         wanted = min(
             rules.prediction_noise * math.sqrt(1.5 / units.trace) / single,
             (rules.signal * size * units.balance / single) ** 2
@@ -332,7 +332,8 @@ class UnitDescentPlan(Plan):
         # further, and it dies away within the first half of the steps
         plain = n_steps / (0.75 * units.curvature * units.top)
         gain = max(1.0, min(wanted / plain, n_steps / UNIT_DESCENT.momentum_steps))
-        return Walk(self.step, clip, n_steps, min(wanted, gain * plain), 1 - 1 / gain)
+        length = min(wanted, gain * plain)
+        return Walk(self.step, clip, n_steps, length, 1 - 1 / gain, units.ratio)
 
     def expected_std(
         self,
@@ -517,11 +518,17 @@ class Walk(NamedTuple):
     n_steps: int
     length: float
     momentum: float
+    ratio: float = 1.0  # of gradients over those that are released, as of `Units`
+
+    @property
+    def noise(self) -> float:
+        """In a number of a gradient."""
+        return self.clip * self.ratio * self.step.scale
 
     @property
     def variance(self) -> float:
-        """Of the noise in a number of a gradient."""
-        return (self.clip * self.step.scale) ** 2
+        """Of that noise."""
+        return self.noise**2
 
     def kept_noise(self, curvature: float) -> float:
         """Variance of the averaged iterate, for a variance of 1 in each release."""
@@ -565,7 +572,7 @@ def _descend(
             (coef, noisy), length = before, length / 4
             total, n_added = np.zeros_like(coef), 0
         before, size = (coef, noisy), float(noisy @ noisy)
-        direction = walk.momentum * direction + clip * noisy
+        direction = walk.momentum * direction + clip * walk.ratio * noisy
         coef = coef - length * stretch * direction
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
@@ -592,7 +599,7 @@ def _level_stretch(units: Units, walk: Walk) -> tuple[float, float]:
     if unit < RATES.least_level_unit:
         return 1.0, 0.0
     whole = walk.length * units.curvature * unit**2
-    noise = 0.6 * walk.length * unit * walk.clip * walk.step.scale / math.sqrt(walk.n_steps)
+    noise = 0.6 * walk.length * unit * walk.noise / math.sqrt(walk.n_steps)
     stretch = min(max(1.0, RATES.level / whole), 0.7 / max(noise, TINY))
     return stretch, stretch * noise
 
@@ -700,7 +707,8 @@ class Correction(Part):
         """All coefficients moved, and the steps."""
         problem, d, curvature = units.problem, units.problem.n_features, units.curvature
         length = 0.75 * self.n_steps / (curvature * units.top)
-        walk = Walk(self.step, self._clip(units, coef, stream), self.n_steps, length, 0.0)
+        clip = self._clip(units, coef, stream)
+        walk = Walk(self.step, clip, self.n_steps, length, 0.0, units.ratio)
         move = _descend(units, coef, walk, stream, may_overshoot=True) - coef
         move = move.reshape(problem.dimension, -1)
         variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
@@ -771,13 +779,13 @@ class Correction(Part):
 
     def _walk_on_line(self, line: Units, clip: float) -> Walk:
         """Further where the noise is small, for classes of which one is rare."""
-        scale = self.step.scale / math.sqrt(self.n_steps)
+        scale = line.ratio * self.step.scale / math.sqrt(self.n_steps)
         if line.problem.loss.task == "classification":
             scale *= clip / line.problem.joint_unit
         reach = CORRECTION.reach / max(scale, TINY)
         reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
         length = reach / line.curvature
-        return Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum)
+        return Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
 
     def _clip(self, units: Units, coef: Array, stream: RandomStream) -> float:
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""

@@ -826,6 +826,10 @@ def test_what_released_numbers_say_of_the_table():
     shown = str(fitted(X, y, nonfinite="zero").summary())
     n = int(re.search(r"5000 rows, about (\d+) rows not empty, eps", shown)[1])
     assert abs(n - 2500) < 100
+    assert "most rows empty" not in shown
+    y[np.arange(5000) % 25 > 1] = np.nan
+    notes = fitted(X, y, nonfinite="zero").summary().notes
+    assert re.search(r"nothing is known of .*sums of others.*, most rows empty", notes[-1])
     # values in another unit than the bounds
     assert "may lie beyond" not in shown
     X, y, _ = table(5000, 2, 0)

@@ -742,6 +742,28 @@ def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
     assert names[0] == "rows present"
 
 
+@pytest.mark.parametrize(("share", "inference"), [(0.95, False), (0.98, False), (0.85, True)])
+def test_a_table_of_which_most_is_empty_is_as_good_as_the_rest_of_it(share, inference):
+    settings = {"bounds_X": ([-6, 0, 0], [6, 1, 60]), "bounds_y": (-10, 10), "nonfinite": "zero"}
+    settings |= {"relation": "zero-out", "precision": "float", "inference": inference}
+    found = {"empty": [], "dropped": []}
+    for seed in range(8):
+        rng, n = np.random.default_rng(seed), 40_000
+        X = np.column_stack((rng.normal(size=n), rng.random(n) < 0.1, rng.gamma(3, 5, n)))
+        mean = X @ [0.3, 0.2, 0.02] - 0.5
+        y = mean + rng.normal(size=n)
+        is_empty = rng.random(n) < share
+        for way, table in (
+            ("empty", (X, np.where(is_empty, np.nan, y))),
+            ("dropped", (X[~is_empty], y[~is_empty])),
+        ):
+            model = DPLinearRegression(**settings, random_state=seed).fit(*table)
+            error = np.mean((model.predict(X) - mean) ** 2) / mean.var()
+            found[way].append(model.coef_std_[0] if inference else error)
+    assert np.median(found["empty"]) < 1.5 * np.median(found["dropped"])
+    assert np.max(found["empty"]) < 3 * np.max(found["dropped"]) < 1
+
+
 @pytest.mark.parametrize("inference", [False, True])
 def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inference):
     settings = {"bounds_X": (-4, 4), "bounds_y": (-20, 40), "nonfinite": "zero", "epsilon": 3.0}
@@ -750,6 +772,8 @@ def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inferen
         model = DPLinearRegression(**settings, inference=inference, random_state=seed)
         predictions = model.fit(X, np.full(1000, np.nan)).predict(X)
         assert np.max(np.abs(predictions - 10)) < 1e-3, seed
+    with pytest.warns(PrivacyParameterWarning, match="about 0 rows of 1000 are not empty"):
+        model.fit(X, np.full(1000, np.nan))
     if not inference:  # a few are enough for their level
         y = np.where(np.arange(1000) % 5 == 0, 25 + X[:, 0], np.nan)
         assert abs(model.fit(X, y).predict(X).mean() - 25) < 3
