@@ -648,11 +648,15 @@ def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
 
 
-def _restore_levels(units: Units, coef: Array, walk: Walk, unit: float) -> None:
+def _restore_levels(
+    units: Units, coef: Array, walk: Walk, unit: float, share: float = math.inf
+) -> None:
     """Move intercepts, in place, back to the released means, from which they are clearly far.
 
     Clipped derivatives pull the level of skewed targets towards their median. By a factor as that
-    of James and Stein, of the variance of either; `unit` is that of intercepts in the steps.
+    of James and Stein, of the variance of either; `unit` is that of intercepts in the steps. The
+    mean has a clip, too, and is wrong where large targets are fitted: if this `share` of residuals
+    exceed the clip, only levels on the median's side are moved, as far as those can move the mean.
     """
     if not units.level_noise + units.center_noise < math.inf:  # they were not released
         return
@@ -660,8 +664,11 @@ def _restore_levels(units: Units, coef: Array, walk: Walk, unit: float) -> None:
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
     variance = units.level_noise + units.center_variance(slopes)
     variance += walk.variance * walk.kept_noise(units.curvature * unit**2) * unit**2
-    doubtful = CORRECTION.level_doubt * variance
-    own *= doubtful / np.maximum(np.maximum(doubtful, (last * own) ** 2), TINY)
+    doubtful, level = CORRECTION.level_doubt * variance, last * own
+    kept = doubtful / np.maximum(np.maximum(doubtful, level**2), TINY)
+    is_pulled = (level * units.median > 0) | (share == math.inf)
+    most = np.where(is_pulled, share * unit_rules(units.problem).widest_mean, 0.0)
+    own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
 
 
 @dataclass(frozen=True)
@@ -693,7 +700,7 @@ class Correction(Part):
         # the wider clip tells the level
         is_cut = units.users is None and walk.clip < unit_rules(units.problem).widest_mean
         if is_cut and units.problem.loss.task == "regression":
-            _restore_levels(units, coef, walk, unit)
+            _restore_levels(units, coef, walk, unit, self.n_above / units.n_present)
         return coef
 
     def _moved(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Walk]:

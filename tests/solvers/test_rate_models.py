@@ -242,8 +242,8 @@ def test_levels_that_are_noise_are_those_of_the_released_mean():
     units = learned_units.Units(**facts, level_noise=0.01, center_noise=0.0)
     coef = np.array([0.6, -0.8, 3.0])
     np.testing.assert_array_equal(units.near_mean(coef, 0.0), coef)
-    # 1.5 by the intercept, and by slopes 0.05 as if predictions were normal
-    for variance, level in ((0.01 + 0.015**2, 1.55 / 2), (1e9, 0.0)):
+    # 1.5 by the intercept, and by slopes 0.05 as if directions were alike, and 0.5 at most
+    for variance, level in ((0.01 + 0.15**2, 1.55 / 2), (1e9, 0.0)):
         found = units.near_mean(coef, variance)
         np.testing.assert_array_equal(found[:2], coef[:2])
         assert 0.5 * found[2] + 0.05 == pytest.approx(level, abs=1e-6)
