@@ -742,12 +742,11 @@ def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
     return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
 
 
-def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> WithNumbers:
+def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
     """`_weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
-    own = copy.data.rows.sample_weight
+    own, found = copy.data.rows.sample_weight, _weighed(copy, problem, cuts_rows)
     # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
-    limits = None if own is None else 1 / np.maximum(own, TINY)
-    return WithNumbers(_weighed(copy, problem, cuts_rows), limits)
+    return found if own is None else WithNumbers(found, 1 / np.maximum(own, TINY))
 
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:

@@ -92,6 +92,31 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference,
     assert min(worst.values()) >= 0.49, worst
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_nor_a_slope_of_the_predictions(relation):
+    """Steps on slope and level, where rows are too few for Newton steps."""
+    problem = Problem(80, 30, Tweedie(1.0), Geometry)
+    plan = Descent(max_iter=2).plan(problem, PrivacyBudget(150.0, 1e-6, relation))
+    assert plan.inference is None
+    assert plan.correction.size is not None
+    for run, n_pairs in ((lambda plan: plan, 16), (run_in_pieces, 3)):
+        found = check_sensitivity(run(plan), neighbours(problem, relation, n_pairs))
+        assert not found.violations, found
+        assert n_pairs < 16 or found.ratios["correction.step"] > 0.4, found
+
+
+def test_counts_that_no_column_tells_are_predicted_as_by_a_constant():
+    """Noise along many columns is found to tell nothing, by the slope of the predictions."""
+    ratios = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.random((8000, 100)), rng.poisson(1.5, 8000).astype(float)
+        facts = {"epsilon": 0.5, "delta": 1e-6, "bounds_X": (0, 1), "bounds_y": (0, 60)}
+        found = DPPoissonRegressor(**facts, random_state=seed).fit(X, y).predict(X)
+        ratios.append(np.log(found).std())
+    assert np.median(ratios) < 0.15, ratios
+
+
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_nor_of_records_in_pieces_and_with_first_steps(relation):
     found = replayed(planned(1.0, 80, relation, may_be_empty=True), 6, run=run_in_pieces)
@@ -103,13 +128,21 @@ def test_nor_of_records_in_pieces_and_with_first_steps(relation):
 
 def twice_the_limits(limited, *arguments):
     made = limited(*arguments)
-    return WithNumbers(made.data, None if made.numbers is None else 2 * made.numbers)
+    return (
+        dataclasses.replace(made, numbers=2 * made.numbers)
+        if isinstance(made, WithNumbers)
+        else made
+    )
 
 
 def squared_limits(limited, *arguments):
     """Weights count twice where derivatives are clipped."""
     made = limited(*arguments)
-    return WithNumbers(made.data, None if made.numbers is None else made.numbers**2)
+    return (
+        dataclasses.replace(made, numbers=made.numbers**2)
+        if isinstance(made, WithNumbers)
+        else made
+    )
 
 
 def not_clipped(_, data, clip):
