@@ -335,6 +335,7 @@ class RatesDefaults:
     # slopes add to the mean of the exponentials.
     beyond: float = 0.25
     not_normal: float = 0.3
+    slope_prior: float = 0.5  # standard deviation of what last steps multiply slopes by
 
 
 RATES = RatesDefaults()

@@ -90,6 +90,7 @@ class Units(NamedTuple):
     # or of a frequency, and of a column's.
     level_noise: float = math.inf
     center_noise: float = math.inf
+    median: Any = 0.0  # of the targets of a regression in their units, whose 0 is the released mean
     # Of rates what few weighted derivatives exceed at the start, of users what some of their
     # gradients exceed; and the largest prediction, of rates.
     clip: float = math.inf
@@ -114,13 +115,15 @@ class Units(NamedTuple):
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
 
         On the log scale, weighed by the variances of both. A level is that of the mean prediction,
-        as if predictions were normal; how far they may not be is added to that of the mean.
+        as if predictions were normal and directions alike. They may not be, and slopes that matter
+        lie where rows are long: a part of the most that they can add is added to the mean's.
         """
         unit, slopes = float(self.unit[-1]), coef[:-1]
         if unit < RATES.least_level_unit:
             return coef
-        added = 0.5 * self.trace / coef.size * float(slopes @ slopes)
-        known = self.level_noise + self.center_variance(slopes) + (RATES.not_normal * added) ** 2
+        half = 0.5 * float(slopes @ slopes)
+        added, most = half * self.trace / coef.size, half * self.top
+        known = self.level_noise + self.center_variance(slopes) + (RATES.not_normal * most) ** 2
         kept = (known + TINY) / (variance + self.level_bias + known + TINY)
         return np.append(slopes, (kept * (unit * coef[-1] + added) - added) / unit)
 
@@ -237,14 +240,16 @@ class LearnedUnits(Part):
                 of_one = j, float(centers[j]), statistics.SPREADS
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
+        medians = centers
         centers, noise = self._moved_to_means(data, ratio, centers, scales, stream)
+        medians = (medians - centers) / scales
         if statistics.may_be_none(n, data.n_samples, self.present) and not problem.inference:
             # the middle of the bounds, nearly
             centers, scales = np.zeros(k), np.full(k, _NOTHING)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         data = data.map(statistics.in_target_units, center, scale)
-        return data, frame, {"level_noise": noise}
+        return data, frame, {"level_noise": noise, "median": medians}
 
     def _release_rates(
         self, data: Any, n: int, stream: RandomStream
@@ -770,12 +775,11 @@ def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
     return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
 
 
-def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> WithNumbers:
+def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
     """`_weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
-    own = copy.data.rows.sample_weight
+    own, found = copy.data.rows.sample_weight, _weighed(copy, problem, cuts_rows)
     # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
-    limits = None if own is None else 1 / np.maximum(own, TINY)
-    return WithNumbers(_weighed(copy, problem, cuts_rows), limits)
+    return found if own is None else WithNumbers(found, 1 / np.maximum(own, TINY))
 
 
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:

@@ -153,7 +153,7 @@ class Descent(Solver):
         of_users, correction, inference = _plan_users(purse), None, None
         if problem.inference or is_rate:
             inference = plan_steps(purse, change)
-        else:
+        if inference is None and not (is_rate and budget.rows_per_user > 1):
             correction = _plan_correction(purse, change)
         change = statistics.of_users(change, problem, budget)
         step = purse.noise(change, purse.left, problem.size, n_steps)
@@ -185,7 +185,7 @@ def _plan_users(purse: Purse) -> OfUsers | None:
 
 
 def _plan_correction(purse: Purse, change: float) -> Correction | None:
-    """The last steps where they pay; a mean changes by `change`."""
+    """The last steps where they pay, of rates on the line alone; a mean changes by `change`."""
     problem, rules, loss = purse.problem, CORRECTION, base_loss(purse.problem.loss)
     m, k = user_accuracy(problem, purse.budget, purse.allowance), problem.n_outputs
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
@@ -194,10 +194,11 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         whole *= rules.whole_of_classes
         least = rules.least_of_classes * math.sqrt(max(1, k - 1))
     is_binary = type(loss) is Logistic and k == 1
-    is_whole = m >= max(whole, least) and not is_binary and not problem.is_wide
+    has_line_alone = is_binary or problem.is_wide or problem.loss.task == "rates"
+    is_whole = m >= max(whole, least) and not has_line_alone
     has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
     is_line = has_line and m >= least
-    if type(loss) not in (Squared, Logistic) or not (is_whole or is_line):
+    if type(loss) not in (Squared, Logistic, Tweedie) or not (is_whole or is_line):
         return None
     tail, n_above, size = None, 0, None
     dimension, share, n_steps = problem.size, rules.whole_share, rules.whole_steps
@@ -612,13 +613,12 @@ def _point(units: Units, coef: Array) -> Array:
     return units.unit[:, None] * coef.reshape(problem.shape)
 
 
-def limited_gradient_sum(limited: WithNumbers, coef: Array, terms: Terms) -> Array:
+def limited_gradient_sum(limited: Any, coef: Array, terms: Terms) -> Array:
     """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
-    data, limits = limited.data, limited.numbers
-    if limits is None:
-        return gradient_sum(data, coef, terms)
-    free = terms._replace(clip=math.inf)
-    return data.rows.gradient_sum(coef, data.y, free, terms.clip * limits)
+    if not isinstance(limited, WithNumbers):  # without weights
+        return gradient_sum(limited, coef, terms)
+    data, free = limited.data, terms._replace(clip=math.inf)
+    return data.rows.gradient_sum(coef, data.y, free, terms.clip * limited.numbers)
 
 
 def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
@@ -655,11 +655,15 @@ def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
 
 
-def _restore_levels(units: Units, coef: Array, walk: Walk, unit: float) -> None:
+def _restore_levels(
+    units: Units, coef: Array, walk: Walk, unit: float, share: float = math.inf
+) -> None:
     """Move intercepts, in place, back to the released means, from which they are clearly far.
 
     Clipped derivatives pull the level of skewed targets towards their median. By a factor as that
-    of James and Stein, of the variance of either; `unit` is that of intercepts in the steps.
+    of James and Stein, of the variance of either; `unit` is that of intercepts in the steps. The
+    mean has a clip, too, and is wrong where large targets are fitted: if this `share` of residuals
+    exceed the clip, only levels on the median's side are moved, as far as those can move the mean.
     """
     if not units.level_noise + units.center_noise < math.inf:  # they were not released
         return
@@ -667,8 +671,11 @@ def _restore_levels(units: Units, coef: Array, walk: Walk, unit: float) -> None:
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
     variance = units.level_noise + units.center_variance(slopes)
     variance += walk.variance * walk.kept_noise(units.curvature * unit**2) * unit**2
-    doubtful = CORRECTION.level_doubt * variance
-    own *= doubtful / np.maximum(np.maximum(doubtful, (last * own) ** 2), TINY)
+    doubtful, level = CORRECTION.level_doubt * variance, last * own
+    kept = doubtful / np.maximum(np.maximum(doubtful, level**2), TINY)
+    is_pulled = (level * units.median > 0) | (share == math.inf)
+    most = np.where(is_pulled, share * unit_rules(units.problem).widest_mean, 0.0)
+    own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
 
 
 @dataclass(frozen=True)
@@ -695,12 +702,15 @@ class Correction(Part):
         """
         if self.size is not None:
             (coef, walk), unit = self._scaled(units, coef, stream), _LINE_UNIT
+            if units.problem.loss.task == "rates":
+                noise = walk.variance * walk.kept_noise(units.curvature * unit**2) * unit**2
+                return units.near_mean(coef, noise)
         else:
             (coef, walk), unit = self._moved(units, coef, stream), units.unit[-1]
         # the wider clip tells the level
         is_cut = units.users is None and walk.clip < unit_rules(units.problem).widest_mean
         if is_cut and units.problem.loss.task == "regression":
-            _restore_levels(units, coef, walk, unit)
+            _restore_levels(units, coef, walk, unit, self.n_above / units.n_present)
         return coef
 
     def _moved(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Walk]:
@@ -746,6 +756,8 @@ class Correction(Part):
             curved[1:] = frequencies * (1 - frequencies)
             curved[0] = curved[1:].mean()
             prior[1:] = CORRECTION.prior_of_classes
+        if problem.loss.task == "rates":
+            prior[0] = min(prior[0], RATES.slope_prior * start[0])
         steeper = min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
         thought = level(steeper)
         if points is not None:
@@ -769,7 +781,7 @@ class Correction(Part):
         sizes = units.data.map(_of_predictions, point).kept()
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
-        counts = sizes.sum(norm_counts, grid)
+        counts = sizes.map(_norms).sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
@@ -780,7 +792,7 @@ class Correction(Part):
     def _walk_on_line(self, line: Units, clip: float) -> Walk:
         """Further where the noise is small, for classes of which one is rare."""
         scale = line.ratio * self.step.scale / math.sqrt(self.n_steps)
-        if line.problem.loss.task == "classification":
+        if line.problem.loss.task != "regression":
             scale *= clip / line.problem.joint_unit
         reach = CORRECTION.reach / max(scale, TINY)
         reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
@@ -790,7 +802,7 @@ class Correction(Part):
     def _clip(self, units: Units, coef: Array, stream: RandomStream) -> float:
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
         if self.tail is None:
-            return units.problem.joint_unit
+            return units.clip if units.problem.loss.task == "rates" else units.problem.joint_unit
         if units.users is not None:
             few = self.n_above / units.n_users
             few = min(few, max(CORRECTION.rarer * _rarer(units), few / 4))
@@ -804,11 +816,12 @@ class Correction(Part):
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
 
 
-def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
-    """Records whose features are <x, point>, without the intercepts' part, and their norms.
+def _of_predictions(data: Any, point: Array) -> WithNumbers:
+    """Records whose features are <x, point>, without the intercepts' part; their norms, and limits.
 
     Of classes less their mean, which changes no probability.
     """
+    data, limits = (data.data, data.numbers) if isinstance(data, WithNumbers) else (data, None)
     rows = data.rows
     values = rows.centered_product(np.vstack((point, np.zeros(point.shape[1]))))
     values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
@@ -816,16 +829,22 @@ def _of_predictions(data: SolverData, point: Array) -> WithNumbers:
         values -= values.mean(axis=1, keepdims=True)
     line = make_rows(values, True, rows.scale, rows.sample_weight)
     norms = np.linalg.norm(values, axis=1) * (1 + norm_error(values.shape[1]))
-    return WithNumbers(SolverData(line, data.y), norms)
+    return WithNumbers(SolverData(line, data.y), (norms, limits))
 
 
-def _on_line(sizes: WithNumbers, spread: float) -> SolverData:
+def _norms(sizes: WithNumbers) -> WithNumbers:
+    return WithNumbers(sizes.data, sizes.numbers[0])
+
+
+def _on_line(sizes: WithNumbers, spread: float) -> Any:
     """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
-    rows, norms = sizes.data.rows, sizes.numbers / spread
+    rows, (norms, limits) = sizes.data.rows, sizes.numbers
+    norms = norms / spread
     values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
     weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))
     line = make_rows(values, True, rows.scale, rows.sample_weight)
-    return SolverData(line.reweighted(weights), sizes.data.y)
+    found = SolverData(line.reweighted(weights), sizes.data.y)
+    return found if limits is None else WithNumbers(found, limits)
 
 
 def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:

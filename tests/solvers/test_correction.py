@@ -180,6 +180,19 @@ def test_targets_of_which_few_are_not_zero_keep_their_mean():
         assert least < np.median(ratios) < 1.3, ratios
 
 
+@pytest.mark.parametrize("epsilon", [2.0, 10.0])
+def test_large_targets_that_are_fitted_keep_their_level(epsilon):
+    """The released mean cuts those of a flag of few records, the last steps do not."""
+    biases = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([rng.random(4500) < 0.05, rng.uniform(-1, 1, (4500, 5))])
+        y = 10 + X @ [60, 3, -2, 1, 0, 0] + 2 * rng.standard_normal(4500)
+        model = DPLinearRegression(bounds_y=(0, 100), random_state=seed, epsilon=epsilon, **COMMON)
+        biases.append((model.fit(X, y).predict(X).mean() - y.mean()) / y.std())
+    assert np.abs(biases).max() < 0.05, biases
+
+
 @pytest.mark.parametrize("intercept", [0.0, -3.0])
 def test_logistic_loss_estimates_probabilities(intercept):
     for seed in range(3):

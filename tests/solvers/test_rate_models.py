@@ -92,6 +92,31 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference,
     assert min(worst.values()) >= 0.49, worst
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_nor_a_slope_of_the_predictions(relation):
+    """Steps on slope and level, where rows are too few for Newton steps."""
+    problem = Problem(80, 30, Tweedie(1.0), Geometry)
+    plan = Descent(max_iter=2).plan(problem, PrivacyBudget(150.0, 1e-6, relation))
+    assert plan.inference is None
+    assert plan.correction.size is not None
+    for run, n_pairs in ((lambda plan: plan, 16), (run_in_pieces, 3)):
+        found = check_sensitivity(run(plan), neighbours(problem, relation, n_pairs))
+        assert not found.violations, found
+        assert n_pairs < 16 or found.ratios["correction.step"] > 0.4, found
+
+
+def test_counts_that_no_column_tells_are_predicted_as_by_a_constant():
+    """Noise along many columns is found to tell nothing, by the slope of the predictions."""
+    ratios = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.random((8000, 100)), rng.poisson(1.5, 8000).astype(float)
+        facts = {"epsilon": 0.5, "delta": 1e-6, "bounds_X": (0, 1), "bounds_y": (0, 60)}
+        found = DPPoissonRegressor(**facts, random_state=seed).fit(X, y).predict(X)
+        ratios.append(np.log(found).std())
+    assert np.median(ratios) < 0.15, ratios
+
+
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_nor_of_records_in_pieces_and_with_first_steps(relation):
     found = replayed(planned(1.0, 80, relation, may_be_empty=True), 6, run=run_in_pieces)
@@ -103,13 +128,21 @@ def test_nor_of_records_in_pieces_and_with_first_steps(relation):
 
 def twice_the_limits(limited, *arguments):
     made = limited(*arguments)
-    return WithNumbers(made.data, None if made.numbers is None else 2 * made.numbers)
+    return (
+        dataclasses.replace(made, numbers=2 * made.numbers)
+        if isinstance(made, WithNumbers)
+        else made
+    )
 
 
 def squared_limits(limited, *arguments):
     """Weights count twice where derivatives are clipped."""
     made = limited(*arguments)
-    return WithNumbers(made.data, None if made.numbers is None else made.numbers**2)
+    return (
+        dataclasses.replace(made, numbers=made.numbers**2)
+        if isinstance(made, WithNumbers)
+        else made
+    )
 
 
 def not_clipped(_, data, clip):
@@ -242,8 +275,8 @@ def test_levels_that_are_noise_are_those_of_the_released_mean():
     units = learned_units.Units(**facts, level_noise=0.01, center_noise=0.0)
     coef = np.array([0.6, -0.8, 3.0])
     np.testing.assert_array_equal(units.near_mean(coef, 0.0), coef)
-    # 1.5 by the intercept, and by slopes 0.05 as if predictions were normal
-    for variance, level in ((0.01 + 0.015**2, 1.55 / 2), (1e9, 0.0)):
+    # 1.5 by the intercept, and by slopes 0.05 as if directions were alike, and 0.5 at most
+    for variance, level in ((0.01 + 0.15**2, 1.55 / 2), (1e9, 0.0)):
         found = units.near_mean(coef, variance)
         np.testing.assert_array_equal(found[:2], coef[:2])
         assert 0.5 * found[2] + 0.05 == pytest.approx(level, abs=1e-6)
