@@ -405,21 +405,23 @@ UNIT_DESCENT = UnitDescentDefaults()
 class CorrectionDefaults:
     """The steps with a wide clip after such a descent, and shares of what is left for it.
 
-    The m from which they pay: on all coefficients ``whole * d^1.5 sqrt(K)``, of classes
-    `whole_of_classes` times that; on slope and intercept `least`, of classes, which have a slope
-    together and an intercept each, ``least_of_classes sqrt(K - 1)``. Derivatives of classes are
-    bounded: slope and intercepts are all that a small clip biases much.
+    The m from which they pay: on all coefficients of a regression ``whole * d^1.5 sqrt(K)``; on
+    slope and intercept `least`, or `least_of_many` where m is at most ``many_columns * d^2``; of
+    classes, which have a slope together and an intercept each, ``least_of_classes sqrt(K - 1)``.
+    Derivatives of classes are bounded: slope and intercepts are all that a small clip biases much.
     """
 
     whole: float = 10.0
-    whole_of_classes: float = 4.0
     whole_share: float = 0.35
     whole_steps: int = 5
     least: float = 300.0
+    least_of_many: float = 50.0
+    many_columns: float = 0.03125
     least_of_classes: float = 100.0
     line_share: float = 0.1
     line_steps: int = 20
-    # Sum of these steps: `reach` over the noise of one release, within limits.
+    # Sum of these steps: `reach` over the noise of one release, within limits, of which the last is
+    # for up to three classes, and grows as their number does.
     reach: float = 0.5
     shortest: float = 32.0
     longest: float = 80.0

@@ -191,11 +191,12 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     least = rules.least  # below which a clip that so many exceed is not wide
     if problem.loss.task == "classification":
-        whole *= rules.whole_of_classes
-        least = rules.least_of_classes * math.sqrt(max(1, k - 1))
-    is_binary = type(loss) is Logistic and k == 1
-    has_line_alone = is_binary or problem.is_wide or problem.loss.task == "rates"
-    is_whole = m >= max(whole, least) and not has_line_alone
+        whole, least = math.inf, rules.least_of_classes * math.sqrt(max(1, k - 1))
+    elif problem.loss.task == "rates":
+        whole = math.inf
+    elif m <= rules.many_columns * problem.n_features**2 and not problem.is_wide:
+        least = rules.least_of_many  # noise in many slopes costs more than a narrow clip
+    is_whole = m >= max(whole, least) and not problem.is_wide
     has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
     is_line = has_line and m >= least
     if type(loss) not in (Squared, Logistic, Tweedie) or not (is_whole or is_line):
@@ -212,6 +213,7 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         # as many as the noise of a mean hides, and no fewer than can be counted
         of_mean = 2 * math.sqrt(dimension)
         n_above = math.ceil(n_slots / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
+        n_above = min(n_above, n_slots // 2)
     change, left = statistics.of_users(change, problem, purse.budget), purse.left
     step = purse.noise(change, share * left, dimension, n_steps)
     purse.left = (1 - share) * left
@@ -795,7 +797,9 @@ class Correction(Part):
         if line.problem.loss.task != "regression":
             scale *= clip / line.problem.joint_unit
         reach = CORRECTION.reach / max(scale, TINY)
-        reach = min(CORRECTION.longest, max(CORRECTION.shortest, reach))
+        # the loss of K classes has a curvature of about 1 / K
+        longest = CORRECTION.longest * max(1.0, line.problem.n_outputs / 3)
+        reach = min(longest, max(CORRECTION.shortest, reach))
         length = reach / line.curvature
         return Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
 

@@ -56,12 +56,16 @@ def test_corrections_are_made_where_they_pay():
     # derivatives of two classes are bounded: slope and intercept are what clips bias
     assert of(1000, 20, "classification") == "line"
     assert of(10**6, 10, "classification") == "line"
-    assert of(10**6, 10, "classification", 3) == "whole"
+    assert of(10**6, 10, "classification", 3) == "line"
+    # noise in many slopes, of which slope and intercept tell, costs more than a narrow clip
+    assert of(1000, 100) == "line"
+    assert of(1000, 10) is None
     assert of(20_000, 20, "classification", 3) == "line"
     assert of(1000, 20, "classification", 3) == "line"
     assert of(3000, 1500, "classification", 3) == "line"
     assert of(400, 20, "classification", 3) is None
     # a clip that many records exceed is not wide
+    assert planned(400, 100).correction.n_above <= 200
     for n, d, epsilon in ((200, 1, 1.0), (500, 2, 0.5), (2000, 2, 1.0), (10**5, 30, 1.0)):
         plan = planned(n, d, epsilon=epsilon)
         assert plan.correction is None or plan.correction.n_above <= n / 8, (n, d, epsilon)
