@@ -616,7 +616,7 @@ def plan_units(
     unit, of_one = statistics.unit_mean(problem, budget), share_present(problem, budget)
     empty = rules.present_share * problem.may_be_empty
     median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
-    median, spread, mean, positive, present = None, None, None, None, None
+    median = spread = mean = positive = present = center = moments = top = far = sizes = None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
     if problem.loss.task == "rates":
@@ -633,7 +633,7 @@ def plan_units(
         if problem.loss.is_convex or problem.loss.task == "classification":
             mean = purse.noise(change, mean_share, k)
     share = 0.0 if problem.is_wide or is_diagonal else _share(m, 160, rules.norm_share / 4)
-    for_place = BOX_UNITS.aim if is_diagonal else _FOR_PLACE
+    for_place = _for_box(m) if is_diagonal else _FOR_PLACE
     share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms, empty))
     long, length = purse.rank(share), purse.rank(share)
     if problem.may_be_empty:
@@ -641,7 +641,7 @@ def plan_units(
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
     has_moments = is_diagonal or (m > clear and not problem.is_wide)
     has_sizes = has_moments and not is_diagonal and m > rules.least_for_sizes
-    center, moments, top, far, n_rounds, sizes = None, None, None, None, 0, None
+    n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
         center = purse.noise(unit, rules.center_share, d, 2 if has_sizes else 1)
     if has_moments:
@@ -658,13 +658,18 @@ def plan_units(
     return LearnedUnits(problem, m, median, spread, mean, *rows, present=present, positive=positive)
 
 
+def _for_box(m: float) -> float:
+    """The m sqrt(share) of a selection for a box, where few rows or targets may tell."""
+    return max(BOX_UNITS.aim, m / 20)
+
+
 def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:
     """Of the budget, for medians and spreads of the targets of a regression, and for means."""
     problem, facts = purse.problem, (purse.problem, purse.budget, purse.allowance)
     rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(*facts)
     # hardly ever far off among some thousand places, once that costs next to nothing
-    for_place = BOX_UNITS.aim if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
-    for_size = BOX_UNITS.aim if is_diagonal else 14
+    for_place = _for_box(m) if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
+    for_size = _for_box(m) if is_diagonal else 14
     # more than the usual share only where a median would be of no use with it, at the cost of the
     # mean, which is noise there
     most, scarce = (0.25, 1.0) if is_diagonal else (0.5, min(1.0, m**2 / (4 * k * 11**2)))
