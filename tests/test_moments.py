@@ -292,8 +292,10 @@ def test_without_noise_a_choice_is_that_by_the_usual_criteria(criterion):
 def test_noise_is_hardly_ever_chosen():
     rng = np.random.default_rng(0)
     L, n = rng.normal(size=(6000, 3)), 6000
-    Z = np.column_stack((50 + 7 * (L[:, [0, 1, 2, 0, 1]] + rng.normal(size=(n, 5))),
-                         rng.uniform(20, 65, n), rng.random(n) < 0.5, rng.normal(38, 6, n)))  # fmt: skip
+    skills = 50 + 7 * (L[:, [0, 1, 2, 0, 1]] + rng.normal(size=(n, 5)))
+    Z = np.column_stack((skills,
+                         rng.uniform(20, 65, n), rng.random(n) < 0.5, rng.normal(38, 6, n),
+    ))  # fmt: skip
     mean = 100 + 0.5 * np.outer(Z[:, 0] - 50, np.arange(40) % 3) - 3 * Z[:, 6:7]
     X = np.column_stack((Z, mean + rng.normal(0, 10, (n, 40))))
     ends = np.repeat([100, 70, 1, 80, 250], [5, 1, 1, 1, 40])

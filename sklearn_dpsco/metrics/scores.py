@@ -965,6 +965,11 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
+    if labels is None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
+        raise ValueError(
+            f"a score is of one target, and y has {y.shape[1]}: score each y[:, k] within its "
+            "bounds_y, with an estimator whose predict is the column k of the fitted one's"
+        )
     if (by is None) != (by_values is None):
         raise ValueError("by and by_values must be given together: by_values are the public groups")
     if exposure is not None and labels is not None:
