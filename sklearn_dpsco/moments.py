@@ -664,7 +664,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 f"method='best' tries all subsets of at most {_MOST_TRIED} features, got "
                 f"{len(given)}: take method='forward', or name fewer features"
             )
-        n, chosen = self._released["n_samples"] * self._total, []
+        n = self._released["n_samples"] * self._total
+        chosen: list[int] = []
         price = 2.0 if criterion == "aic" else math.log(max(n, 1.0))
         while left := [k for k in given if k not in chosen]:
             place = [len(chosen)]
