@@ -17,7 +17,7 @@ from ._checks import auto_or, check_choice, check_count, rounded, shown, warn_us
 from ._overview import DOCUMENTATION_LINK, Overview
 from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, is_declaring
-from .data.cells import as_numbers, as_users, check_in_memory, is_nameless, surplus_rows
+from .data.cells import as_numbers, as_users, check_in_memory, is_frame, is_nameless, surplus_rows
 from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import accountant_in_force, active_accountant
@@ -300,6 +300,14 @@ class PrivateFit:
     def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """X as an array or a sparse matrix of finite numbers, or with "zero" of any numbers."""
         check_in_memory(f"this method of {type(self).__name__}", X)
+        encoder: Any = getattr(self, "bounds_X", None)
+        schema = getattr(encoder, "schema", None)
+        is_raw = schema is not None and is_frame(X) and set(schema) <= set(X.columns)
+        if not reset and is_raw and list(X.columns) != list(encoder.get_feature_names_out()):
+            raise ValueError(
+                "X is the table before the encoder in bounds_X: the last step takes what the "
+                "others make of it, pipeline[:-1].transform(X)"
+            )
         table = checked_table(
             X, strict=self._is_strict, estimator=self, ensure_min_samples=min_samples
         )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ._checks import check_real, first_of, import_pandas, shown
+from ._checks import check_real, first_of, import_pandas, listed, shown
 from ._overview import Overview, Overviewed
 from ._types import Array
 
@@ -326,6 +326,11 @@ class Estimates(Overviewed):
         try:
             return places[name.strip()], float(said)
         except (KeyError, ValueError):
+            if name.strip() in places and said.strip() in places:
+                raise ValueError(
+                    f"{shown(text)} is of two coefficients: give a row of a matrix, 1 at the one "
+                    f"and -1 at the other, with a place for each of {listed(self.rows)}"
+                ) from None
             raise ValueError(
                 f"no coefficient is called {shown(text)}: hypotheses are names, 'name = number', "
                 "or rows of a matrix"

@@ -292,6 +292,20 @@ def joined_sum(copy: WithNumbers, bound: float) -> Array:
     return np.asarray(sum_on_threads(added, slices(len(x), rows), start))
 
 
+def _lost_without(places: Sequence[int], found: Estimates, n: float) -> float:
+    """Twice the log-likelihood that is lost without these coefficients, in n rows.
+
+    Of normal errors, n log(1 + W / df), W the Wald statistic: without noise 1 + W / df is the ratio
+    of sums of squared residuals, and with noise W is smaller. -inf where noise hides a direction.
+    """
+    if found.unknown is not None and found.unknown.size:
+        return -math.inf
+    if not places:
+        return 0.0
+    test = found.wald_test(np.eye(found.coef.size)[list(places)])
+    return n * math.log1p(test.statistic * test.df_num / max(n - found.coef.size, 1.0))
+
+
 @in_order
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMoments(PrivateEstimator, BaseEstimator):
@@ -592,8 +606,10 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         -------
         dict with "r2", "r2_noise", "r2_adjusted", "aic" and "bic"
             "r2_noise" is the standard deviation of "r2" by the noise of the release, to first
-            order, without sampling. "aic" and "bic" are of normal errors, as statsmodels counts
-            them. All are NaN where noise hides a direction of the columns: take fewer.
+            order, without sampling. The others take the released numbers for exact. "aic" and
+            "bic" are of normal errors, as statsmodels counts them: with noise they prefer too many
+            features, so choose by `select`. All are NaN where noise hides a direction of the
+            columns: take fewer.
         """
         found = self.regression(target, features)
         at, chosen = self._places(target, features)
@@ -624,6 +640,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     ) -> Estimates:
         """The regression on features that are chosen by AIC or BIC, at least one.
 
+        Noise counts: a feature has to gain more than the noise of the release explains, in
+        standard errors of `regression`. Without noise these are the usual criteria.
+
         Parameters
         ----------
         target, features
@@ -639,31 +658,32 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """
         check_choice("criterion", criterion, ("bic", "aic"))
         check_choice("method", method, ("forward", "best"))
-        at, left = self._places(target, features)
+        at, given = self._places(target, features)
+        if method == "best" and len(given) > _MOST_TRIED:
+            raise ValueError(
+                f"method='best' tries all subsets of at most {_MOST_TRIED} features, got "
+                f"{len(given)}: take method='forward', or name fewer features"
+            )
+        n = self._released["n_samples"] * self._total
+        chosen: list[int] = []
+        price = 2.0 if criterion == "aic" else math.log(max(n, 1.0))
+        while left := [k for k in given if k not in chosen]:
+            place = [len(chosen)]
+            gains = [_lost_without(place, self.regression(at, [*chosen, k]), n) for k in left]
+            if chosen and max(gains) <= (price if method == "forward" else -math.inf):
+                break
+            chosen.append(left[gains.index(max(gains))])
+        if method == "best":  # subsets of those that noise does not hide
+            found, places = self.regression(at, chosen), range(len(chosen))
+            sizes = range(1, len(chosen) + 1)
+            tried = itertools.chain.from_iterable(itertools.combinations(places, k) for k in sizes)
 
-        def score(some: Iterable[int]) -> float:
-            found = self.goodness_of_fit(at, list(some))[criterion]
-            return math.inf if math.isnan(found) else found  # noise hides one of these
+            def score(some: Iterable[int]) -> float:
+                without = [k for k in places if k not in some]
+                return _lost_without(without, found, n) - price * len(without)
 
-        if method == "best":
-            if len(left) > _MOST_TRIED:
-                raise ValueError(
-                    f"method='best' tries all subsets of at most {_MOST_TRIED} features, got "
-                    f"{len(left)}: take method='forward', or name fewer features"
-                )
-            sizes = range(1, len(left) + 1)
-            tried = itertools.chain.from_iterable(itertools.combinations(left, k) for k in sizes)
-            chosen = list(min(tried, key=score))
-        else:
-            chosen, best = [], math.inf
-            while left:
-                scores = {k: score([*chosen, k]) for k in left}
-                first = min(scores, key=scores.__getitem__)
-                if chosen and scores[first] >= best:
-                    break
-                best = scores[first]
-                chosen.append(first)
-                left.remove(first)
+            kept = min(tried, key=score)
+            chosen = [k for k in given if k in [chosen[place] for place in kept]]
         found = self.regression(at, chosen)
         note = f"features were chosen by {criterion} on this release: intervals do not cover"
         return replace(found, notes=(*found.notes, note))

@@ -159,7 +159,8 @@ def test_each_function_by_itself():
 @pytest.mark.parametrize(
     ("hypotheses", "message"),
     [
-        ("b = a", "no coefficient is called 'b = a': hypotheses are names, 'name = number', or"),
+        ("b = a", "'b = a' is of two coefficients: give a row of a matrix, 1 at the one and -1"),
+        ("b = c", "no coefficient is called 'b = c': hypotheses are names, 'name = number', or"),
         ("c", "no coefficient is called 'c'"),
         (["a", "c"], "no coefficient is called 'c'"),
         ([[1.0, 2.0]], r"must be names or have the shape \(q, 3\), got \(1, 2\)"),

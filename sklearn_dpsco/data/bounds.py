@@ -139,7 +139,8 @@ def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
     if (is_array or is_list) and len(bounds) and not isinstance(bounds[0], Real):
         _refuse_pairs(name, bounds)
     if not (is_array or is_list) or len(bounds) != 2:
-        raise ValueError(f"{name} must be a pair (low, high), got {shown(bounds)}")
+        several = ", of several targets ([lows], [highs])" * (name == "bounds_y")
+        raise ValueError(f"{name} must be a pair (low, high){several}, got {shown(bounds)}")
     return check_numbers(name, bounds[0]), check_numbers(name, bounds[1])
 
 

@@ -88,8 +88,8 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
         for number, cell in zip(found, cells.flat, strict=True)
     ):
         raise NotANumberError(
-            f"{name} must hold numbers within the range of floats: float's argument must be a "
-            f"string or a real number{_hint(name, values)}"
+            f"{name} must hold numbers within the range of floats, and a cell is none: float's "
+            f"argument must be a string of a number, or a real number{_hint(name, values)}"
         )
     out = np.empty_like(cells, dtype=np.float64)  # in the same order
     out[...] = np.reshape([np.nan if n is None else n for n in found], cells.shape)

@@ -393,7 +393,9 @@ class Range:
         middle, half = ends.mean(), WIDENED["targets"] * np.ptp(ends) / 2
         ends = np.clip([middle - half, middle + half], 0, 1) * (facts.high - facts.low) + facts.low
         low, high = ends.tolist()
-        return replace(facts, low=low, high=high, max_error=high - low, is_narrowed=True)
+        is_given = facts.max_error < facts.high - facts.low
+        most = min(facts.max_error, high - low) if is_given else high - low
+        return replace(facts, low=low, high=high, max_error=most, is_narrowed=True)
 
 
 # --------------------------------------------------------------------------------- moments

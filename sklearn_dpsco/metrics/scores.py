@@ -389,7 +389,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     accounting.warn_if_weak(n)
 
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
-    make = functools.partial(_plan, names, facts, confidence, narrows if most is None else ())
+    make = functools.partial(_plan, names, facts, confidence, narrows)
     plan = plan_within(accounting.budget_of(n), make)
     _warn_if_hidden(plan)
     return plan
@@ -457,8 +457,9 @@ def _plan(
             chosen.append(Range(of, worth, most, select))
     if chosen:
         allowance = budget.mixed_allowance
-    if "errors" in {one.of for one in chosen}:
-        facts = replace(facts, weighed_error=_LIKELY_ERROR)
+        # beside a range that is not known yet, but hardly more than its widest over this
+        most = 0.0 if chosen[-1].of == "errors" else _NARROWER["targets"] * facts.weighed_error
+        facts = replace(facts, weighed_error=min(max(_LIKELY_ERROR, most), 2.0))
     noise = additive_noise(allowance)
 
     def change(query: Query) -> float:
@@ -861,14 +862,14 @@ def dp_score(
         Largest absolute error in units of y; larger ones are clipped. "auto" is the width of
         `bounds_y`. Noise is proportional to it, or to its square. R^2 rises where errors are
         clipped, as the variance of the target is not: ten standard deviations of the errors, or
-        more, change it little (:ref:`private-scores`). For R^2 with "auto" or "private", a fifth of
-        the budget first selects a range of `bounds_y` that holds nearly all targets, if noise
-        allows it and is not little anyway, and R^2 is that of targets and predictions clipped to
-        this range, which ``print`` shows (`DPScore.clipped`), also of a squared error in the same
-        list. With "private" a tenth selects a size, too, that 98 % of the errors or more have at
-        most, and errors are clipped to twice that: intervals of good models are several times
-        shorter, but large errors of a few records are not seen, and R^2 is too large by what they
-        hold: never where most targets are the same and few decide, such as rare events.
+        more, change it little (:ref:`private-scores`). For R^2, a fifth of the budget first selects
+        a range of `bounds_y` that holds nearly all targets, if noise allows it and is not little
+        anyway, and R^2 is that of targets and predictions clipped to this range, which ``print``
+        shows (`DPScore.clipped`), also of a squared error in the same list. With "private" a tenth
+        selects a size, too, that 98 % of the errors or more have at most, and errors are clipped to
+        twice that: intervals of good models are several times shorter, but large errors of a few
+        records are not seen, and R^2 is too large by what they hold: never where most targets are
+        the same and few decide, such as rare events.
     max_log_loss : float in [0.1, 700], default=5.0
         Largest log loss of a record, in nats; larger ones are clipped. Noise is proportional to it.
     n_thresholds : "auto" or int in [1, 1e5], default="auto"
@@ -964,6 +965,11 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
+    if labels is None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
+        raise ValueError(
+            f"a score is of one target, and y has {y.shape[1]}: score each y[:, k] within its "
+            "bounds_y, with an estimator whose predict is the column k of the fitted one's"
+        )
     if (by is None) != (by_values is None):
         raise ValueError("by and by_values must be given together: by_values are the public groups")
     if exposure is not None and labels is not None:

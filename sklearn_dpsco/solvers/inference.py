@@ -555,11 +555,13 @@ def _check_rows(
             f"epsilon, for standard errors that are not noise; {counted}={n}. {take}"
         )
     if n < enough:
+        alike = " if classes are alike, and from more if one is rare"
+        alike *= problem.loss.task == "classification"
         warn_user(
             f"{counted}={n} is too small to learn from how sure {k} coefficients are at this "
             "epsilon: intervals may be the whole line, those of columns that vary little, go with "
             "others or have strong effects first. Few are from about "
-            f"{rounded(enough, 2):.0f} {what} on. {take}",
+            f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
             PrivacyParameterWarning,
         )
 

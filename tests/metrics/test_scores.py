@@ -56,6 +56,14 @@ def dp_model(data):
     return private_classifier().fit(data[0], data[2])
 
 
+def test_a_score_is_of_one_target():
+    X = np.random.default_rng(0).uniform(size=(200, 2))
+    fitted = LinearRegression().fit(X, X)
+    for y in (X, pd.DataFrame(X)):
+        with pytest.raises(ValueError, match="of one target, and y has 2"):
+            dp_score(fitted, X, y, bounds_y=(0, 1))
+
+
 def test_the_score_of_a_private_and_of_an_ordinary_model(data, model, dp_model):
     for fitted in (model, dp_model):
         score = dp_score(fitted, data[1], data[3], **LOUD)

@@ -689,3 +689,14 @@ def test_references_of_integers_and_booleans_travel():
 def test_wrong_references(drop, message):
     with pytest.raises(ValueError, match=message):
         PublicEncoder(SCHEMA | {"one": ["x"]}, drop=drop).fit()
+
+
+def test_a_last_step_says_that_a_table_has_to_be_encoded():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": [20.0, 70.0] * 500, "sex": ["m", "f", "f", "m"] * 250})
+    encoder = PublicEncoder({"age": (18, 80), "sex": ["m", "f"]}, drop="first")
+    fitted = DPLinearRegression(epsilon=9.0, bounds_X=encoder, bounds_y=(0, 99), random_state=0)
+    model = make_pipeline(encoder, fitted).fit(table, table["age"])
+    with pytest.raises(ValueError, match=r"pipeline\[:-1\].transform\(X\)"):
+        model[-1].predict(table)
+    assert model[-1].predict(model[:-1].transform(table)).shape == (1000,)
