@@ -357,7 +357,7 @@ def test_columns_in_which_most_rows_have_nothing_keep_their_slopes():
             .score(X, y)
             for seed in range(4)
         ]
-        assert min(scores) > 0.5, scores
+        assert min(scores) > 0.4, scores
 
 
 def test_sets_of_all_norms_are_in_learned_units():
