@@ -193,7 +193,8 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     if problem.loss.task == "classification":
         whole, least = math.inf, rules.least_of_classes * math.sqrt(max(1, k - 1))
     elif problem.loss.task == "rates":
-        whole = math.inf
+        is_noise = m <= RATES.many_columns * problem.n_features**2  # much of what slopes tell
+        whole, least = math.inf, least if is_noise else math.inf
     elif m <= rules.many_columns * problem.n_features**2 and not problem.is_wide:
         least = rules.least_of_many  # noise in many slopes costs more than a narrow clip
     is_whole = m >= max(whole, least) and not problem.is_wide
