@@ -335,8 +335,8 @@ class RatesDefaults:
     # slopes add to the mean of the exponentials.
     beyond: float = 0.25
     not_normal: float = 0.3
-    # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be most
-    # of the slopes; and the standard deviation of what they multiply these by.
+    # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
+    # most of the slopes; and the standard deviation of what they multiply these by.
     many_columns: float = 0.25
     slope_prior: float = 0.5
 
