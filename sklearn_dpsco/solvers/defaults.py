@@ -478,7 +478,6 @@ class InferenceDefaults:
     # derivatives (found by simulation).
     bend: float = 0.75
     rare_balance: float = 0.2  # 4 p (1 - p) of labels below which it is larger
-    seen: float = 4.0  # rarer labels that ranks see, in units of those that exceed a large size
     prior: float = 1.0  # relative deviation of the variance of scores from the usual one
     # The same for each further row of a user: what differs between users alone has a variance that
     # is larger by their number.
