@@ -120,7 +120,7 @@ class Bread(NamedTuple):
 class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
 
-    size: SelectVertex  # of second derivatives, of first scores, and twice of last ones
+    size: SelectVertex  # twice of second derivatives, of first scores, and twice of last ones
     n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
     n_large: int  # scores that exceed the first
@@ -158,7 +158,7 @@ class NewtonSteps(Part):
         n_present = max(units.n_users or units.n_present, 8 * self.n_large)
         copy = units.copy.map(_unweighed, units.unit, units.users)
         copy = copy.map(predicted, at).map(scored, at, True)
-        bound = self._size(copy, n_present, self.n_cut, stream)
+        bound = self._bound(copy, n_present, _n_joint(problem), stream)
         copy = copy.map(_weighed, at, bound)
         bread = self._bread(problem, copy, at, bound, stream)
         at, copy, bread, before, first_clip = self._first_steps(
@@ -240,6 +240,19 @@ class NewtonSteps(Part):
         counts = copy.sum(_size_counts, _SIZES)
         prior = statistics.clip_prior(np.log2(_SIZES), 1.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
+
+    def _bound(self, copy: Any, n: int, k: int, stream: RandomStream) -> float:
+        """The root of second derivatives beyond which rows count less, by two ranks.
+
+        Where those of few rows are so large that noise in proportion would hide those of most rows
+        (their sum over k directions, by the tenth that is largest), more than `n_cut` are beyond.
+        """
+        bound = self._size(copy, n, self.n_cut, stream)
+        if self.moments is None:
+            return bound
+        usual = self._size(copy, n, n // 10, stream)
+        hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + INFERENCE.clear)
+        return min(bound, usual * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
 
     def _clip(self, copy: Any, n: int, units: Units, first: float, stream: RandomStream) -> float:
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
@@ -464,7 +477,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             raise ValueError("inference=True needs to know whose rows are, for users of several")
         return None  # users are a promise alone
     k, left = _n_joint(problem), purse.left
-    left -= (4 if problem.inference else 1) * rules.size_share
+    left -= (5 if problem.inference else 1) * rules.size_share
     m = user_accuracy(problem, budget, purse.allowance.share(left))
     n_records = problem.n_users if problem.by_user else problem.n_samples
     needed = rules.least * k**1.5 / m * n_records
@@ -489,7 +502,7 @@ def _newton_steps(
         n_first = _MOST_STEPS  # hardly any noise: until they converge
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    n_sizes = 3 + (n_first > 0) if problem.inference else 1
+    n_sizes = 4 + (n_first > 0) if problem.inference else 1
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
     factor, most = 1.0, rules.hessian_most
     if problem.by_user and task == "rates":

@@ -92,7 +92,7 @@ def test_the_plan_names_every_release_and_spends_the_budget(cells):
         plan = planned(50_000, 5, task, k)
         assert plan.correction is None
         named = {release.name: release for release in plan.guarantee.releases}
-        assert named["score sizes"].count == 4
+        assert named["score sizes"].count == 5
         assert named["second derivatives"].count == (1 if task == "regression" else 2)
         assert {"first scores", "score moments", "last scores"} <= set(named)
         assert recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
