@@ -452,10 +452,9 @@ def telling_unknown(
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:
     """Columns, whose products are the variance of what has a small part in unknown directions.
 
-    There, an effect over the widths of the features is taken for three times the largest that is
-    known. Widths are 0 for intercepts.
+    There, an effect over the widths of the features is taken for three times the largest of all.
+    Widths are 0 for intercepts.
     """
-    is_known = (widths > 0) & ((unknown**2).sum(axis=1) < UNKNOWN * gram.diagonal())
-    largest = np.max(np.abs(coef * widths)[is_known], initial=0.0)
+    largest = np.max(np.abs(coef * widths), initial=0.0)
     sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
     return np.asarray(3 * largest * unknown / sizes)

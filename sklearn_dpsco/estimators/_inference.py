@@ -410,7 +410,7 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
         "std err and intervals are about coef; predicting: coef_, the model that predicts best; it "
         "has noise of its own and need not be smaller",
         f"about {found.n_beyond:.3g} of {found.n_records} scores are shortened, {found.n_cut} "
-        f"{records} count less",
+        f"or more {records} count less",
         f"what no more than {found.n_large} {records} tell is not seen, nor in the intervals",
     ]
     if not math.isnan(found.clip_pvalue):

@@ -458,7 +458,7 @@ class InferenceDefaults:
     by all that is left.
     """
 
-    size_share: float = 0.015  # of the whole budget, for each of four sizes
+    size_share: float = 0.015  # of the whole budget, for each of five sizes
     least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
     # their noise falls as m grows; those of labels are small along strong effects. `last_share` is
@@ -478,13 +478,15 @@ class InferenceDefaults:
     # Rows that count less: ``cut * k^1.5 / m`` of them, at most `cut_most`, or as many as those.
     cut: float = 10.0
     cut_most: float = 0.01
+    # What noise may hide of the second derivatives along one direction, as far as longer rows count
+    # less for it (found by simulation).
+    hidden: float = 0.4
     beyond: float = 0.1  # scores that exceed the clip, in units of what the noise of a mean hides
     clear: float = 3.0  # deviations of noise by which an eigenvalue must be above noise alone
     # Error of a last step of labels, over the square of its length, both in the norm of the second
     # derivatives (found by simulation).
     bend: float = 0.75
     rare_balance: float = 0.2  # 4 p (1 - p) of labels below which it is larger
-    seen: float = 4.0  # rarer labels that ranks see, in units of those that exceed a large size
     prior: float = 1.0  # relative deviation of the variance of scores from the usual one
     # The same for each further row of a user: what differs between users alone has a variance that
     # is larger by their number.

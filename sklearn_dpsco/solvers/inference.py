@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import erfc, expit, ndtr, ndtri, softmax
+from scipy.special import erfc, expit, ndtr, ndtri
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
@@ -120,7 +120,7 @@ class Bread(NamedTuple):
 class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
 
-    size: SelectVertex  # of second derivatives, of first scores, and twice of last ones
+    size: SelectVertex  # twice of second derivatives, of first scores, and twice of last ones
     n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
     n_large: int  # scores that exceed the first
@@ -158,15 +158,16 @@ class NewtonSteps(Part):
         n_present = max(units.n_users or units.n_present, 8 * self.n_large)
         copy = units.copy.map(_unweighed, units.unit, units.users)
         copy = copy.map(predicted, at).map(scored, at, True)
-        bound = self._size(copy, n_present, self.n_cut, stream)
+        bound = self._bound(copy, n_present, _n_joint(problem), stream)
         copy = copy.map(_weighed, at, bound)
         bread = self._bread(problem, copy, at, bound, stream)
-        at, copy, bread, before, clip = self._first_steps(
+        at, copy, bread, before, first_clip = self._first_steps(
             at, copy, units, bread, bound, n_present, stream
         )
-        there, sum_of = copy.map(scored, at, False), score_sum
+        there, sum_of, clip = copy.map(scored, at, False), score_sum, first_clip
         if self.moments is not None:
-            clip, sum_of = self._clip(there, n_present, units, stream), score_and_moment_sum
+            clip = self._clip(there, n_present, units, first_clip, stream)
+            sum_of = score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
         last, bread = _move(problem, bread, scores, at.unit[-1])
@@ -177,6 +178,7 @@ class NewtonSteps(Part):
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change on its way
             noise = noise + _bend(float(pulls @ pulls), units.balance) ** 2 * bread.inverse
+            noise += _far(0.0 if self.moments is None else first_clip, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
         k, errors = problem.n_outputs, np.diag(noise)
@@ -207,6 +209,7 @@ class NewtonSteps(Part):
     ) -> tuple[Point, Any, Bread, Array | None, float]:
         """The steps before the last: point, copy, bread there, noise of the last one, and clip."""
         problem, before = units.problem, None
+        is_labels = problem.loss.task == "classification" and self.moments is not None
         # without a covariance that of the descent, if there is noise
         clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
         for t in range(self.n_first):
@@ -215,11 +218,16 @@ class NewtonSteps(Part):
                 bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
             there = copy.map(scored, at, False)
             if t == 0 and self.moments is not None:
-                clip = self._size(there, n_present, self.n_large, stream)
-                clip = max(clip, self._least_clip(units))
+                seen = copy.map(whatever_label, at) if is_labels else there
+                clip = self._size(seen, n_present, self.n_large, stream)
+                clip = max(clip, units.clip if problem.loss.task == "rates" else 0.0)
             mean = there.sum(score_sum, clip) / problem.n_samples
             # (second derivatives there are released anew, or those of all points are the same)
             move, _ = _move(problem, bread, clip * self.first.release(mean, stream), at.unit[-1])
+            if t == 0 and is_labels:
+                # few predictions move by more; where a label is rare, long steps overshoot
+                furthest = max(clip * float(np.linalg.norm(move)), TINY)
+                move *= math.log1p(furthest) / furthest
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
             copy = copy.map(predicted, at)
@@ -233,25 +241,27 @@ class NewtonSteps(Part):
         prior = statistics.clip_prior(np.log2(_SIZES), 1.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
-    def _clip(self, copy: Any, n: int, units: Units, stream: RandomStream) -> float:
-        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks."""
+    def _bound(self, copy: Any, n: int, k: int, stream: RandomStream) -> float:
+        """The root of second derivatives beyond which rows count less, by two ranks.
+
+        Where those of few rows are so large that noise in proportion would hide those of most rows
+        (their sum over k directions, by the tenth that is largest), more than `n_cut` are beyond.
+        """
+        bound = self._size(copy, n, self.n_cut, stream)
+        if self.moments is None:
+            return bound
+        usual = self._size(copy, n, n // 10, stream)
+        hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + INFERENCE.clear)
+        return min(bound, usual * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
+
+    def _clip(self, copy: Any, n: int, units: Units, first: float, stream: RandomStream) -> float:
+        """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
+
+        Of labels at least the first clip, which follows from rows; of rates that of the descent.
+        """
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
-        found = self.clip(usual, large, n, units.problem.loss.task)
-        return max(found, self._least_clip(units))
-
-    def _least_clip(self, units: Units) -> float:
-        """Of rates the descent's, of labels the rarest's, whose rows hardly ever exceed 1."""
-        problem, offset = units.problem, units.frame.offset
-        if problem.loss.task != "classification":
-            return units.clip if problem.loss.task == "rates" else 0.0
-        odds = offset if problem.n_outputs > 1 else np.append(0.0, offset)
-        # (weights say nothing of how many there are)
-        n = 0 if problem.class_weight else units.n_present
-        return self.least_score(float(softmax(odds).min()), n)
-
-    def least_score(self, rarest: float, n: int) -> float:
-        """The derivative of the rarest of n labels, if ranks may not see them; else 0."""
-        return 0.0 if rarest * n > INFERENCE.seen * self.n_large else 1 - rarest
+        least = {"classification": first, "rates": units.clip}.get(units.problem.loss.task, 0.0)
+        return max(self.clip(usual, large, n, units.problem.loss.task), least)
 
     def clip(self, usual: float, large: float, n: int, task: str) -> float:
         """That norm, if a quarter and `n_large` of n scores exceed these."""
@@ -382,6 +392,15 @@ def _bend(energy: float, balance: float) -> float:
     return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
 
 
+def _far(length: float, step: Array) -> Array:
+    """Covariance of what a step of labels leaves that moves predictions of rows so long by far.
+
+    In a rare group a step seems short in the norm of all rows, and may be far too long.
+    """
+    far = max(0.0, length * float(np.linalg.norm(step)) / 2 - 1)
+    return min(1.0, far) ** 2 * np.outer(step, step)
+
+
 def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:
     """Between a descent's coefficients and an estimate with more noise, those that predict best.
 
@@ -458,7 +477,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             raise ValueError("inference=True needs to know whose rows are, for users of several")
         return None  # users are a promise alone
     k, left = _n_joint(problem), purse.left
-    left -= (4 if problem.inference else 1) * rules.size_share
+    left -= (5 if problem.inference else 1) * rules.size_share
     m = user_accuracy(problem, budget, purse.allowance.share(left))
     n_records = problem.n_users if problem.by_user else problem.n_samples
     needed = rules.least * k**1.5 / m * n_records
@@ -483,7 +502,7 @@ def _newton_steps(
         n_first = _MOST_STEPS  # hardly any noise: until they converge
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    n_sizes = 3 + (n_first > 0) if problem.inference else 1
+    n_sizes = 4 + (n_first > 0) if problem.inference else 1
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
     factor, most = 1.0, rules.hessian_most
     if problem.by_user and task == "rates":
@@ -607,10 +626,11 @@ def expected_std(
     usual, large = (float(brentq(excess, *ends, (k / n,), xtol=1e-6)) for k in counts)
     large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
     clip = steps.clip(usual, large, n, problem.loss.task)
-    # the derivative of a rare label or a count of 1, if no clip is below it
+    # the derivative of a rarer label, or of a count of 1, if no clip is below it
     least = max(1 / mean - 1, 0.0) if problem.loss == Tweedie(1) else 0.0
-    least = steps.least_score(min(p, 1 - p), n) if is_binary else least
     least *= float(lengths[-40])  # few are longer
+    if is_binary:
+        least = 2**0.125 * max(p, 1 - p) * float(np.quantile(lengths, 1 - counts[1] / n))
     clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.3 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
@@ -747,6 +767,24 @@ def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
         lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
         sizes = norms * lengths * (1 + norm_error(len(at.unit)))
     return WithNumbers(copy.data, numbers._replace(of_each=of_each, sizes=sizes))
+
+
+def whatever_label(copy: WithNumbers, at: Point) -> WithNumbers:
+    """The scores with the norms that they have with the least probable label.
+
+    A few events in a rare group are fewer than a rank sees, but its rows are not. Of users, with
+    the largest such norm of a row where that of their sum is smaller: that of one event.
+    """
+    numbers, p = copy.numbers, at.loss.probability(copy.numbers.raw)  # type: ignore[attr-defined]
+    if p.ndim == 1:
+        most = np.maximum(p, 1 - p)
+    else:
+        most = np.sqrt((p**2).sum(axis=1) + 1 - 2 * p.min(axis=1))
+    sizes, there = numbers.norms * numbers.weights * most, scored(copy, at, False)
+    if numbers.users is not None:
+        sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
+    sizes = np.maximum(sizes, there.numbers.sizes)
+    return WithNumbers(copy.data, there.numbers._replace(sizes=sizes))
 
 
 def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
