@@ -537,6 +537,24 @@ def test_odds_ratios_hold_where_a_rare_flag_has_few_events():
     assert np.mean(held) > 0.8
 
 
+def test_columns_that_are_mostly_0_leave_others_their_intervals():
+    # 3 % of the rows are far longer than others, and noise was in proportion to these
+    n, slopes, ends = 10_000, np.linspace(0.5, 0.1, 5), []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 5)).clip(-4, 4)
+        X[:, :2] = np.where(rng.random((n, 2)) < 0.03, rng.gamma(2, 1, (n, 2)).clip(0, 10), 0)
+        low, high = np.array([0, 0, -4, -4, -4]), np.array([10, 10, 4, 4, 4])
+        model = DPLinearRegression(
+            epsilon=3.0, delta=1e-6, relation="zero-out", bounds_X=(low, high),
+            bounds_y=(-20, 20), inference=True, random_state=seed,
+        ).fit(X, X @ slopes + rng.normal(size=n))  # fmt: skip
+        found = np.asarray(model.conf_int())[:5]
+        ends.append(np.isfinite(found).all(axis=1))
+        assert np.mean((found[:, 0] <= slopes) & (slopes <= found[:, 1])) > 0.5
+    assert np.mean(ends) > 0.9
+
+
 def test_scores_that_a_clip_cuts_are_told():
     # some targets far out, all on one side
     found = {False: [], True: []}
