@@ -395,7 +395,7 @@ class UnitDescentPlan(Plan):
         >>> from sklearn_dpsco import DPLinearRegression
         >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), inference=True)
         >>> round(model.plan(50_000, 10).expected_std(), 4)
-        0.0067
+        0.0068
         """
         if self.inference is None or self.inference.moments is None:
             raise ValueError("the plan has no standard errors: make it with inference=True")
