@@ -62,6 +62,7 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
 _ENOUGH = 2.0
 _FEW = 4.0  # coefficients
+_FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _MOST_STEPS = 20  # of counts and costs without noise
 
@@ -226,8 +227,8 @@ class NewtonSteps(Part):
             move, _ = _move(problem, bread, clip * self.first.release(mean, stream), at.unit[-1])
             if t == 0 and is_labels:
                 # few predictions move by more; where a label is rare, long steps overshoot
-                furthest = max(clip * float(np.linalg.norm(move)), TINY)
-                move *= math.log1p(furthest) / furthest
+                furthest = max(clip * float(np.linalg.norm(move)), _FAR)
+                move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
             copy = copy.map(predicted, at)
@@ -397,7 +398,7 @@ def _far(length: float, step: Array) -> Array:
 
     In a rare group a step seems short in the norm of all rows, and may be far too long.
     """
-    far = max(0.0, length * float(np.linalg.norm(step)) / 2 - 1)
+    far = max(0.0, length * float(np.linalg.norm(step)) / _FAR - 1)
     return min(1.0, far) ** 2 * np.outer(step, step)
 
 
