@@ -77,9 +77,12 @@ def fitted(name, form, X, y, sample_weight=None, **settings):
 @each_form
 def test_weights_of_one_change_no_bit(name, form):
     turn = forms(name).index(form) // 2
+    descends = hasattr(build(name, form, epsilon=50.0).plan(60, 3), "correction")
+    if descends and is_classifier(name):
+        pytest.skip("released frequencies tell levels of labels only where there are no weights")
     for case, X, y, settings in cases(name, form):
         # (where units are learned, the number of valid records is released if some may be empty)
-        is_learned = form in entry(name).unlike_sums
+        is_learned = descends or form in entry(name).unlike_sums
         settings["nonfinite"] = "zero" if is_learned else ("raise", "zero")[turn % 2]
         without = fitted(name, form, X, y, **settings)
         weighted = fitted(name, form, X, y, np.ones(len(y)), **settings)
