@@ -224,6 +224,23 @@ def test_rare_ones_of_several_classes_are_as_many_as_they_are():
         np.testing.assert_allclose(found, (y[:, None] == labels).mean(axis=0), rtol=0.12)
 
 
+def test_slopes_of_many_classes_are_as_steep_as_they_are():
+    # the loss has a curvature of about one over their number
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 8))
+    scores = X @ rng.standard_normal((8, 24))
+    classes = (2 * scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    found = []
+    for seed in range(3):
+        model = DPLogisticRegression(
+            epsilon=10.0, classes=range(24), random_state=seed, **COMMON
+        ).fit(X, classes)  # fmt: skip
+        raw = model.decision_function(X)
+        losses = [log_loss(classes, softmax(t * raw, axis=1)) for t in (1.0, 1.1)]
+        found.append(losses[0] - losses[1])
+    assert np.median(found) < 1e-3, found
+
+
 def test_long_rows_count_less_and_bias_nothing():
     """Columns with a mass at 0 and long tails."""
     rng = np.random.default_rng(0)

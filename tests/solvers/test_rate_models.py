@@ -67,6 +67,24 @@ def test_first_steps_are_for_large_tables():
         assert named["score sizes"] == 4 + (n_first > 0)
 
 
+def of_counts(n, d):
+    return Descent().plan(
+        Problem(n, d, Tweedie(1.0), Geometry), PrivacyBudget(1.0, 1e-6, "zero-out")
+    )
+
+
+def test_steps_before_newton_steps_are_fewer_where_there_are_many_numbers():
+    assert of_counts(20_000, 5).max_iter == 16
+    assert of_counts(2 * 10**6, 5).max_iter == 8
+
+
+def test_slopes_have_a_step_of_their_own_where_noise_may_be_most_of_them():
+    for d, has_line in ((20, False), (80, True)):
+        plan = of_counts(3000, d)
+        assert plan.inference is None
+        assert (plan.correction is not None) == has_line
+
+
 # ------------------------------------------------------------------------- sensitivities
 
 
