@@ -537,6 +537,12 @@ def test_odds_ratios_hold_where_a_rare_flag_has_few_events():
     assert np.mean(held) > 0.8
 
 
+def test_last_steps_leave_an_error_where_they_move_predictions_by_far():
+    step = np.array([0.6, 0.8])
+    assert not inference._far(2.0, step).any()
+    np.testing.assert_allclose(inference._far(4.0, step), np.outer(step, step))
+
+
 def test_columns_that_are_mostly_0_leave_others_their_intervals():
     # 3 % of the rows are far longer than others, and noise was in proportion to these
     n, slopes, ends = 10_000, np.linspace(0.5, 0.1, 5), []
