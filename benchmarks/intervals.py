@@ -3,11 +3,12 @@
     python benchmarks/intervals.py                  all designs, about a minute
     python benchmarks/intervals.py --designs flags --epsilon 1 3 --rows 50000 --columns 10
 
-Slopes pooled, under zero-out at delta = 1e-6, against the coefficients of the population. "(se)" is
-of the coverage, over tables; "worst" the slope covered least often; "width" the median of the
-intervals over those of a fit without privacy to the same rows (HC0; of three classes those of
-statsmodels), "widest" that of the slope that pays most. "whole line" are intervals without ends,
-left out of the rest. Of three classes they are of differences from the first one.
+Slopes pooled, at delta = 1e-6 (under zero-out, if nothing is said), against the coefficients of
+the population. "(se)" is of the coverage, over tables; "worst" the slope covered least often;
+"width" the median of the intervals over those of a fit without privacy to the same rows (HC0; of
+three classes those of statsmodels), "widest" that of the slope that pays most. "whole line" are
+intervals without ends, left out of the rest. Of three classes they are of differences from the
+first one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 
 REGRESSIONS = "normal", "varying", "misspecified", "flags", "skewed", "zeros", "uneven"
 COMMON = {"logistic50": 0.0, "logistic20": -1.6, "logistic5": -3.4}  # the intercept
+RELATIONS = "zero-out", "replace-one"
 DESIGNS = (*REGRESSIONS, *COMMON, "three")
 N_POPULATION = 1_000_000  # rows for coefficients that have no formula
 
@@ -87,11 +89,13 @@ def not_private(X: Any, y: Any, classes: Any) -> tuple[Any, Any]:
     return coef[:d], np.sqrt(np.diag(bread @ (Z.T * residuals**2) @ Z @ bread))[:d]
 
 
-def fit(design: str, n: int, d: int, epsilon: float, truth: Any, seed: int) -> tuple[Any, Any]:
+def fit(
+    design: str, n: int, d: int, epsilon: float, relation: str, truth: Any, seed: int
+) -> tuple[Any, Any]:
     """Whether the interval of each slope covers (NaN: the whole line), and its width."""
     X, y, bounds_X, bounds_y, _ = table(design, n, d, np.random.default_rng([seed, n, d]))
     classes = None if bounds_y else [*range(3 if design == "three" else 2)]
-    common: Any = {"epsilon": epsilon, "delta": 1e-6, "relation": "zero-out", "bounds_X": bounds_X}
+    common: Any = {"epsilon": epsilon, "delta": 1e-6, "relation": relation, "bounds_X": bounds_X}
     common |= {"inference": True, "random_state": seed}
     model: Any = (
         DPLinearRegression(bounds_y=bounds_y, **common)
@@ -115,6 +119,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=40, help="tables of each design")
     parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=DESIGNS)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[3.0])
+    parser.add_argument("--relation", choices=RELATIONS, default="zero-out")
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--columns", type=int, default=5)
     args = parser.parse_args()
@@ -127,7 +132,7 @@ def main() -> None:
         for epsilon in args.epsilon:
             try:
                 runs = [
-                    fit(design, args.rows, args.columns, epsilon, truth, seed)
+                    fit(design, args.rows, args.columns, epsilon, args.relation, truth, seed)
                     for seed in range(args.sets)
                 ]
             except ValueError as refusal:  # too few rows
