@@ -438,6 +438,7 @@ class CorrectionDefaults:
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
     # the spread of the predictions is thought to be wrong by
     law_doubt: float = 1.25
+    start_above: float = 0.75  # of such levels, log-odds from where Newton steps begin, at most
     steepest: float = 4.0  # of the slopes, where most predictions are alike
     # Below `least`, from this m on, the levels of a regression are restored to the released means
     # of its targets, from which they must be off by so many variances; the shares of the whole

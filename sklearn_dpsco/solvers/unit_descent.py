@@ -297,9 +297,7 @@ class UnitDescentPlan(Plan):
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
-            # clipped derivatives of unequal classes leave an intercept far below the rarer one,
-            # from where Newton steps overshoot; the offset is the released frequencies' log-odds
-            coef.reshape(problem.dimension, -1)[d:] = 0.0
+            _start_levels(units, coef)
         coef, noise, estimate = self.inference.run(units, coef, stream)
         if _tells_levels(units) and units.unit[d] > 0:
             _move_toward_levels(units, coef, noise)
@@ -875,13 +873,34 @@ def _move_toward_levels(units: Units, coef: Array, noise: float) -> None:
     """
     d = units.problem.n_features
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
-    apart = slopes - slopes.mean(axis=1, keepdims=True) if own.size > 1 else slopes
-    points = _normal_points(slopes, units.spread * float(np.linalg.norm(apart)))
+    points = _points_of(units, slopes)
     thought = _levels(units, points)
     wrong = _levels(units, CORRECTION.law_doubt * points) - thought
     doubt = _level_variance(units, slopes) + wrong**2
     kept = doubt / np.maximum(doubt + noise, TINY)
     own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
+
+
+def _start_levels(units: Units, coef: Array) -> None:
+    """Set intercepts, in place, to where Newton steps begin.
+
+    Clipped derivatives of unequal classes leave them far below a rarer class, from where such steps
+    overshoot. From above they fall short, so not far above the levels of the released frequencies:
+    at their log-odds, the offset, if slopes are small.
+    """
+    d = units.problem.n_features
+    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    own[:] = 0.0
+    if _tells_levels(units) and units.unit[d] > 0:
+        level = _levels(units, _points_of(units, slopes))
+        far = np.maximum(np.abs(level) - CORRECTION.start_above, 0.0)
+        own[:] = np.sign(level) * far / units.unit[d]
+
+
+def _points_of(units: Units, slopes: Array) -> Array:
+    """`_normal_points` of slopes of shape (d, K) in the units."""
+    apart = slopes - slopes.mean(axis=1, keepdims=True) if slopes.shape[1] > 1 else slopes
+    return _normal_points(slopes, units.spread * float(np.linalg.norm(apart)))
 
 
 def _normal_points(slopes: Array, spread: float) -> Array:

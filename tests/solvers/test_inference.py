@@ -537,6 +537,19 @@ def test_odds_ratios_hold_where_a_rare_flag_has_few_events():
     assert np.mean(held) > 0.8
 
 
+def test_rare_labels_with_many_strong_columns_are_not_far_from_the_last_step():
+    """Their level is far below the log-odds of their frequency, from where steps fall short."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50_000, 20)).clip(-5, 5)
+    y = (rng.random(len(X)) < expit(0.4 * X.sum(axis=1) - 4)).astype(int)
+    model = DPLogisticRegression(
+        epsilon=3.0, delta=1e-6, bounds_X=(-5, 5), classes=[0, 1], inference=True, random_state=0
+    ).fit(X, y)  # fmt: skip
+    found = model.summary()
+    assert np.median(found.std_noise[0] / found.std_sampling[0]) < 2.5
+    assert np.all(np.abs(found.coef[0, :20] - 0.4) < 5 * found.std[0, :20])
+
+
 def test_last_steps_leave_an_error_where_they_move_predictions_by_far():
     step = np.array([0.6, 0.8])
     assert not inference._far(2.0, step).any()
