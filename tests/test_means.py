@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
@@ -333,6 +334,9 @@ def test_cells_that_are_no_numbers_count_as_the_center(oracle):
             table[5, 1] = cell
             np.testing.assert_array_equal(plan.statistic(table), expected)
             np.testing.assert_array_equal(plan.statistic([list(row) for row in table]), expected)
+        frame = pd.DataFrame(X, columns=["a", "b"]).convert_dtypes()
+        frame.iloc[5, 1] = pd.NA
+        np.testing.assert_array_equal(plan.statistic(frame), expected)
 
 
 @every_oracle

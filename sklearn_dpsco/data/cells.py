@@ -411,6 +411,12 @@ def user_of(label: Any) -> Any:
     return label
 
 
+def _label_of(cell: Any) -> Any:
+    """The label, as a number or a truth value if it is the text of one."""
+    label = {"True": True, "False": False}.get(cell, user_of(cell))
+    return float(label) if isinstance(label, str) else label
+
+
 def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
     """The declared labels, sorted."""
     is_list, is_mixed = isinstance(classes, (list, tuple)), False
@@ -445,13 +451,18 @@ def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
-    """Position of each label in the sorted `classes`, -1 for others, shape (n,)."""
+    """Position of each label in the sorted `classes`, -1 for others, shape (n,).
+
+    Among objects the text of a number is that number, if the classes are numbers: readers of files
+    make text of a whole column for one odd cell, which must not empty the other records.
+    """
     if labels.dtype.kind == "O" or classes.dtype.kind == "O":
         codes = {label: code for code, label in enumerate(classes.tolist())}
+        read = _label_of if classes.dtype.kind in "biuf" else lambda label: label
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
             with suppress(Exception):  # what cannot be looked up is none of the classes
-                out[i] = codes.get(label, -1)
+                out[i] = codes.get(read(label), -1)
         return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text
     kinds = {labels.dtype.kind, classes.dtype.kind}

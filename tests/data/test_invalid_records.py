@@ -111,9 +111,11 @@ def test_codes_of_labels():
     np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
     numbers = np.array([2.0, np.nan, -1.0, 5.0, 1.5, np.inf])
     np.testing.assert_array_equal(label_codes(numbers, np.array([-1, 2])), [1, -1, 0, -1, -1, -1])
-    mixed = np.array([1, "1", None, np.nan, True, 1.0, [1], pd.NA], dtype=object)
+    mixed = np.array([1, "1", None, np.nan, True, 1.0, [1], pd.NA, b"0", "True", "a"], dtype=object)
     codes = label_codes(mixed, np.array([0, 1]))
-    np.testing.assert_array_equal(codes, [1, -1, -1, -1, 1, 1, -1, -1])
+    np.testing.assert_array_equal(codes, [1, 1, -1, -1, 1, 1, -1, -1, 0, 1, -1])
+    text = label_codes(np.array(["1", 1, "a"], dtype=object), np.array(["1", "a"]))
+    np.testing.assert_array_equal(text, [0, -1, 1])
     np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["0", "1"])), [-1, -1])
     for first in (b"a", b"\xff"):  # bytes are no text, whatever they hold
         labels = np.array([first, b"b"])
