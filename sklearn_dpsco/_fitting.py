@@ -131,11 +131,13 @@ class Accounting(NamedTuple):
             raise PrivacyBudgetError(INFINITE)
         return cls(accountant, budget, given is None and accountant is None)
 
-    def budget_of(self, n_samples: int) -> PrivacyBudget:
-        """The budget, with the delta that belongs to so many records if `sizes_delta`."""
+    def of_size(self, n_samples: int) -> Accounting:
+        """The same with the delta that belongs to so many records, if `sizes_delta`."""
         if not self.sizes_delta:
-            return self.budget
-        return replace(self.budget, delta=default_delta(n_samples))
+            return self
+        return self._replace(
+            budget=replace(self.budget, delta=default_delta(n_samples)), sizes_delta=False
+        )
 
     def warn_if_weak(self, n_samples: int, n_features: int = 0, least: float = 0.0) -> None:
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
@@ -148,10 +150,11 @@ class Accounting(NamedTuple):
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
-        needed = self._needed(n_samples, n_features, least)
+        budget = self.of_size(n_samples).budget
+        needed = rows_to_learn(budget, n_features, least)
         if n_samples < needed:
-            self._warn_of(f"n_samples={n_samples} is", needed, n_samples, n_features)
-        delta = self.budget_of(n_samples).delta
+            warn_of_noise(f"n_samples={n_samples} is", needed, budget, n_features)
+        delta = budget.delta
         if delta >= 1 / n_samples:
             warn_user(
                 f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
@@ -165,26 +168,28 @@ class Accounting(NamedTuple):
         """The warning of noise that hides all, if the released number of valid rows is cause."""
         if self.budget.is_infinite:
             return
-        needed = self._needed(n_samples, n_features, least)
+        budget = self.of_size(n_samples).budget
+        needed = rows_to_learn(budget, n_features, least)
         if n_present < needed <= n_samples:
             given = f"about {n_present} rows of {n_samples} are not empty, which is"
-            self._warn_of(given, needed, n_samples, n_features)
+            warn_of_noise(given, needed, budget, n_features)
 
-    def _needed(self, n_samples: int, n_features: int, least: float) -> float:
-        """The rows without which noise hides even strong effects."""
-        budget = self.budget_of(n_samples)
-        size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
-        return max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
 
-    def _warn_of(self, given: str, needed: float, n_samples: int, n_features: int) -> None:
-        budget, first, clear = self.budget_of(n_samples), rounded(needed, 2), rounded(3 * needed, 2)
-        warn_user(
-            f"{given} too small to learn from {n_features} features at "
-            f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
-            f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
-            f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
-            PrivacyParameterWarning,
-        )
+def rows_to_learn(budget: PrivacyBudget, n_features: int, least: float) -> float:
+    """The rows without which noise hides even strong effects."""
+    size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
+    return max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
+
+
+def warn_of_noise(given: str, needed: float, budget: PrivacyBudget, n_features: int) -> None:
+    first, clear = rounded(needed, 2), rounded(3 * needed, 2)
+    warn_user(
+        f"{given} too small to learn from {n_features} features at "
+        f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
+        f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
+        f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
+        PrivacyParameterWarning,
+    )
 
 
 @dataclass(eq=False)
@@ -281,8 +286,9 @@ class PrivateFit:
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
         """Set what the fit has followed and claims."""
         self.plan_, self.noise_is_secret_ = plan, stream.is_secure
-        known = {"noise_is_secret": stream.is_secure, "fits": self._fits}
-        self.guarantee_ = replace(plan.guarantee, has_groups=self._has_groups, **known)
+        self.guarantee_ = plan.guarantee.of_fit(
+            noise_is_secret=stream.is_secure, fits=self._fits, has_groups=self._has_groups
+        )
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None

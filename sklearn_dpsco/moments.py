@@ -33,8 +33,8 @@ from ._checks import (
 from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
-from .data.rows import scaled_rows
-from .data.summation import chunk_rows, row_slices, slices, sum_on_threads
+from .data.compressed import slices
+from .data.rows import chunk_rows, row_slices, scaled_rows, sum_on_threads
 from .estimates import Estimates, beside_unknown, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
@@ -402,7 +402,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 "take fewer columns"
             )
         accounting.warn_if_weak(n)
-        budget, may_be_empty = accounting.budget_of(n), not self._is_strict
+        budget, may_be_empty = accounting.of_size(n).budget, not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
         usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
         hidden = _edge(math.sqrt(plan.moments.variance), d + 1) / usual

@@ -22,9 +22,15 @@ import numpy as np
 from scipy.special import chdtri, expit
 
 from .._types import Array
-from ..data import summation
-from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import UNIT_ROUNDOFF
+from ..data.rows import (
+    UNIT_ROUNDOFF,
+    Rows,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    sum_on_threads,
+    times_rows,
+)
 from ..losses import Multinomial, Squared, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -613,7 +619,7 @@ def plan_units(
     """
     rules, purse = unit_rules(problem), Purse(problem, budget, allowance)
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
-    unit, of_one = statistics.unit_mean(problem, budget), share_present(problem, budget)
+    unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
     empty = rules.present_share * problem.may_be_empty
     median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
     median = spread = mean = positive = present = center = moments = top = far = sizes = None
@@ -705,7 +711,7 @@ def _share(m: float, aim: float, most: float, least: float = 0.0, empty: float =
 
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
     """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
-    size = summation.chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
     for start in range(part.start, part.stop, size):
         some = slice(start, min(part.stop, start + size))
         turned = rows.dense(some) - center
@@ -717,7 +723,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     from .._kernels.products import shorten_rows
 
     rows, present = data.rows, data.rows.present()
-    error = summation.norm_error(rows.n_columns)
+    error = norm_error(rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
@@ -726,7 +732,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
             total = total + z.T @ z
         return total
 
-    return summation.sum_on_threads(added, rows.tasks)
+    return sum_on_threads(added, rows.tasks)
 
 
 def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
@@ -734,8 +740,8 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
     from .._kernels.products import shortened_powers
 
     rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
-    error = summation.norm_error(rows.n_columns)
-    size = summation.chunk_rows(rows.n_samples, rows.n_columns)
+    error = norm_error(rows.n_columns)
+    size = chunk_rows(rows.n_samples, rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
@@ -745,7 +751,7 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
             total = total + shortened_powers(rows.dense(some), *facts)
         return total
 
-    return summation.sum_on_threads(added, rows.tasks, uses_blas=False)
+    return sum_on_threads(added, rows.tasks, uses_blas=False)
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
@@ -758,14 +764,14 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     rows, present = data.rows, data.rows.present()
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, error = np.empty(len(x)), summation.norm_error(rows.n_columns)
+    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         for some, turned in _turned(rows, part, center, by):
             measured_rows(turned, present[some], error, x[some], norms[some])
 
-    summation.on_threads(fill, rows.tasks)
+    on_threads(fill, rows.tasks)
     return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 
@@ -790,11 +796,12 @@ def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
     """The copy in the place of the rows, their weights times those; or rows and targets times."""
     (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
+    scale, counted = weights, rows.sample_weight
     if cuts_rows:
-        made = make_rows(x, problem.fit_intercept, weights, rows.sample_weight)
         y = times_rows(y, weights) if problem.loss.task == "regression" else y
     else:
         # whether a record is empty is private, whether one may be is not
         scale = None if rows.scale is None else rows.present().astype(np.float64)
-        made = make_rows(x, problem.fit_intercept, scale, rows.sample_weight).reweighted(weights)
-    return SolverData(made.centered(rows.center) if problem.fit_intercept else made, y)
+        counted = times_rows(weights, counted)
+    center = rows.center if problem.fit_intercept else None
+    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y)

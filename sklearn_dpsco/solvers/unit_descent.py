@@ -26,8 +26,7 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_real, check_size
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Terms, make_rows
-from ..data.summation import gamma, norm_error
+from ..data.rows import Rows, Terms, gamma, make_rows, norm_error, times_rows
 from ..estimates import check_level
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -178,7 +177,7 @@ def _plan_users(purse: Purse) -> OfUsers | None:
     if not problem.by_user:
         return None
     if problem.may_be_empty:
-        of_one = statistics.share_present(problem, budget) / budget.rows_per_user
+        of_one = statistics.share_present(problem) / budget.rows_per_user
         present = purse.noise(of_one, UNIT_DESCENT.present_share)
     size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
     return OfUsers(present, size, user_accuracy(problem, budget, purse.allowance))
@@ -563,8 +562,10 @@ def _descend(
         sum_of = limited_gradient_sum
     total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
+    terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
     for t in steps(range(n_steps)):
-        terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
+        if terms.loss is not problem.loss:
+            terms = replace(terms, loss=_loss_at(problem.loss, t, n_steps))
         point = _point(units, coef)
         if units.users is None:
             total_gradient = units.data.sum(sum_of, point, terms)
@@ -620,7 +621,7 @@ def limited_gradient_sum(limited: Any, coef: Array, terms: Terms) -> Array:
     """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
     if not isinstance(limited, WithNumbers):  # without weights
         return gradient_sum(limited, coef, terms)
-    data, free = limited.data, terms._replace(clip=math.inf)
+    data, free = limited.data, replace(terms, clip=math.inf)
     return data.rows.gradient_sum(coef, data.y, free, terms.clip * limited.numbers)
 
 
@@ -847,8 +848,8 @@ def _on_line(sizes: WithNumbers, spread: float) -> Any:
     norms = norms / spread
     values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
     weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))
-    line = make_rows(values, True, rows.scale, rows.sample_weight)
-    found = SolverData(line.reweighted(weights), sizes.data.y)
+    weights = times_rows(weights, rows.sample_weight)
+    found = SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.data.y)
     return found if limits is None else WithNumbers(found, limits)
 
 

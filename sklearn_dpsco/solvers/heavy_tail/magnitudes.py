@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Flags
-from ...data.rows import Rows, make_rows
-from ...data.summation import UNIT_ROUNDOFF, slices
+from ...data.compressed import slices
+from ...data.rows import UNIT_ROUNDOFF, Rows, make_rows
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
-from ...mechanisms.selection import PRIOR_ROOM
+from ...mechanisms.laws import PRIOR_ROOM
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
 from .. import statistics
