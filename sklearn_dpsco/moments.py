@@ -138,7 +138,7 @@ class MomentsPlan(Plan):
         present = None
         if may_be_empty:
             left -= _PRESENT
-            change = statistics.share_present(problem, budget)
+            change = statistics.share_present(problem)
             present = Gaussian.calibrate(change, allowance.share(_PRESENT))
         size = (d + 1) * (d + 2) // 2
         moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)

@@ -421,7 +421,7 @@ class LearnedUnits(Part):
         """A length that few rows of a copy exceed, of which n are present."""
         assert self.far is not None
         rules, grid = unit_rules(self.problem), 2.0 ** (_LENGTHS / 4)
-        counts = copy.map(lengths).sum(statistics.norm_counts, grid)
+        counts = copy.sum(statistics.norm_counts, grid)
         share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
         few = math.ceil(share * self.problem.n_samples)
         return statistics.median_on_grid(
@@ -621,7 +621,7 @@ def plan_units(
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
     unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
     empty = rules.present_share * problem.may_be_empty
-    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
+    median_share, spread_share, mean_share = _shares_of_targets(purse, m, is_diagonal, empty)
     median = spread = mean = positive = present = center = moments = top = far = sizes = None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
@@ -669,10 +669,12 @@ def _for_box(m: float) -> float:
     return max(BOX_UNITS.aim, m / 20)
 
 
-def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:
+def _shares_of_targets(
+    purse: Purse, m: float, is_diagonal: bool, empty: float
+) -> tuple[float, float, float]:
     """Of the budget, for medians and spreads of the targets of a regression, and for means."""
-    problem, facts = purse.problem, (purse.problem, purse.budget, purse.allowance)
-    rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(*facts)
+    problem = purse.problem
+    rules, k = unit_rules(problem), problem.n_outputs
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = _for_box(m) if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
     for_size = _for_box(m) if is_diagonal else 14
@@ -683,7 +685,7 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[f
     useful = max(useful, _share(m, for_place, rules.median_share / k, 0.0, empty))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
-    of_steps = user_accuracy(*facts)
+    of_steps = user_accuracy(problem, purse.budget, purse.allowance)
     level, enough = 0.0, max(CORRECTION.least_for_level, problem.n_features**1.5)
     if isinstance(base_loss(problem.loss), Squared) and not (is_diagonal or problem.is_wide):
         has_none = of_steps < CORRECTION.least or k > 1
@@ -773,11 +775,6 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     on_threads(fill, rows.tasks)
     return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
-
-
-def lengths(copy: WithNumbers) -> WithNumbers:
-    """Records with the l2 norms of the rows of a copy, rounded up."""
-    return WithNumbers(copy.data, copy.numbers[2])
 
 
 def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:

@@ -278,10 +278,14 @@ def measure(
 
 
 def norm_counts(measured: WithNumbers, grid: Array, without_zeros: bool = False) -> Array:
-    """`place_counts` of the norms of the rows, those of norm 0 counted as empty or not."""
-    counted = measured.data.rows.present()
-    counted = counted & (measured.numbers > 0) if without_zeros else counted
-    return place_counts(measured.numbers, counted, grid)
+    """`place_counts` of the norms of the rows, those of norm 0 counted as empty or not.
+
+    Where there are several numbers, norms are the last.
+    """
+    norms, counted = measured.numbers, measured.data.rows.present()
+    norms = norms[-1] if isinstance(norms, tuple) else norms
+    counted = counted & (norms > 0) if without_zeros else counted
+    return place_counts(norms, counted, grid)
 
 
 def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:

@@ -276,7 +276,12 @@ class UnitDescentPlan(Plan):
         if not problem.is_wide:
             # at least that of noise alone: where derivatives are clipped, the loss is less curved
             kept = walk.kept_noise(units.curvature * units.trace / problem.dimension)
-            slopes *= _clear_part(slopes, walk.variance * kept)
+            noise = slopes.size * (walk.variance * kept) / max(before, TINY)
+            # 0 where their energy is that of their noise; closer to 1 than the factor of James and
+            # Stein, as noise is mostly along directions of small moments, which matter little to
+            # predictions; the more so, the more columns there are
+            columns = 1 + (d / UNIT_DESCENT.many_columns) ** 2
+            slopes *= max(0.0, 1 - noise * noise / columns)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
         if keeps_level and self.units.accuracy / units.ratio >= CORRECTION.least_for_level:
@@ -524,14 +529,9 @@ class Walk(NamedTuple):
     ratio: float = 1.0  # of gradients over those that are released, as of `Units`
 
     @property
-    def noise(self) -> float:
-        """In a number of a gradient."""
-        return self.clip * self.ratio * self.step.scale
-
-    @property
     def variance(self) -> float:
-        """Of that noise."""
-        return self.noise**2
+        """Of the noise in a number of a gradient."""
+        return (self.clip * self.ratio * self.step.scale) ** 2
 
     def kept_noise(self, curvature: float) -> float:
         """Variance of the averaged iterate, for a variance of 1 in each release."""
@@ -604,7 +604,7 @@ def _level_stretch(units: Units, walk: Walk) -> tuple[float, float]:
     if unit < RATES.least_level_unit:
         return 1.0, 0.0
     whole = walk.length * units.curvature * unit**2
-    noise = 0.6 * walk.length * unit * walk.noise / math.sqrt(walk.n_steps)
+    noise = 0.6 * walk.length * unit * math.sqrt(walk.variance) / math.sqrt(walk.n_steps)
     stretch = min(max(1.0, RATES.level / whole), 0.7 / max(noise, TINY))
     return stretch, stretch * noise
 
@@ -634,17 +634,6 @@ def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
 
 
 # ------------------------------------------------------- what is left of noise and of clipping
-
-
-def _clear_part(slopes: Array, variance: float) -> float:
-    """What slopes are multiplied by: 0 where their energy is that of their noise.
-
-    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
-    moments, which matter little to predictions; the more so, the more columns there are.
-    """
-    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
-    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
-    return max(0.0, 1 - noise * noise / columns)
 
 
 def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
@@ -785,7 +774,7 @@ class Correction(Part):
         sizes = units.data.map(_of_predictions, point).kept()
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
-        counts = sizes.map(_norms).sum(norm_counts, grid)
+        counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
@@ -823,7 +812,7 @@ class Correction(Part):
 
 
 def _of_predictions(data: Any, point: Array) -> WithNumbers:
-    """Records whose features are <x, point>, without the intercepts' part; their norms, and limits.
+    """Records whose features are <x, point>, without the intercepts' part; limits, and norms.
 
     Of classes less their mean, which changes no probability.
     """
@@ -835,16 +824,12 @@ def _of_predictions(data: Any, point: Array) -> WithNumbers:
         values -= values.mean(axis=1, keepdims=True)
     line = make_rows(values, True, rows.scale, rows.sample_weight)
     norms = np.linalg.norm(values, axis=1) * (1 + norm_error(values.shape[1]))
-    return WithNumbers(SolverData(line, data.y), (norms, limits))
-
-
-def _norms(sizes: WithNumbers) -> WithNumbers:
-    return WithNumbers(sizes.data, sizes.numbers[0])
+    return WithNumbers(SolverData(line, data.y), (limits, norms))
 
 
 def _on_line(sizes: WithNumbers, spread: float) -> Any:
     """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
-    rows, (norms, limits) = sizes.data.rows, sizes.numbers
+    rows, (limits, norms) = sizes.data.rows, sizes.numbers
     norms = norms / spread
     values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
     weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,15 +184,6 @@ class MagnitudeSearch(Part):
             return np.minimum(found, self.ceiling)
         is_seen = _are_present(counts, found, n, self.presence, stream)
         return np.where(is_seen, found, _LOWEST)
-
-
-class FeatureUnits(NamedTuple):
-    """Where features lie, how large they typically are, and what they are clipped to."""
-
-    center: Array
-    scale: Array
-    low: Array
-    high: Array
 
 
 @dataclass(frozen=True)
