@@ -151,9 +151,7 @@ class Accounting(NamedTuple):
             warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
         budget = self.of_size(n_samples).budget
-        needed = rows_to_learn(budget, n_features, least)
-        if n_samples < needed:
-            warn_of_noise(f"n_samples={n_samples} is", needed, budget, n_features)
+        warn_of_noise(budget, n_samples, n_features, least)
         delta = budget.delta
         if delta >= 1 / n_samples:
             warn_user(
@@ -162,26 +160,23 @@ class Accounting(NamedTuple):
                 PrivacyParameterWarning,
             )
 
-    def warn_if_few_present(
-        self, n_samples: int, n_features: int, least: float, n_present: int
-    ) -> None:
-        """The warning of noise that hides all, if the released number of valid rows is cause."""
-        if self.budget.is_infinite:
-            return
-        budget = self.of_size(n_samples).budget
-        needed = rows_to_learn(budget, n_features, least)
-        if n_present < needed <= n_samples:
-            given = f"about {n_present} rows of {n_samples} are not empty, which is"
-            warn_of_noise(given, needed, budget, n_features)
 
-
-def rows_to_learn(budget: PrivacyBudget, n_features: int, least: float) -> float:
-    """The rows without which noise hides even strong effects."""
+def warn_of_noise(
+    budget: PrivacyBudget,
+    n_samples: int,
+    n_features: int,
+    least: float,
+    n_present: int | None = None,
+) -> None:
+    """Warn if noise hides even strong effects; if given, as so few of the rows are not empty."""
     size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
-    return max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
-
-
-def warn_of_noise(given: str, needed: float, budget: PrivacyBudget, n_features: int) -> None:
+    needed = max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
+    counted, given = n_samples, f"n_samples={n_samples} is"
+    if n_present is not None:
+        needed = needed if needed <= n_samples else 0.0  # else it was said before
+        counted, given = n_present, f"about {n_present} rows of {n_samples} are not empty, which is"
+    if counted >= needed:
+        return
     first, clear = rounded(needed, 2), rounded(3 * needed, 2)
     warn_user(
         f"{given} too small to learn from {n_features} features at "

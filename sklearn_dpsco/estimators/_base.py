@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._checks import check_bool, check_choice, check_count, import_pandas, shown
-from .._fitting import Accounting, C, PrivateEstimator, in_order
+from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
@@ -446,8 +446,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 plan, scaling = self._charge(settings, *facts)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
-            if n_present is not None:
-                accounting.warn_if_few_present(*table.shape, least, n_present)
+            if n_present is not None and not accounting.budget.is_infinite:
+                warn_of_noise(accounting.budget, *table.shape, least, n_present)
         return self
 
     @abstractmethod

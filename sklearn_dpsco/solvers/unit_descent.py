@@ -276,12 +276,7 @@ class UnitDescentPlan(Plan):
         if not problem.is_wide:
             # at least that of noise alone: where derivatives are clipped, the loss is less curved
             kept = walk.kept_noise(units.curvature * units.trace / problem.dimension)
-            noise = slopes.size * (walk.variance * kept) / max(before, TINY)
-            # 0 where their energy is that of their noise; closer to 1 than the factor of James and
-            # Stein, as noise is mostly along directions of small moments, which matter little to
-            # predictions; the more so, the more columns there are
-            columns = 1 + (d / UNIT_DESCENT.many_columns) ** 2
-            slopes *= max(0.0, 1 - noise * noise / columns)
+            slopes *= _clear_part(slopes, walk.variance * kept)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
         if keeps_level and self.units.accuracy / units.ratio >= CORRECTION.least_for_level:
@@ -634,6 +629,17 @@ def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
 
 
 # ------------------------------------------------------- what is left of noise and of clipping
+
+
+def _clear_part(slopes: Array, variance: float) -> float:
+    """What slopes are multiplied by: 0 where their energy is that of their noise.
+
+    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
+    moments, which matter little to predictions; the more so, the more columns there are.
+    """
+    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
+    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
+    return max(0.0, 1 - noise * noise / columns)
 
 
 def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
