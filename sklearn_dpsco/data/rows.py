@@ -107,7 +107,7 @@ class Rows:
         self.dimension = self.n_columns + self.has_intercept  # of a row, with the intercept's
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
         self._storage = self.X.format if sparse.issparse(self.X) else "dense"
-        if self._storage == "dense":
+        if self._storage == "dense" and self.X.flags.writeable:
             self.X = read_only(self.X)
         weight = self.sample_weight
         # on each clipped derivative; None for ones

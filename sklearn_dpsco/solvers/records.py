@@ -91,11 +91,7 @@ class SolverData(Piece):
         numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
         for part in slices(len(numbers), size):
             some = numbers[part]
-            if isinstance(some, range):
-                whole = len(some) == self.n_samples
-                yield self if whole else self.part(slice(some.start, some.stop))
-            else:
-                yield self.part(some)
+            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
 
     def reweighted(self, class_weight: Array) -> SolverData:
         """The records, their weights times those of their classes."""
