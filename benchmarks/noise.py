@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 
 from sklearn_dpsco import DPLassoFWClassifier
-from sklearn_dpsco.randomness.exact import (
+from sklearn_dpsco.randomness.stream import (
     floor_draws,
     permute_and_flip,
     sample_softmax,
+    stream_from_random_state,
 )
-from sklearn_dpsco.randomness.stream import stream_from_random_state
 
 N_DRAWS = 5_000_000
 N_VERTICES = 2_000_000

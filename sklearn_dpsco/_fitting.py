@@ -131,11 +131,13 @@ class Accounting(NamedTuple):
             raise PrivacyBudgetError(INFINITE)
         return cls(accountant, budget, given is None and accountant is None)
 
-    def budget_of(self, n_samples: int) -> PrivacyBudget:
-        """The budget, with the delta that belongs to so many records if `sizes_delta`."""
+    def of_size(self, n_samples: int) -> Accounting:
+        """The same with the delta that belongs to so many records, if `sizes_delta`."""
         if not self.sizes_delta:
-            return self.budget
-        return replace(self.budget, delta=default_delta(n_samples))
+            return self
+        return self._replace(
+            budget=replace(self.budget, delta=default_delta(n_samples)), sizes_delta=False
+        )
 
     def warn_if_weak(self, n_samples: int, n_features: int = 0, least: float = 0.0) -> None:
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
@@ -148,10 +150,9 @@ class Accounting(NamedTuple):
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
             return
-        needed = self._needed(n_samples, n_features, least)
-        if n_samples < needed:
-            self._warn_of(f"n_samples={n_samples} is", needed, n_samples, n_features)
-        delta = self.budget_of(n_samples).delta
+        budget = self.of_size(n_samples).budget
+        warn_of_noise(budget, n_samples, n_features, least)
+        delta = budget.delta
         if delta >= 1 / n_samples:
             warn_user(
                 f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
@@ -159,32 +160,31 @@ class Accounting(NamedTuple):
                 PrivacyParameterWarning,
             )
 
-    def warn_if_few_present(
-        self, n_samples: int, n_features: int, least: float, n_present: int
-    ) -> None:
-        """The warning of noise that hides all, if the released number of valid rows is cause."""
-        if self.budget.is_infinite:
-            return
-        needed = self._needed(n_samples, n_features, least)
-        if n_present < needed <= n_samples:
-            given = f"about {n_present} rows of {n_samples} are not empty, which is"
-            self._warn_of(given, needed, n_samples, n_features)
 
-    def _needed(self, n_samples: int, n_features: int, least: float) -> float:
-        """The rows without which noise hides even strong effects."""
-        budget = self.budget_of(n_samples)
-        size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
-        return max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
-
-    def _warn_of(self, given: str, needed: float, n_samples: int, n_features: int) -> None:
-        budget, first, clear = self.budget_of(n_samples), rounded(needed, 2), rounded(3 * needed, 2)
-        warn_user(
-            f"{given} too small to learn from {n_features} features at "
-            f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
-            f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
-            f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
-            PrivacyParameterWarning,
-        )
+def warn_of_noise(
+    budget: PrivacyBudget,
+    n_samples: int,
+    n_features: int,
+    least: float,
+    n_present: int | None = None,
+) -> None:
+    """Warn if noise hides even strong effects; if given, as so few of the rows are not empty."""
+    size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
+    needed = max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
+    counted, given = n_samples, f"n_samples={n_samples} is"
+    if n_present is not None:
+        needed = needed if needed <= n_samples else 0.0  # else it was said before
+        counted, given = n_present, f"about {n_present} rows of {n_samples} are not empty, which is"
+    if counted >= needed:
+        return
+    first, clear = rounded(needed, 2), rounded(3 * needed, 2)
+    warn_user(
+        f"{given} too small to learn from {n_features} features at "
+        f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
+        f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
+        f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
+        PrivacyParameterWarning,
+    )
 
 
 @dataclass(eq=False)
@@ -281,8 +281,9 @@ class PrivateFit:
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
         """Set what the fit has followed and claims."""
         self.plan_, self.noise_is_secret_ = plan, stream.is_secure
-        known = {"noise_is_secret": stream.is_secure, "fits": self._fits}
-        self.guarantee_ = replace(plan.guarantee, has_groups=self._has_groups, **known)
+        self.guarantee_ = plan.guarantee.of_fit(
+            noise_is_secret=stream.is_secure, fits=self._fits, has_groups=self._has_groups
+        )
 
     def _feature_names(self) -> list[str] | None:
         return list(getattr(self, "feature_names_in_", ())) or None

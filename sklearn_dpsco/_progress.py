@@ -39,7 +39,7 @@ _tqdm = partial(
 @contextmanager
 def progress_bar(verbose: Any, total: int, unit: str, what: str, plan: Any = None) -> Iterator[Any]:
     """A bar on standard error, from 2 on below the plan; with 0 one that shows nothing."""
-    if not check_verbose(verbose) or _is_silent.get():
+    if not verbose or _is_silent.get():
         yield _NO_BAR
         return
     with _tqdm().tqdm(total=total, desc=what, unit=unit, file=sys.stderr) as bar:
@@ -57,9 +57,13 @@ moving = partial(during, _bar)  # a block in which the steps of a solver move th
 silent = partial(during, _is_silent, True)  # a block in which nothing is shown
 
 
-def steps(items: Iterable[T], bar: Any = None) -> Iterator[T]:
+def steps(items: Iterable[T], bar: Any = None) -> Iterable[T]:
     """The items; after each the bar, or that in force, has moved by one step."""
     bar = _bar.get() if bar is None else bar
+    return items if bar is _NO_BAR else _moved(items, bar)
+
+
+def _moved(items: Iterable[T], bar: Any) -> Iterator[T]:
     for item in items:
         yield item
         bar.update(1)

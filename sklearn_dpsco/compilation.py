@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from ._checks import unwarned
-from ._progress import progress_bar, silent
+from ._progress import check_verbose, progress_bar, silent
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
 from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
@@ -19,8 +19,7 @@ from .estimators.phased import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
-from .randomness.exact import GroupedScores
-from .randomness.stream import stream_from_random_state
+from .randomness.stream import GroupedScores, stream_from_random_state
 
 _KINDS: tuple[Any, ...] = DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier
 _KINDS += DPPhasedSGDRegressor, DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier
@@ -56,6 +55,7 @@ def compile_kernels(*, verbose: Any = 0) -> None:
     >>> from sklearn_dpsco import compile_kernels
     >>> compile_kernels()  # doctest: +SKIP
     """
+    check_verbose(verbose)
     fits = list(_fits())
     with progress_bar(verbose, len(fits), "fit", "compile_kernels") as bar:
         for model, X, y in fits:

@@ -200,7 +200,7 @@ def plan_mean(
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)
         return MeanPlan(mean, budget, n, d, *about, mechanism, guarantee)
 
-    return plan_within(accounting.budget_of(n), within)
+    return plan_within(accounting.of_size(n).budget, within)
 
 
 def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:

@@ -33,8 +33,8 @@ from ._checks import (
 from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
-from .data.rows import scaled_rows
-from .data.summation import chunk_rows, row_slices, slices, sum_on_threads
+from .data.compressed import slices
+from .data.rows import chunk_rows, row_slices, scaled_rows, sum_on_threads
 from .estimates import Estimates, beside_unknown, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
@@ -47,7 +47,7 @@ from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, stream_from_random_state
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
-from .solvers.learned_units import LONGEST, accuracy, copied, lengths
+from .solvers.learned_units import LONGEST, accuracy, copied
 from .solvers.records import SolverData, WithNumbers
 from .solvers.statistics import TINY, clipped_to
 
@@ -138,7 +138,7 @@ class MomentsPlan(Plan):
         present = None
         if may_be_empty:
             left -= _PRESENT
-            change = statistics.share_present(problem, budget)
+            change = statistics.share_present(problem)
             present = Gaussian.calibrate(change, allowance.share(_PRESENT))
         size = (d + 1) * (d + 2) // 2
         moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)
@@ -168,10 +168,10 @@ class MomentsPlan(Plan):
             widths, least = self._widths(copy, usual, stream)
             transform = transform / widths
             copy = data.row_major().map(copied, center, transform)
-        sizes, octaves = copy.map(lengths), np.arange(-4.0, 8.01, 0.125)
+        octaves = np.arange(-4.0, 8.01, 0.125)
         # short cuts bias, and noise grows with the square of this length
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
-        counts = sizes.sum(statistics.norm_counts, grid)
+        counts = copy.sum(statistics.norm_counts, grid)
         further = prior, self.far, stream, self.n_far
         bound = max(least, statistics.median_on_grid(counts, n_present, grid, *further))
         mean = copy.sum(joined_sum, bound) / n
@@ -279,7 +279,7 @@ def _side_sum(copy: WithNumbers, grid: Array) -> Array:
 def joined_sum(copy: WithNumbers, bound: float) -> Array:
     """Sum of v v^T, v the rows over a bound and an intercept's coordinate, of norm at most 1."""
     x, present = copy.numbers[0], copy.data.rows.present()
-    weights = LONGEST * clipped_to(bound, lengths(copy).numbers) * present
+    weights = LONGEST * clipped_to(bound, copy.numbers[-1]) * present
 
     def added(part: slice) -> Array:
         v = np.full((part.stop - part.start, x.shape[1] + 1), _LAST)
@@ -402,7 +402,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 "take fewer columns"
             )
         accounting.warn_if_weak(n)
-        budget, may_be_empty = accounting.budget_of(n), not self._is_strict
+        budget, may_be_empty = accounting.of_size(n).budget, not self._is_strict
         plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
         usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
         hidden = _edge(math.sqrt(plan.moments.variance), d + 1) / usual

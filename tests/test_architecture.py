@@ -45,7 +45,7 @@ ORDERED = {
         "leaks",
     ],
     "geometry": ["mirror_maps", "sets"],
-    "data": ["summation", "cells", "bounds", "rows"],
+    "data": ["compressed", "cells", "rows", "bounds"],
 }
 # Of other libraries: who may import what, wherever in the file.
 ONLY = {

@@ -43,7 +43,7 @@ def contribute(
     s, the intercept's left out. `found` is what each row contributed so far for either factor,
     unit factor_i l'(z_i), of shape (n, 2), and the sums, int64 of shape (d + 1, 2) or (d, 2), the
     intercept's last if there is one. `groups` are `bits`, `bounds` and `is_loose` of
-    `randomness.exact.GroupedScores`, and whether the bounds are kept valid; if not, all of them
+    `randomness.stream.GroupedScores`, and whether the bounds are kept valid; if not, all of them
     must be made anew.
     """
     scale, factor, y, product = records

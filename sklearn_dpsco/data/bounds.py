@@ -22,8 +22,8 @@ from .._kernels.arguments import read_only
 from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import check_numbers
-from .compressed import canonical, stored_places, value_parts, with_values
-from .summation import on_threads, slices
+from .compressed import canonical, slices, stored_places, value_parts, with_values
+from .rows import on_threads
 
 _NARROWEST = SMALLEST  # high - low, and in units of the larger end:
 _FINEST = 1e-12

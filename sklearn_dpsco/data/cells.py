@@ -23,8 +23,7 @@ from sklearn.utils.validation import column_or_1d
 from .._checks import LARGEST, listed, shown, warn_user
 from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
-from .compressed import stored_places, value_parts, with_values
-from .summation import slices
+from .compressed import slices, stored_places, value_parts, with_values
 
 _BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns

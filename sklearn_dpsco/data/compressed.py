@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from .summation import slices
-
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 _PART_VALUES = 2**18
 _NO_MATRIX = "sparse X is no matrix: its indices point to places outside of it"
@@ -105,3 +103,9 @@ def stored_places(X: Any, part: slice, axis: int) -> Any:
     if (X.format == "csr") == (axis == 1):
         return X.indices[part]
     return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Of range(n), each of this size but the last."""
+    edges = [*range(0, n, size), n]
+    return list(map(slice, edges, edges[1:]))

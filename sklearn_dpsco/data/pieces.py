@@ -3,7 +3,7 @@
 Whoever holds the pieces gets functions and coefficients, and gives back sums; noise is added to
 those in this process alone. A task that is computed again gives the same bits: functions depend on
 a piece and on public or released numbers, and a piece that is not what it was stops the fit.
-Partial sums are added up pairwise; `summation.summation_error` holds for any order.
+Partial sums are added up pairwise; `rows.summation_error` holds for any order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 
 from .._types import Indices, Which
 from ..exceptions import BlocksChangedError, TasksLostError
-from .summation import alone, blas_alone, on_threads, slices
+from .compressed import slices
+from .rows import alone, blas_alone, on_threads
 
 Get = Callable[[dict[Any, Any], list[Any]], Any]
 _Step = tuple[Callable[..., Any], Sequence[Any] | None, tuple[Any, ...]]

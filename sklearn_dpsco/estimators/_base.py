@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .._checks import check_bool, check_choice, check_count, import_pandas, shown
-from .._fitting import Accounting, C, PrivateEstimator, in_order
+from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
@@ -31,6 +31,7 @@ from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import Declared, declared_bounds
 from ..preprocessing.scaler import DPScaler
+from ..privacy.accountant import accountant_in_force
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
@@ -73,7 +74,7 @@ class Settings(NamedTuple):
         self, shape: tuple[int, int], declared: Declared, n_outputs: int, class_weight: Any
     ) -> Plan:
         """The plan of a fit on data of this size."""
-        budget, n_users = self.accounting.budget_of(shape[0]), self.n_users
+        budget, n_users = self.accounting.of_size(shape[0]).budget, self.n_users
         if n_users is None:
             n_users = shape[0] // budget.rows_per_user if budget.rows_per_user > 1 else 0
         problem = Problem(
@@ -428,21 +429,25 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
                 has_groups, has_weights = groups is not None, sample_weight is not None
+                accounting = settings.accounting
+                if accountant_in_force(self.accountant) is not accounting.accountant:
+                    accounting = self._accounting()  # a block was opened since
+                accounting = accounting.of_size(table.shape[0])
                 settings = settings._replace(
-                    accounting=self._accounting(),  # a block may have been opened since
+                    accounting=accounting,
                     n_users=table.n_users,
                     # those of weight 0 are, and those beyond the rows of their user
                     may_be_empty=settings.may_be_empty or has_groups or has_weights,
                     has_weights=has_weights,
                 )
                 least = self._least * math.sqrt(table.targets.n_outputs)
-                settings.accounting.warn_if_weak(*table.shape, least)
+                accounting.warn_if_weak(*table.shape, least)
                 facts = table.shape[0], table.X[:0], table.targets, has_groups
                 plan, scaling = self._charge(settings, *facts)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
-            if n_present is not None:
-                settings.accounting.warn_if_few_present(*table.shape, least, n_present)
+            if n_present is not None and not accounting.budget.is_infinite:
+                warn_of_noise(accounting.budget, *table.shape, least, n_present)
         return self
 
     @abstractmethod

@@ -248,7 +248,9 @@ class LocalTable:
             return here(self.parts(scaling, fit_intercept), *self.shape)
         flags = self.targets.is_empty, self.is_surplus
         rows = self.reader.rows(self.X, scaling, fit_intercept, *flags, self.weight)
-        return SolverData(replace(rows, users=self.users), self.targets.scaled())
+        if self.users is not None:
+            rows = replace(rows, users=self.users)
+        return SolverData(rows, self.targets.scaled())
 
     def parts(self, scaling: FeatureScaling, fit_intercept: bool) -> Callable[[slice], SolverData]:
         """What makes the scaled records of a range."""

@@ -159,7 +159,7 @@ class _HeavyTailMixin(DPLinearModel):
         used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
         if units is None:
             return used | {"limits_X_": None}
-        scale, center = scaling.width * units.scale, scaling.shift + scaling.width * units.center
+        scale, center = scaling.width * units.width, scaling.shift + scaling.width * units.shift
         limits = tuple(scaling.shift + scaling.width * end for end in (units.low, units.high))
         released = {"scale_X_": scale, "center_X_": center, "limits_X_": limits}
         return used | released | {"_origin": center, "_width": scale}

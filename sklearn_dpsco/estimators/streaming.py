@@ -19,7 +19,8 @@ from .._progress import progress_bar
 from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling, largest_weight
 from ..data.cells import check_classes, column_names
-from ..data.summation import piece_rows, slices
+from ..data.compressed import slices
+from ..data.rows import piece_rows
 from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.accountant import accountant_in_force

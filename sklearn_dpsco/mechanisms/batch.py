@@ -11,7 +11,7 @@ from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Release, composed_event, renyi
 from ..privacy.sampling import LEAST_DELTA, batch_renyi
 from ..randomness.subsets import RandomBatches
-from .additive import Gaussian
+from .laws import Gaussian
 
 _TOLERANCE = 2e-3  # of the calibration, on the private side
 _LEAST_MULTIPLIER = 0.05

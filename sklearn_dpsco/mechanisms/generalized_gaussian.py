@@ -14,9 +14,7 @@ from .._types import Array, Precision
 from ..geometry import lp_norm
 from ..privacy.budget import ROUNDING, Allowance
 from ..randomness.stream import RandomStream
-from .additive import Gaussian
-from .base import Mechanism, releasable
-from .noise_norms import best_exponent, mean_noise_norm, regularity
+from .laws import Gaussian, Mechanism, best_exponent, mean_noise_norm, regularity, releasable
 
 _MOST_SCALES = 2.0**47  # beyond them, floats are too coarse to show the noise
 

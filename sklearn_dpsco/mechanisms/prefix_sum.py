@@ -18,9 +18,9 @@ import numpy as np
 
 from .._checks import check_int
 from .._types import Array
-from ..data.summation import UNIT_ROUNDOFF
+from ..data.rows import UNIT_ROUNDOFF
 from ..privacy.budget import ROUNDING, Allowance
-from .additive import Gaussian
+from .laws import Gaussian
 
 _MOST_STEPS = 2**40  # the largest rate must be told apart from 1
 # Quadrature of the arcsine law in the logit of 1 - theta: width of a panel, and how far it

@@ -390,7 +390,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
 
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
     make = functools.partial(_plan, names, facts, confidence, narrows)
-    plan = plan_within(accounting.budget_of(n), make)
+    plan = plan_within(accounting.of_size(n).budget, make)
     _warn_if_hidden(plan)
     return plan
 

@@ -23,7 +23,7 @@ from sklearn.base import is_classifier
 from .._checks import check_choice
 from .._types import Array
 from ..data.cells import label_codes
-from ..data.summation import UNIT_ROUNDOFF
+from ..data.rows import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
 from ..preprocessing.steps import empty_rows, reaching
 from ..privacy.budget import Allowance, PrivacyBudget

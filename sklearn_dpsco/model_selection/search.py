@@ -174,7 +174,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 raise UnfitCurrencyError
             return tuple(found)
 
-        budget = self._accounting().budget_of(n_samples)
+        budget = self._accounting().of_size(n_samples).budget
         return plan_probes(plans_of, candidates, budget, scoring, n_samples, n_outputs)
 
     def _candidates(self) -> list[dict[str, Any]]:

@@ -19,10 +19,10 @@ from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import column_names, nonfinite_rows
-from ..data.compressed import canonical
-from ..data.summation import UNIT_ROUNDOFF, chunk_rows, slices
+from ..data.compressed import canonical, slices
+from ..data.rows import UNIT_ROUNDOFF, chunk_rows
 from ..mechanisms import Release, SelectVertex
-from ..mechanisms.selection import PRIOR_ROOM
+from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
@@ -350,7 +350,7 @@ def _plan(
         guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
         return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
 
-    return plan_within(accounting.budget_of(n), plan)
+    return plan_within(accounting.of_size(n).budget, plan)
 
 
 def _check_quantiles(quantiles: Any) -> tuple[float, float]:

@@ -214,7 +214,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         d = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, d)
         accounting.warn_if_weak(n)
-        budget = accounting.budget_of(n)
+        budget = accounting.of_size(n).budget
         plan = plan_within(budget, lambda b: ScalerPlan.of(n, d, b, self.with_centering))
         if plan.search is None:
             warn_user(

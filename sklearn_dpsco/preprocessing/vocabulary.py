@@ -185,7 +185,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         n_samples = check_count("n_samples", n_samples, high=_MOST_TEXTS)
         max_words = check_int("max_words", self.max_words, low=1, high=10**6)
         accounting.warn_if_weak(n_samples)
-        budget = accounting.budget_of(n_samples)
+        budget = accounting.of_size(n_samples).budget
         plan = plan_within(budget, lambda b: VocabularyPlan.of(n_samples, max_words, b))
         if n_samples <= plan.count.threshold:
             warn_user(

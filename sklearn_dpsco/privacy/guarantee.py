@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
@@ -158,17 +159,17 @@ class Guarantee(Overviewed):
         return cls(*claim, composition, releases, budget.rows_per_user, named)
 
     def __post_init__(self) -> None:
-        budget = PrivacyBudget(self.epsilon, self.delta, self.relation)
-        if budget.is_infinite != self.is_void:
+        budget, is_void = PrivacyBudget(self.epsilon, self.delta, self.relation), self.is_void
+        if budget.is_infinite != is_void:
             raise AssertionError("epsilon is infinite if and only if there is no noise")
         for name, alternatives in self.parts:
             if any(part.rows_per_user != self.rows_per_user for part in alternatives):
                 raise AssertionError(f"{name} is for users of another number of rows")
         # numbers for which a cost says nothing; NaN must not pass
-        of_scale = "scale of 0" if self.is_void else "finite scale > 0"
+        of_scale = "scale of 0" if is_void else "finite scale > 0"
         for release in self.releases:
             sensitivity, scale = release.mechanism.sensitivity, release.mechanism.scale
-            is_right = scale == 0 if self.is_void else 0 < scale < math.inf
+            is_right = scale == 0 if is_void else 0 < scale < math.inf
             if not 0 <= sensitivity < math.inf or not is_right:
                 raise AssertionError(
                     f"the release {release.name!r} needs a finite sensitivity >= 0 and a "
@@ -182,12 +183,13 @@ class Guarantee(Overviewed):
         rows = self.rows_per_user
         if not isinstance(rows, Integral) or rows < 1:
             raise AssertionError(f"rows_per_user must be an integer >= 1, got {rows!r}")
-        if self.is_void:
+        if is_void:
             return
-        if self.slack and self.composition not in ("zcdp", "gdp"):
+        slack = self.slack
+        if slack and self.composition not in ("zcdp", "gdp"):
             raise AssertionError(f"no {self.composition} guarantee allows for slack")
-        # what the costs may add up to next to the slack, which is not divided
-        budget = PrivacyBudget(self.epsilon, self.delta - self.slack, self.relation)
+        if slack:  # what the costs may add up to next to it, which is not divided
+            budget = PrivacyBudget(self.epsilon, self.delta - slack, self.relation)
         if self.composition == "adaptive-range":
             spent, count, mu = selections_game(self.releases, rows)
             if count and not has_optimum(self.epsilon, self.delta, count):
@@ -195,10 +197,16 @@ class Guarantee(Overviewed):
             limit = selection_epsilon(float(self.epsilon), float(self.delta), count, mu)
         else:
             limits = {"zcdp": budget.rho, "gdp": budget.mu**2 / 2, "pure": budget.epsilon}
-            spent, limit = self.spent, limits.get(self.composition, budget.delta)
+            spent, limit = self.cost(self.composition), limits.get(self.composition, budget.delta)
         # A plan that overspends is a defect of the package, not a user's error.
         if not spent <= limit * ROUNDING:  # NaN must not pass
             raise AssertionError("a plan spends more than its budget")
+
+    def of_fit(self, **known: Any) -> Guarantee:
+        """The same, which was checked, with what is known of a fit: see the last attributes."""
+        found = shallow_copy(self)
+        found.__dict__.update(known)
+        return found
 
     @property
     def is_void(self) -> bool:

@@ -27,8 +27,7 @@ from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Terms
-from ..data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from ..data.rows import UNIT_ROUNDOFF, Terms, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex

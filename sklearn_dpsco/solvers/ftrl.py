@@ -28,8 +28,7 @@ import numpy as np
 
 from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
-from ..data.rows import Rows, Terms, make_rows
-from ..data.summation import UNIT_ROUNDOFF, gamma, piece_rows
+from ..data.rows import UNIT_ROUNDOFF, Rows, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum, Release

@@ -34,13 +34,14 @@ from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
 from .._types import Array, Flags
-from ..data.rows import make_rows, times_rows
-from ..data.summation import (
+from ..data.rows import (
     UNIT_ROUNDOFF,
+    make_rows,
     norm_error,
     on_threads,
     row_slices,
     sum_on_threads,
+    times_rows,
 )
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning

@@ -22,9 +22,15 @@ import numpy as np
 from scipy.special import chdtri, expit
 
 from .._types import Array
-from ..data import summation
-from ..data.rows import Rows, make_rows, times_rows
-from ..data.summation import UNIT_ROUNDOFF
+from ..data.rows import (
+    UNIT_ROUNDOFF,
+    Rows,
+    chunk_rows,
+    norm_error,
+    on_threads,
+    sum_on_threads,
+    times_rows,
+)
 from ..losses import Multinomial, Squared, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -415,7 +421,7 @@ class LearnedUnits(Part):
         """A length that few rows of a copy exceed, of which n are present."""
         assert self.far is not None
         rules, grid = unit_rules(self.problem), 2.0 ** (_LENGTHS / 4)
-        counts = copy.map(lengths).sum(statistics.norm_counts, grid)
+        counts = copy.sum(statistics.norm_counts, grid)
         share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
         few = math.ceil(share * self.problem.n_samples)
         return statistics.median_on_grid(
@@ -613,9 +619,9 @@ def plan_units(
     """
     rules, purse = unit_rules(problem), Purse(problem, budget, allowance)
     m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
-    unit, of_one = statistics.unit_mean(problem, budget), share_present(problem, budget)
+    unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
     empty = rules.present_share * problem.may_be_empty
-    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
+    median_share, spread_share, mean_share = _shares_of_targets(purse, m, is_diagonal, empty)
     median = spread = mean = positive = present = center = moments = top = far = sizes = None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
@@ -663,10 +669,12 @@ def _for_box(m: float) -> float:
     return max(BOX_UNITS.aim, m / 20)
 
 
-def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:
+def _shares_of_targets(
+    purse: Purse, m: float, is_diagonal: bool, empty: float
+) -> tuple[float, float, float]:
     """Of the budget, for medians and spreads of the targets of a regression, and for means."""
-    problem, facts = purse.problem, (purse.problem, purse.budget, purse.allowance)
-    rules, k, m = unit_rules(problem), problem.n_outputs, accuracy(*facts)
+    problem = purse.problem
+    rules, k = unit_rules(problem), problem.n_outputs
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = _for_box(m) if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
     for_size = _for_box(m) if is_diagonal else 14
@@ -677,7 +685,7 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[f
     useful = max(useful, _share(m, for_place, rules.median_share / k, 0.0, empty))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
-    of_steps = user_accuracy(*facts)
+    of_steps = user_accuracy(problem, purse.budget, purse.allowance)
     level, enough = 0.0, max(CORRECTION.least_for_level, problem.n_features**1.5)
     if isinstance(base_loss(problem.loss), Squared) and not (is_diagonal or problem.is_wide):
         has_none = of_steps < CORRECTION.least or k > 1
@@ -705,7 +713,7 @@ def _share(m: float, aim: float, most: float, least: float = 0.0, empty: float =
 
 def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
     """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
-    size = summation.chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
     for start in range(part.start, part.stop, size):
         some = slice(start, min(part.stop, start + size))
         turned = rows.dense(some) - center
@@ -717,7 +725,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     from .._kernels.products import shorten_rows
 
     rows, present = data.rows, data.rows.present()
-    error = summation.norm_error(rows.n_columns)
+    error = norm_error(rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
@@ -726,7 +734,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
             total = total + z.T @ z
         return total
 
-    return summation.sum_on_threads(added, rows.tasks)
+    return sum_on_threads(added, rows.tasks)
 
 
 def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
@@ -734,8 +742,8 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
     from .._kernels.products import shortened_powers
 
     rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
-    error = summation.norm_error(rows.n_columns)
-    size = summation.chunk_rows(rows.n_samples, rows.n_columns)
+    error = norm_error(rows.n_columns)
+    size = chunk_rows(rows.n_samples, rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
@@ -745,7 +753,7 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
             total = total + shortened_powers(rows.dense(some), *facts)
         return total
 
-    return summation.sum_on_threads(added, rows.tasks, uses_blas=False)
+    return sum_on_threads(added, rows.tasks, uses_blas=False)
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
@@ -758,20 +766,15 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     rows, present = data.rows, data.rows.present()
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, error = np.empty(len(x)), summation.norm_error(rows.n_columns)
+    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
 
     def fill(part: slice) -> None:
         # in float64, whose rounding by place in a block is lost in the rounding to float32
         for some, turned in _turned(rows, part, center, by):
             measured_rows(turned, present[some], error, x[some], norms[some])
 
-    summation.on_threads(fill, rows.tasks)
+    on_threads(fill, rows.tasks)
     return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
-
-
-def lengths(copy: WithNumbers) -> WithNumbers:
-    """Records with the l2 norms of the rows of a copy, rounded up."""
-    return WithNumbers(copy.data, copy.numbers[2])
 
 
 def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
@@ -790,11 +793,12 @@ def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
 def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
     """The copy in the place of the rows, their weights times those; or rows and targets times."""
     (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
+    scale, counted = weights, rows.sample_weight
     if cuts_rows:
-        made = make_rows(x, problem.fit_intercept, weights, rows.sample_weight)
         y = times_rows(y, weights) if problem.loss.task == "regression" else y
     else:
         # whether a record is empty is private, whether one may be is not
         scale = None if rows.scale is None else rows.present().astype(np.float64)
-        made = make_rows(x, problem.fit_intercept, scale, rows.sample_weight).reweighted(weights)
-    return SolverData(made.centered(rows.center) if problem.fit_intercept else made, y)
+        counted = times_rows(weights, counted)
+    center = rows.center if problem.fit_intercept else None
+    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y)

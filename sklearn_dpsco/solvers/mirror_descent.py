@@ -18,8 +18,7 @@ import numpy as np
 
 from .._progress import advance, steps
 from .._types import Array, Auto, MirrorMapName
-from ..data.rows import Terms
-from ..data.summation import summation_error
+from ..data.rows import Terms, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, GeneralizedGaussian, Release, vector_mechanism

@@ -35,8 +35,7 @@ from scipy import sparse
 from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
-from ..data.rows import Terms, make_rows, slope_of
-from ..data.summation import UNIT_ROUNDOFF, gamma, norm_error
+from ..data.rows import UNIT_ROUNDOFF, Terms, gamma, make_rows, norm_error
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -436,7 +435,7 @@ class _Draft:
         start_radius = min(self.geometry.radius, reach * clip * norm)
         is_own, is_smooth = is_tabulated(loss), math.isfinite(loss.smoothness)
         # as the kernel takes it
-        known = None if is_own else slope_of(Terms(0.0, loss, clip), is_joint=True)
+        known = None if is_own else Terms(0.0, loss, clip).joint_slope
         phases = []
         for k, (start, stop, rate) in enumerate(pieces):
             # Of a loss with a kink half of the largest beta that the step allows; a larger beta
@@ -501,7 +500,7 @@ class _Descent:
             # each derivative's bound, so that all together have norm c
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
             self.offsets = (np.full(k, frame.offset, dtype=np.float64),)
-        known = None if is_tabulated(loss) else slope_of(Terms(offset, loss, clip), is_joint=True)
+        known = None if is_tabulated(loss) else Terms(offset, loss, clip).joint_slope
         known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
         self.slope = known._replace(offset=offset)
 

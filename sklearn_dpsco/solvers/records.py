@@ -12,9 +12,18 @@ from scipy import sparse
 
 from .._kernels.arguments import Change, read_only
 from .._types import Array, Flags, Indices, Which
-from ..data.compressed import value_parts, with_values
-from ..data.rows import Rows, Terms, joined_rows, make_rows, times_rows
-from ..data.summation import chunk_rows, norm_error, on_threads, slices, sum_on_threads
+from ..data.compressed import slices, value_parts, with_values
+from ..data.rows import (
+    Rows,
+    Terms,
+    chunk_rows,
+    joined_rows,
+    make_rows,
+    norm_error,
+    on_threads,
+    sum_on_threads,
+    times_rows,
+)
 from ..losses import clipped_derivative, clipped_to
 from .base import Problem, SolverResult
 

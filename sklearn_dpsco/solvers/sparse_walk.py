@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from .._kernels.arguments import Compressed, Secant, read_only
 from .._progress import steps
 from .._types import Array
-from ..data.rows import Terms, slope_of
+from ..data.rows import Terms
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
-from ..randomness.exact import GroupedScores
-from ..randomness.stream import RandomStream
+from ..randomness.stream import GroupedScores, RandomStream
 from .records import SolverData
 
 _LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection
@@ -86,7 +85,7 @@ def sparse_schedule(
     The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
     """
     is_known = data.is_sparse and data.rows.center is None and data.y.ndim == 1
-    if not is_known or slope_of(terms) is None or not isinstance(vertices, AxisVertices):
+    if not is_known or terms.slope is None or not isinstance(vertices, AxisVertices):
         return None
     if data.rows.n_columns < _LEAST_FEATURES or float(np.prod(1 - rates)) < _SMALLEST:
         return None
@@ -181,7 +180,7 @@ class SparseWalk:
         """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 
-        rows, scores, slope = self.rows, self.scores, slope_of(self.terms)
+        rows, scores, slope = self.rows, self.scores, self.terms.slope
         # For many of them all bounds are made anew, which is faster. How many is private, but
         # decides on time alone: bounds that hold leave the law of a selection as it is.
         n, size = self.product.size, self.sums.shape[0]

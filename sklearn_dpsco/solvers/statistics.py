@@ -10,7 +10,6 @@ included. The sections named below are those of doc/privacy.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,19 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from .._types import Array, Flags
-from ..data.compressed import with_values
-from ..data.rows import make_rows
-from ..data.summation import (
+from ..data.compressed import slices, with_values
+from ..data.rows import (
     BLOCK_ROWS,
     UNIT_ROUNDOFF,
+    Rows,
     row_slices,
-    slices,
     sum_on_threads,
     sum_over_records,
     summation_error,
 )
 from ..losses import best_constants, largest_constant
 from ..mechanisms import Gaussian, SelectVertex
-from ..mechanisms.selection import PRIOR_ROOM
+from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from .base import Problem
@@ -106,9 +104,9 @@ def target_norm(problem: Problem, order: float) -> float:
     return 1.0 if problem.has_frequencies else problem.n_outputs ** (1 / order)
 
 
-def share_present(problem: Problem, budget: PrivacyBudget) -> float:
+def share_present(problem: Problem) -> float:
     """Change of the share of records that are not empty: 1 / n under both relations."""
-    return unit_mean(problem, replace(budget, relation="zero-out"))
+    return mean_of_numbers(problem.n_samples, problem.n_features, 1.0)
 
 
 def n_present(
@@ -276,14 +274,18 @@ def measure(
     data: SolverData, center: Array | None = None, unit: Array | None = None
 ) -> WithNumbers:
     """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
-    return WithNumbers(data, make_rows(data.rows.X, False).centered(center).norms(unit))
+    return WithNumbers(data, Rows(data.rows.X, False, center=center).norms(unit))
 
 
 def norm_counts(measured: WithNumbers, grid: Array, without_zeros: bool = False) -> Array:
-    """`place_counts` of the norms of the rows, those of norm 0 counted as empty or not."""
-    counted = measured.data.rows.present()
-    counted = counted & (measured.numbers > 0) if without_zeros else counted
-    return place_counts(measured.numbers, counted, grid)
+    """`place_counts` of the norms of the rows, those of norm 0 counted as empty or not.
+
+    Where there are several numbers, norms are the last.
+    """
+    norms, counted = measured.numbers, measured.data.rows.present()
+    norms = norms[-1] if isinstance(norms, tuple) else norms
+    counted = counted & (norms > 0) if without_zeros else counted
+    return place_counts(norms, counted, grid)
 
 
 def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
@@ -291,7 +293,7 @@ def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -
     rows = measured.data.rows
     factors = clipped_to(bound, measured.numbers) / bound * rows.present()
     X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
-    return make_rows(X, False).weighted_sum(factors)
+    return Rows(X, False).weighted_sum(factors)
 
 
 def clipped_to(bound: float, norms: Array) -> Array:

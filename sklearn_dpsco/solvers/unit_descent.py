@@ -26,8 +26,7 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_real, check_size
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Terms, make_rows
-from ..data.summation import gamma, norm_error
+from ..data.rows import Rows, Terms, gamma, make_rows, norm_error, times_rows
 from ..estimates import check_level
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -178,7 +177,7 @@ def _plan_users(purse: Purse) -> OfUsers | None:
     if not problem.by_user:
         return None
     if problem.may_be_empty:
-        of_one = statistics.share_present(problem, budget) / budget.rows_per_user
+        of_one = statistics.share_present(problem) / budget.rows_per_user
         present = purse.noise(of_one, UNIT_DESCENT.present_share)
     size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
     return OfUsers(present, size, user_accuracy(problem, budget, purse.allowance))
@@ -523,14 +522,9 @@ class Walk(NamedTuple):
     ratio: float = 1.0  # of gradients over those that are released, as of `Units`
 
     @property
-    def noise(self) -> float:
-        """In a number of a gradient."""
-        return self.clip * self.ratio * self.step.scale
-
-    @property
     def variance(self) -> float:
-        """Of that noise."""
-        return self.noise**2
+        """Of the noise in a number of a gradient."""
+        return (self.clip * self.ratio * self.step.scale) ** 2
 
     def kept_noise(self, curvature: float) -> float:
         """Variance of the averaged iterate, for a variance of 1 in each release."""
@@ -561,8 +555,10 @@ def _descend(
         sum_of = limited_gradient_sum
     total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
+    terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
     for t in steps(range(n_steps)):
-        terms = Terms(units.frame.offset, _loss_at(problem.loss, t, n_steps), clip)
+        if terms.loss is not problem.loss:
+            terms = replace(terms, loss=_loss_at(problem.loss, t, n_steps))
         point = _point(units, coef)
         if units.users is None:
             total_gradient = units.data.sum(sum_of, point, terms)
@@ -601,7 +597,7 @@ def _level_stretch(units: Units, walk: Walk) -> tuple[float, float]:
     if unit < RATES.least_level_unit:
         return 1.0, 0.0
     whole = walk.length * units.curvature * unit**2
-    noise = 0.6 * walk.length * unit * walk.noise / math.sqrt(walk.n_steps)
+    noise = 0.6 * walk.length * unit * math.sqrt(walk.variance) / math.sqrt(walk.n_steps)
     stretch = min(max(1.0, RATES.level / whole), 0.7 / max(noise, TINY))
     return stretch, stretch * noise
 
@@ -618,7 +614,7 @@ def limited_gradient_sum(limited: Any, coef: Array, terms: Terms) -> Array:
     """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
     if not isinstance(limited, WithNumbers):  # without weights
         return gradient_sum(limited, coef, terms)
-    data, free = limited.data, terms._replace(clip=math.inf)
+    data, free = limited.data, replace(terms, clip=math.inf)
     return data.rows.gradient_sum(coef, data.y, free, terms.clip * limited.numbers)
 
 
@@ -782,7 +778,7 @@ class Correction(Part):
         sizes = units.data.map(_of_predictions, point).kept()
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
-        counts = sizes.map(_norms).sum(norm_counts, grid)
+        counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
@@ -820,7 +816,7 @@ class Correction(Part):
 
 
 def _of_predictions(data: Any, point: Array) -> WithNumbers:
-    """Records whose features are <x, point>, without the intercepts' part; their norms, and limits.
+    """Records whose features are <x, point>, without the intercepts' part; limits, and norms.
 
     Of classes less their mean, which changes no probability.
     """
@@ -832,21 +828,17 @@ def _of_predictions(data: Any, point: Array) -> WithNumbers:
         values -= values.mean(axis=1, keepdims=True)
     line = make_rows(values, True, rows.scale, rows.sample_weight)
     norms = np.linalg.norm(values, axis=1) * (1 + norm_error(values.shape[1]))
-    return WithNumbers(SolverData(line, data.y), (norms, limits))
-
-
-def _norms(sizes: WithNumbers) -> WithNumbers:
-    return WithNumbers(sizes.data, sizes.numbers[0])
+    return WithNumbers(SolverData(line, data.y), (limits, norms))
 
 
 def _on_line(sizes: WithNumbers, spread: float) -> Any:
     """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
-    rows, (norms, limits) = sizes.data.rows, sizes.numbers
+    rows, (limits, norms) = sizes.data.rows, sizes.numbers
     norms = norms / spread
     values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
     weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))
-    line = make_rows(values, True, rows.scale, rows.sample_weight)
-    found = SolverData(line.reweighted(weights), sizes.data.y)
+    weights = times_rows(weights, rows.sample_weight)
+    found = SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.data.y)
     return found if limits is None else WithNumbers(found, limits)
 
 

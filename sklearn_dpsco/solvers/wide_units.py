@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._types import Array
-from ..data.rows import make_rows
-from ..data.summation import gamma, summation_error
+from ..data.rows import gamma, make_rows, summation_error
 from ..mechanisms import Gaussian, SelectVertex
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream

@@ -674,7 +674,7 @@ class Unreadable:
 def _additive_noise():
     """The class that adds all noise that is added to vectors, and its method that does so."""
     try:
-        from sklearn_dpsco.mechanisms.additive import AdditiveNoise
+        from sklearn_dpsco.mechanisms.laws import AdditiveNoise
     except ImportError:
         return mechanisms._AdditiveNoise, "_with_noise"
     return AdditiveNoise, "with_noise"

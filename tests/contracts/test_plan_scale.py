@@ -20,7 +20,7 @@ from registry import (
 from support import half_is_enough
 
 from sklearn_dpsco import DPGridSearchCV
-from sklearn_dpsco.data.summation import gamma, summation_error
+from sklearn_dpsco.data.rows import gamma, summation_error
 from sklearn_dpsco.losses import best_constants, get_loss, largest_constant
 from sklearn_dpsco.solvers import Descent, NoisyMD
 

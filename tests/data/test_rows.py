@@ -18,8 +18,7 @@ from support import cells_of, half_is_enough, problem, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import NO_MOVE, Compressed, Move, Slope
-from sklearn_dpsco.data.rows import Terms, make_rows
-from sklearn_dpsco.data.summation import BLOCK_ROWS, chunk_rows, summation_error
+from sklearn_dpsco.data.rows import BLOCK_ROWS, Terms, chunk_rows, make_rows, summation_error
 from sklearn_dpsco.losses import (
     Absolute,
     Huber,

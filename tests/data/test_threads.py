@@ -12,12 +12,13 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_info
 
-from sklearn_dpsco.data.rows import Terms, make_rows
-from sklearn_dpsco.data.summation import (
+from sklearn_dpsco.data.compressed import slices
+from sklearn_dpsco.data.rows import (
     BLOCK_ROWS,
+    Terms,
     chunk_rows,
+    make_rows,
     on_threads,
-    slices,
     sum_on_threads,
 )
 from sklearn_dpsco.losses import Squared

@@ -17,7 +17,7 @@ from support import ORDERS, rest_is_slow, stream
 
 from sklearn_dpsco.geometry import lp_norm
 from sklearn_dpsco.mechanisms import Gaussian, GeneralizedGaussian, vector_mechanism
-from sklearn_dpsco.mechanisms.noise_norms import best_exponent, mean_noise_norm
+from sklearn_dpsco.mechanisms.laws import best_exponent, mean_noise_norm
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
 
 LEVEL = 1e-7

@@ -18,8 +18,8 @@ from support import half_is_enough, p_value, rest_is_slow, stream
 
 from sklearn_dpsco._kernels import sampling as kernels
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
-from sklearn_dpsco.randomness import exact
-from sklearn_dpsco.randomness.exact import (
+from sklearn_dpsco.randomness import stream as exact
+from sklearn_dpsco.randomness.stream import (
     GroupedScores,
     floor_draws,
     permute_and_flip,

@@ -69,7 +69,7 @@ def test_vectors_are_sums_over_the_rows_of_a_user_and_cut_as_a_whole(k, is_tied)
     np.testing.assert_array_equal(
         users.present, [present[rows.users == user].any() for user in some]
     )
-    total, norms = user_gradients(data, users, unit, point, terms._replace(clip=1.5))
+    total, norms = user_gradients(data, users, unit, point, dataclasses.replace(terms, clip=1.5))
     units = np.repeat(unit, point.size // size)
     exact = np.linalg.norm(each * units, axis=1)
     np.testing.assert_allclose(norms, exact, rtol=1e-9, atol=1e-12)

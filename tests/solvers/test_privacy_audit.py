@@ -34,7 +34,7 @@ from sklearn_dpsco.audit import audit_plan, check_sensitivity, mechanisms, neigh
 from sklearn_dpsco.data import pieces
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.mechanisms import Gaussian
-from sklearn_dpsco.mechanisms.additive import AdditiveNoise
+from sklearn_dpsco.mechanisms.laws import AdditiveNoise
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import SCOF

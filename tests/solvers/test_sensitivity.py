@@ -5,9 +5,9 @@ import math
 import pytest
 from support import problem
 
-from sklearn_dpsco.data.summation import UNIT_ROUNDOFF, gamma, summation_error
+from sklearn_dpsco.data.rows import UNIT_ROUNDOFF, gamma, summation_error
 from sklearn_dpsco.geometry import AxisVertices
-from sklearn_dpsco.mechanisms.selection import PRIOR_ROOM
+from sklearn_dpsco.mechanisms.laws import PRIOR_ROOM
 from sklearn_dpsco.preprocessing import quantiles
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import (

@@ -32,8 +32,8 @@ from sklearn_dpsco.losses import (
 )
 from sklearn_dpsco.mechanisms import SelectVertex, softmax_scale
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.randomness import exact
-from sklearn_dpsco.randomness.exact import GroupedScores
+from sklearn_dpsco.randomness import stream as exact
+from sklearn_dpsco.randomness.stream import GroupedScores
 from sklearn_dpsco.solvers import Selection, frank_wolfe, sparse_walk
 from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.sparse_walk import (

@@ -19,6 +19,7 @@ import numpy as np
 from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
 from ..._types import Array, Auto, Oracle
+from ...data.bounds import FeatureScaling
 from ...data.rows import Terms, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
@@ -164,7 +165,7 @@ class HeavyTailPlan(Plan):
         mean = total / (self.max_iter - self.max_iter // 2)
         center, scale = np.asarray(frame.center), np.asarray(frame.scale)
         far = magnitudes.BOX * scale
-        units = magnitudes.FeatureUnits(center, scale, center - far, center + far)
+        units = FeatureScaling(center - far, center + far, center, scale)
         return replace(frame.result(mean, problem, self.max_iter), units=units)
 
 
@@ -206,7 +207,7 @@ class UnboundedDescentPlan(UnitDescentPlan):
         center = np.zeros(d)
         if self.learns_center and result.frame.center is not None:
             center = reach * result.frame.center
-        units = magnitudes.FeatureUnits(center, typical, -reach, reach)
+        units = FeatureScaling(-reach, reach, center, typical)
         coef, intercept = frame.plain(result.coef, result.intercept)
         inner = replace(result.frame, outer=frame)
         return replace(result, coef=coef, intercept=intercept, frame=inner, units=units)

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Flags
-from ...data.rows import Rows, make_rows
-from ...data.summation import UNIT_ROUNDOFF, slices
+from ...data.compressed import slices
+from ...data.rows import UNIT_ROUNDOFF, Rows, make_rows
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
-from ...mechanisms.selection import PRIOR_ROOM
+from ...mechanisms.laws import PRIOR_ROOM
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
 from .. import statistics
@@ -185,15 +184,6 @@ class MagnitudeSearch(Part):
             return np.minimum(found, self.ceiling)
         is_seen = _are_present(counts, found, n, self.presence, stream)
         return np.where(is_seen, found, _LOWEST)
-
-
-class FeatureUnits(NamedTuple):
-    """Where features lie, how large they typically are, and what they are clipped to."""
-
-    center: Array
-    scale: Array
-    low: Array
-    high: Array
 
 
 @dataclass(frozen=True)

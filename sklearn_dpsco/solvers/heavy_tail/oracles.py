@@ -16,8 +16,8 @@ from scipy.special import erf
 from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Oracle
-from ...data.rows import Rows, Terms, times_rows
-from ...data.summation import BLOCK_ROWS, UNIT_ROUNDOFF, slices
+from ...data.compressed import slices
+from ...data.rows import BLOCK_ROWS, UNIT_ROUNDOFF, Rows, Terms, times_rows
 from ...losses import clipped_derivative, clipped_rows
 from ..records import WithNumbers
 from ..statistics import coordinate_mean, mean_of_numbers

@@ -33,15 +33,13 @@ from scipy import sparse
 from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
 from ..._types import Array, Auto, Indices
-from ...data.rows import Terms, slope_of
-from ...data.summation import UNIT_ROUNDOFF, summation_error
+from ...data.rows import UNIT_ROUNDOFF, Terms, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import Release, SelectSequence, softmax_scale
 from ...privacy.budget import Allowance, PrivacyBudget
 from ...privacy.guarantee import Guarantee
-from ...randomness.exact import UNIFORM_ATTEMPTS, refuse
-from ...randomness.stream import RandomStream
+from ...randomness.stream import UNIFORM_ATTEMPTS, RandomStream, refuse
 from .. import defaults
 from ..base import Part, Problem, SolverResult, fast_restarts, releases_of, slices, smallest
 from ..defaults import SINGLE_PASS
@@ -511,7 +509,7 @@ class _RecordWalk:
 
     def _kernel(self) -> tuple[Any, ...] | None:
         """What compiled steps need, if they know the loss, the set and the law of the noise."""
-        vertices, slope = self.plan.vertices, slope_of(self.whole.terms)
+        vertices, slope = self.plan.vertices, self.whole.terms.slope
         scale, is_one = softmax_scale(self.run.noise), self.plan.problem.n_outputs == 1
         if slope is None or scale is None or not is_one or not isinstance(vertices, AxisVertices):
             return None
