@@ -21,10 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import (
     auto_or,
     check_choice,
+    check_confidence,
     check_count,
     check_real,
     check_size,
     import_pandas,
+    says_confidence,
     shown,
     warn_user,
 )
@@ -66,11 +68,13 @@ from .releases import (
     sized,
 )
 
+# bins of means where none are given: of equal width, or "doubling" up to the end of the bounds
+_EVEN, _DOUBLING = 10, 2.0 ** np.arange(-11, 1)
 _LOSSES = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
 _OF_NUMBERS = (*_LOSSES, "binned_means")
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
-_MOST_SHOWN = 20  # rows of a table
+_MOST_SHOWN = 22  # rows of a table
 # Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
 # factor e is worth, in units of the noise; and the largest share of all records that may so be left
 # out: rare large targets are not few errors.
@@ -288,6 +292,7 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
     return tuple(check_choice("scoring", name, SCORINGS) for name in names)
 
 
+@says_confidence
 def plan_score(
     n_samples: int,
     *,
@@ -302,7 +307,7 @@ def plan_score(
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
-    n_bins: Any = 5,
+    n_bins: Any = "auto",
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     n_groups: int = 1,
@@ -322,8 +327,9 @@ def plan_score(
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
-        for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records. Here
-        `bounds_y` must be given for scores of regressions, and `max_rows_per_user` of a model.
+        for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records, and
+        `n_bins` "doubling" for a model of counts or costs. Here `bounds_y` must be given for scores
+        of regressions, and `max_rows_per_user` of a model.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
 
@@ -369,7 +375,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         widest if most is None else min(most, widest),
         check_real("max_log_loss", max_log_loss, low=0.1, high=700),
         auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
-        _edges(n_bins, (low, high) if "binned_means" in names else (0.0, 1.0)),
+        _edges(n_bins, (low, high) if "binned_means" in names else None),
         *ends_of_scores,
         invalid == "exclude" or n_groups > 1,
         n_groups,
@@ -382,7 +388,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
             "against the rest, score y == label, with an estimator that has classes_ [False, True] "
             "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
         )
-    confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
+    confidence = check_confidence(confidence)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
@@ -395,17 +401,28 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     return plan
 
 
-def _edges(n_bins: Any, ends: tuple[float, float]) -> tuple[float, ...]:
-    """Of bins, from their number or as they are given."""
-    if np.ndim(n_bins) == 0 and not isinstance(n_bins, str):
-        edges = np.linspace(*ends, check_count("n_bins", n_bins, high=10_000) + 1)
+def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
+    """Of bins of predictions within bounds, or of probabilities: None if noise decides of these."""
+    low, high = bounds or (0.0, 1.0)
+    edges = np.empty(0)
+    if isinstance(n_bins, str):
+        if n_bins == "auto" and bounds is None:
+            return None
+        if n_bins == "auto":
+            edges = np.linspace(low, high, _EVEN + 1)
+        if n_bins == "doubling":
+            edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
+    elif np.ndim(n_bins) == 0:
+        edges = np.linspace(low, high, check_count("n_bins", n_bins, high=10_000) + 1)
     else:
-        edges = np.empty(0)
         with suppress(TypeError, ValueError):
             edges = np.asarray(n_bins, dtype=np.float64)
     is_right = edges.ndim == 1 and 2 <= edges.size <= 10_001 and np.isfinite(edges).all()
     if not (is_right and (np.diff(edges) > 0).all()):
-        raise ValueError(f"edges must be 2 to 10001 rising numbers, got {shown(n_bins)}")
+        raise ValueError(
+            "n_bins, or edges, must be a number, 'auto', 'doubling' or 2 to 10001 rising numbers, "
+            f"got {shown(n_bins)}"
+        )
     return tuple(edges.tolist())
 
 
@@ -790,6 +807,7 @@ def _table(lines: list[str], columns: tuple[str, ...], rows: Any) -> Overview:
 _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 
 
+@says_confidence
 def dp_score(
     estimator: Any,
     X: Any,
@@ -806,7 +824,7 @@ def dp_score(
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
-    n_bins: Any = 5,
+    n_bins: Any = "auto",
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     by: Any = None,
@@ -848,7 +866,7 @@ def dp_score(
         composed. "auto" is the relation of the accountant, or without one "replace-one"; and the
         accountant's delta, or 0 without one, and for scores of up to four releases that take all of
         an accountant or branch to which nothing was charged before.
-    confidence : float in [0.5, 1 - 1e-9], default=0.95
+    confidence : float in [0.5, 1), default=0.95
         Of the intervals, each by itself.
     accountant : None, BudgetAccountant or Branch, default=None
         Charged after all was checked and X was predicted, before anything is counted. None stands
@@ -876,11 +894,17 @@ def dp_score(
         Number of equal bins of the scores from which the ROC curve is made, and the area under it
         for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3), within [4, 1000], n the records
         per group and s the standard deviation of the noise.
-    n_bins : int in [1, 1e4], or array-like of rising edges, default=5
-        Of "calibration_curve" and "binned_means": bins of equal width on [0, 1] or `bounds_y`, or
-        public edges. In each, the frequency or the mean target, and the mean prediction are
-        released. Records with a prediction outside of the edges are in none. Targets are clipped at
-        `max_error` from the ends of their bin.
+    n_bins : "auto", "doubling", int in [1, 1e4], or array-like of rising edges, default="auto"
+        Of "calibration_curve" and "binned_means", the bins of predictions: in each, the frequency
+        or the mean target, and the mean prediction are released. A number stands for bins of equal
+        width on [0, 1] or `bounds_y`, "doubling" for twelve up to the end of these, each twice as
+        wide as the one before. "auto" takes of regressions ten bins of equal width, of models of
+        counts and costs those that double, and of probabilities tenths, of which the first is cut
+        at .001, .002, .005, .01, .02 and .05, for rare classes, and the last likewise: at shares
+        that are more than 20 standard deviations of the noise in a count, of the records of a
+        group. Edges of your own must be public: quantiles of these predictions are not. Records
+        with a prediction outside of them are in no bin. More bins cost no privacy, but each has the
+        same noise and fewer records. Targets are clipped at `max_error` from the ends of their bin.
     score_bounds : pair (low, high) of floats, default=(0, 1)
         Range of scores that the bins of the ROC curve divide; scores outside count in the outer
         bins. A score is the second class's predicted probability, or where the estimator has none
@@ -976,6 +1000,9 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
+    of_fit = getattr(_public(estimator, "plan_"), "problem", None)
+    if isinstance(n_bins, str) and n_bins == "auto" and of_fit and of_fit.loss.task == "rates":
+        planned["n_bins"] = "doubling"  # by the model's link alone
     if max_rows_per_user == "auto" and accountant is None:
         of_model = _public(estimator, "guarantee_")
         planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
