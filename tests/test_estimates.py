@@ -60,7 +60,7 @@ def test_what_is_unknown_has_the_whole_line():
     for part in (found.std_sampling, found.std_noise):  # no number that looks like an error
         assert np.isnan(part).tolist() == [[False, True, False]]
     assert found.to_frame()[["sampling", "noise"]].loc["b"].isna().all()
-    assert str(found).splitlines()[2].split() == ["b", "-2", "inf", "-0", "1", "-inf", "inf"]
+    assert str(found).splitlines()[2].split() == ["b", "-2", "inf", "-0", "1.000", "-inf", "inf"]
     assert found.conf_int()[1].tolist() == [-np.inf, np.inf]
     assert found.pvalues[0, 1] == 1.0
     assert np.isfinite(found.wald_test("a").pvalue)
@@ -143,7 +143,7 @@ def test_each_function_by_itself():
     found = estimates(names=["a", "b"], sources=["u", "u"], title="of this", notes=("and that",))
     R, value = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, 0.0]]), [0.5, 0.0]
     each = found.t_test(R, value)
-    assert each.params == ["c0 = 0.5", "c1"]
+    assert each.param_names == ["c0 = 0.5", "c1"]
     np.testing.assert_allclose(each.coef[0], R @ found.coef[0])
     np.testing.assert_allclose(each.std[0] ** 2, np.diag(R @ (S + N) @ R.T))
     for k in range(2):
@@ -152,7 +152,7 @@ def test_each_function_by_itself():
     assert [line.split()[0] for line in str(each).splitlines()] == ["of", "coef", "c0", "c1"]
     # by names: all features that were made of a column, and values
     both = found.t_test("u")
-    assert both.params == ["a", "b"]
+    assert both.param_names == ["a", "b"]
     assert found.wald_test("u") == found.wald_test(["a", "b"])
     assert found.wald_test("a = 2") == found.wald_test("a", 2)
     assert found.wald_test(["a=2", "b"], 1) == found.wald_test(["a", "b"], [2, 1])
@@ -161,7 +161,7 @@ def test_each_function_by_itself():
     several = Estimates(
         names=["a"], outputs=["x", "y"], coef=np.ones((2, 1)), sampling=np.eye(2), noise=np.eye(2)
     )
-    assert several.t_test("a").params == ["x: a", "y: a"]
+    assert several.t_test("a").param_names == ["x: a", "y: a"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_other_units_of_the_features():
         unknown=np.array([[0.0], [0.0], [0.1]]), predicting=np.array([[1.0, 2.0, 0.0]])
     )
     moved = found.in_units(["u", "v"], shift, width)
-    assert moved.params == ["u", "v", INTERCEPT]
+    assert moved.param_names == ["u", "v", INTERCEPT]
     Z = rng.normal(size=(5, 2))
     rows = np.column_stack(((Z - shift) / width, np.ones(5)))
     others = np.column_stack((Z, np.ones(5)))
@@ -253,3 +253,10 @@ def test_ratios():
         np.testing.assert_array_equal(ratios[name], log[name])
     whole = dataclasses.replace(found, exponentiate=True, unknown=np.eye(3)[:, :1]).to_frame()
     assert whole[["[0.05", "0.95]"]].iloc[0].tolist() == [0, np.inf]
+
+
+def test_p_values_are_shown_with_three_decimals():
+    found = estimates(coef=np.array([[1000.0, 1.0, 0.0]]))
+    rows = [row.split() for row in str(found).splitlines()[-3:]]
+    assert [row[6] for row in rows] == [f"{p:.3f}" for p in found.pvalues[0]]
+    assert rows[0][6] == "0.000" != rows[1][6]

@@ -171,7 +171,7 @@ class Inference(DPLinearModel):
         Parameters
         ----------
         confidence : float in [0.5, 1), default=.95
-        encoder : PublicEncoder, other transformer or None, default=None
+        encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
         units, base
@@ -213,7 +213,7 @@ class Inference(DPLinearModel):
 
         Parameters
         ----------
-        encoder : PublicEncoder, other transformer or None, default=None
+        encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `coef_frame`: rows have the names and units of its table. None takes the encoder
             of `bounds_X`, if it is one; those of its columns, as X has them, ``units="scaled"``
             then shows.
@@ -251,7 +251,10 @@ class Inference(DPLinearModel):
         encoder = self._encoder if encoder is None else encoder
         is_named = encoder is not None or self._feature_names() is not None
         if not is_named:
-            unnamed = "x0, x1, ...: columns of X; summary(pipeline[0]) has names of the table"
+            unnamed = (
+                "x0, x1, ...: columns of X; summary(model[0]) of a pipeline `model`, or "
+                "summary(['age', ...]), has names"
+            )
             found = dataclasses.replace(found, notes=(*found.notes, unnamed))
         if isinstance(encoder, DPScaler):
             clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))
