@@ -16,7 +16,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-T, P = TypeVar("T"), ParamSpec("P")
+T = TypeVar("T")
+P = ParamSpec("P")
 
 # Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
 LARGEST, SMALLEST = 1e50, 1e-50

@@ -58,6 +58,7 @@ class Facts:
     is_narrowed: bool = False  # whether the bounds are a range that was selected
     # the largest error in half widths of the bounds for which sums of R^2 are weighed
     weighed_error: float = 2.0
+    target: int = 0  # which one, of several
 
 
 # What an estimator says of the records, and the truth, as far as a release asks: "truth" and
@@ -368,6 +369,7 @@ class Range:
     worth: float
     most: float
     select: SelectVertex
+    target: int = 0  # which one, of several
 
     @property
     def ranges(self) -> Array:

@@ -44,7 +44,7 @@ from .._types import (
     Scoring,
 )
 from ..data import cells
-from ..data.bounds import number_bounds
+from ..data.bounds import check_target_bounds, number_bounds
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ..preprocessing.steps import empty_rows, opened, reaching
@@ -135,6 +135,8 @@ class ScorePlan(Overviewed):
         """All releases, below a line that says of what, and how wide an interval of R^2 will be."""
         what = f"{', '.join(self.scorings)} on {self.n_samples} records"
         what += f" in {self.n_groups} groups" if self.n_groups > 1 else ""
+        k = self.n_targets
+        what += f", for each of {k} targets with 1/{k} of the budget" if k > 1 else ""
         if "r2" in self.scorings:
             excludes = self.queries[0].facts.excludes
             about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
@@ -197,6 +199,8 @@ class ScorePlan(Overviewed):
         for seed in range(_SELECTED if self.ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
             for one in self.ranges:
+                if one.target != facts.target:
+                    continue
                 part = replace(one, worth=share * one.worth, most=share * one.most)
                 scores = part.scores(own, answers) / share
                 noisy = scores + draws.gumbel(0.0, one.select.scale, scores.size)
@@ -222,18 +226,29 @@ class ScorePlan(Overviewed):
         """Of each of which all sums are released; 1 stands for no groups."""
         return self.queries[0].facts.n_groups
 
+    @property
+    def n_targets(self) -> int:
+        """Each of which has releases of its own."""
+        return max(query.facts.target for query in self.queries) + 1
+
     def narrowed(self, answers: Answers, stream: RandomStream, group: Any = 0) -> ScorePlan:
         """The plan with the released ranges, if it has any; noise stays as it is."""
         if not self.ranges:
             return self
         if self.n_groups > 1:
             answers = {name: of[group >= 0] for name, of in answers.items()}
-        is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
-        queries, at = list(self.queries), is_squared.index(True)  # one alone tells it
+        queries = list(self.queries)
         for one in self.ranges:
+            at = next(  # one alone tells the squared error of a target
+                k
+                for k, query in enumerate(queries)
+                if query.facts.target == one.target and _SQUARED_ERROR in FORMULAS[query.name].tells
+            )
             facts = queries[at].facts
-            selected = one.select.release(one.scores(facts, answers), stream)
-            queries[at] = replace(queries[at], facts=one.narrowed(facts, selected))
+            scores = one.scores(facts, _of_target(answers, one.target))
+            queries[at] = replace(
+                queries[at], facts=one.narrowed(facts, one.select.release(scores, stream))
+            )
         return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
@@ -245,15 +260,20 @@ class ScorePlan(Overviewed):
         if self.n_groups > 1:
             rows = [group == k for k in range(self.n_groups)]
             parts = [{name: of[own] for name, of in answers.items()} for own in rows]
-        return [np.concatenate([query.statistic(part) for part in parts]) for query in self.queries]
+        return [
+            np.concatenate([query.statistic(_of_target(p, query.facts.target)) for p in parts])
+            for query in self.queries
+        ]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
         """The sums with noise."""
         pairs = zip(self.noises, statistics, strict=True)
         return [noise.release(value, stream) for noise, value in pairs]
 
-    def estimates(self, noisy: Sequence[Array], group: int | None = None) -> dict[str, Estimate]:
-        """Each score and its interval: functions of the noisy sums and of this plan.
+    def estimates(
+        self, noisy: Sequence[Array], group: int | None = None, target: int = 0
+    ) -> dict[str, Estimate]:
+        """Each score of a target and its interval: functions of the noisy sums and of this plan.
 
         Of one group, or of the records of all groups together.
         """
@@ -261,6 +281,8 @@ class ScorePlan(Overviewed):
         groups = list(range(self.n_groups)) if group is None else [group]
         n_valid, least = None, math.inf  # of all scores that of the least noise
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
+            if query.facts.target != target:
+                continue
             sums = released.reshape(self.n_groups, -1)[groups].sum(axis=0)
             law = self._law(noise, len(groups))
             if query.facts.excludes:
@@ -270,6 +292,11 @@ class ScorePlan(Overviewed):
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 found[name] = query.estimate(name, sums, law) | {"counts": sums}
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
+
+
+def _of_target(answers: Answers, target: int) -> Answers:
+    """Numbers of one target, where there are several."""
+    return {name: of[:, target] if of.ndim == 2 else of for name, of in answers.items()}
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -311,6 +338,7 @@ def plan_score(
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     n_groups: int = 1,
+    n_targets: int = 1,
     precision: Precision = "exact",
     accountant: Any = None,
 ) -> ScorePlan:
@@ -332,6 +360,9 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         of regressions, and `max_rows_per_user` of a model.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
+    n_targets : int in [1, 1000], default=1
+        Number of targets of a regression, which share the budget evenly. `bounds_y` are of each,
+        or (lows, highs).
 
     Raises
     ------
@@ -354,7 +385,11 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     needing = [name for name in names if name in _OF_NUMBERS]
     if bounds_y is None and needing:
         raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
-    low, high = number_bounds(bounds_y) or (-1.0, 1.0)
+    n_targets = check_count("n_targets", n_targets, high=1000)
+    if n_targets > 1 and len(needing) < len(names):
+        raise ValueError("several targets have scores of regressions alone")
+    ends = check_target_bounds(bounds_y, n_targets) or (-1.0, 1.0)
+    lows, highs = (np.full(n_targets, end).tolist() for end in ends)
     ends_of_scores = number_bounds(score_bounds, "score_bounds")
     if ends_of_scores is None:
         raise ValueError("score_bounds must be a pair (low, high), got None")
@@ -363,24 +398,28 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
         raise ValueError("invalid must be 'auto' or 'exclude' for scores of groups")
-    is_private, widest = isinstance(max_error, str) and max_error == "private", high - low
+    is_private = isinstance(max_error, str) and max_error == "private"
     if is_private and not {"r2", _SQUARED_ERROR} & set(names):
         raise ValueError(f"max_error='private' is for scoring='r2' or {_SQUARED_ERROR!r}")
     most = None if is_private else auto_or(check_size, "max_error", max_error, high=1e51)
-    facts = Facts(
-        n,
-        n_classes,
-        low,
-        high,
-        widest if most is None else min(most, widest),
-        check_real("max_log_loss", max_log_loss, low=0.1, high=700),
-        auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
-        _edges(n_bins, (low, high) if "binned_means" in names else None),
-        *ends_of_scores,
-        invalid == "exclude" or n_groups > 1,
-        n_groups,
-        weighed_error=2.0 if most is None else 2 * min(most / widest, 1.0),
-    )
+    facts = [
+        Facts(
+            n,
+            n_classes,
+            low,
+            high,
+            high - low if most is None else min(most, high - low),
+            check_real("max_log_loss", max_log_loss, low=0.1, high=700),
+            auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
+            _edges(n_bins, (low, high) if "binned_means" in names else None),
+            *ends_of_scores,
+            invalid == "exclude" or n_groups > 1,
+            n_groups,
+            weighed_error=2.0 if most is None else 2 * min(most / (high - low), 1.0),
+            target=target,
+        )
+        for target, (low, high) in enumerate(zip(lows, highs, strict=True))
+    ]
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
         raise ValueError(
@@ -444,7 +483,7 @@ def _warn_if_hidden(plan: ScorePlan) -> None:
         )
 
 
-def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: Any) -> bool:
+def _is_alone(names: tuple[str, ...], facts: list[Facts], epsilon: float, accountant: Any) -> bool:
     """Whether there is no accountant, or few releases take all that it has left."""
     account = accountant_in_force(accountant)
     if account is None:
@@ -453,51 +492,68 @@ def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: 
         return False  # and it is refused
     takes_all = account.remaining() <= epsilon * (1 + 1e-6)
     is_allowed = epsilon <= account.remaining(delta=0.0) * (1 + 1e-12)
-    return takes_all and is_allowed and len(queries_for(names, facts, 1)) <= _FEW
+    return takes_all and is_allowed and len(facts) * len(queries_for(names, facts[0], 1)) <= _FEW
 
 
 def _plan(
-    names: tuple[str, ...], facts: Facts, confidence: float, narrows: Any, budget: PrivacyBudget
+    names: tuple[str, ...],
+    facts: list[Facts],
+    confidence: float,
+    narrows: Any,
+    budget: PrivacyBudget,
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
-    n, allowance, factor = facts.n_samples, budget.gaussian_allowance, budget.record_factor
-    chosen: list[Range] = []
-    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
-    for of in narrows if is_fine else ():
-        # of two sizes of errors in turn the smaller one is in all ranges that hold the other
-        change_of_range = factor if of == "targets" else 1.0
-        part = budget.mixed_allowance.share(_RANGE_SHARE[of])
-        select = SelectVertex.calibrate(change_of_range, part)
-        worth, most = _WORTH[of] * select.scale, _LEFT_OUT[of] * n
-        # if it can find one, and squares may need it
-        if select.scale > _FILLED * n and most > math.log(_NARROWER[of]) * worth:
-            chosen.append(Range(of, worth, most, select))
-    if chosen:
-        allowance = budget.mixed_allowance
-        # beside a range that is not known yet, but hardly more than its widest over this
-        most = 0.0 if chosen[-1].of == "errors" else _NARROWER["targets"] * facts.weighed_error
-        facts = replace(facts, weighed_error=min(max(_LIKELY_ERROR, most), 2.0))
+    allowance, factor = budget.gaussian_allowance, budget.record_factor
+    facts, chosen = list(facts), []  # a copy: plans for other budgets follow
+    for k, own in enumerate(facts):
+        found = _ranges(own, narrows, budget, len(facts))
+        if found:
+            allowance = budget.mixed_allowance
+            # beside a range that is not known yet, but hardly more than its widest over this
+            most = 0.0 if found[-1].of == "errors" else _NARROWER["targets"] * own.weighed_error
+            facts[k] = replace(own, weighed_error=min(max(_LIKELY_ERROR, most), 2.0))
+        chosen += found
     noise = additive_noise(allowance)
 
     def change(query: Query) -> float:
         own = query.sensitivity(factor)
-        if facts.n_groups == 1:
+        if query.facts.n_groups == 1:
             return own
         # under replace-one a record may leave one group and come into another
         return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
 
-    queries, noises = queries_for(names, facts, noise.order), []
-    left = 1 - sum(_RANGE_SHARE[one.of] for one in chosen)
+    queries = [query for own in facts for query in queries_for(names, own, noise.order)]
+    left, noises = 1 - sum(_RANGE_SHARE[one.of] for one in chosen) / len(facts), []
     share = allowance.share(left / len(queries))
     for k, query in enumerate(queries):
         one = noise.calibrate(change(query), share)
         queries[k] = query = sized(query, math.sqrt(one.variance))
-        dimension = facts.n_groups * query.dimension
+        dimension = query.facts.n_groups * query.dimension
         noises.append(noise.calibrate(change(query), share, dimension=dimension))
-    releases = [Release(f"range of the {one.of}", one.select) for one in chosen]
-    releases += [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+    named: list[Any] = [(f"range of the {one.of}", one.target, one.select) for one in chosen]
+    named += [(q.name, q.facts.target, law) for q, law in zip(queries, noises, strict=True)]
+    several = len(facts) > 1
+    releases = [Release(name + f": target_{t}" * several, law) for name, t, law in named]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
     return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, tuple(chosen))
+
+
+def _ranges(
+    facts: Facts, narrows: Sequence[str], budget: PrivacyBudget, n_targets: int
+) -> list[Range]:
+    """The selections of ranges that can find one, and whose squares may need it."""
+    chosen: list[Range] = []
+    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
+    for of in narrows if is_fine else ():
+        # of two sizes of errors in turn the smaller one is in all ranges that hold the other
+        change_of_range = budget.record_factor if of == "targets" else 1.0
+        part = budget.mixed_allowance.share(_RANGE_SHARE[of] / n_targets)
+        select = SelectVertex.calibrate(change_of_range, part)
+        worth, most = _WORTH[of] * select.scale, _LEFT_OUT[of] * facts.n_samples
+        is_noisy = select.scale > _FILLED * facts.n_samples
+        if is_noisy and most > math.log(_NARROWER[of]) * worth:
+            chosen.append(Range(of, worth, most, select, facts.target))
+    return chosen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -555,6 +611,8 @@ class DPScore(Overviewed):
         records of all groups together.
     is_of_group : bool
         Whether this is one of them.
+    target : str or None
+        Of several targets, which one this is of.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
 
@@ -592,6 +650,7 @@ class DPScore(Overviewed):
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
     is_of_group: bool = False
+    target: Any = None
     limits: tuple[Any, Any] = (0.0, 1.0)
     clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
@@ -618,7 +677,9 @@ class DPScore(Overviewed):
 
     @property
     def of_class(self) -> str:
-        """ " of 'a'", where the score is of the second of two classes, 'a'; else ""."""
+        """ " of 'a'", of the second of two classes or a target called 'a'; else ""."""
+        if self.target is not None:
+            return f" of {shown(self.target)}"
         if self.classes is None or self.scoring not in _OF_TWO_CLASSES[1:]:
             return ""
         return f" of {shown(self.classes.tolist()[-1])}"
@@ -846,12 +907,12 @@ def dp_score(
     estimator : fitted estimator
         Any of scikit-learn's kind; of a pipeline or a search, the last step or the best model is
         asked for its classes and bounds. It must predict each row by that row alone.
-    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Records that the estimator was not fitted on, which is not checked: a score on records of
-        the fit is as private, and flatters the model. Fit and score then compose, and may not
-        stand on disjoint branches of an accountant. X goes to the estimator as it is. For records
-        that are invalid see `invalid`: neither an error nor a warning shows them, unless the
-        estimator itself refuses X.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,), or (n_samples, n_targets)
+        Several targets of a regression share the budget evenly. That the estimator was not fitted
+        on these records is not checked: a score on records of the fit is as private, and flatters
+        the model. Fit and score then compose, and may not stand on disjoint branches of an
+        accountant. X goes to the estimator as it is. For records that are invalid see `invalid`:
+        neither an error nor a warning shows them, unless the estimator itself refuses X.
     scoring : str, list of str or None, default=None
         "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
         "calibration_curve", "calibration_in_the_large" (mean probability of the second class less
@@ -873,7 +934,7 @@ def dp_score(
         for that whose ``with`` block is open, if any.
     classes : list of labels or None, default=None
         The labels, which are public. None stands for the estimator's `classes_`.
-    bounds_y : pair (low, high) of floats or None, default=None
+    bounds_y : pair (low, high) of floats, or of several targets of lists, or None, default=None
         Of the target, from domain knowledge. Targets and predictions are clipped to them. None
         stands for the estimator's own. Needed for scores of regressions.
     max_error : "auto", "private" or float in [1e-50, 1e51], default="auto"
@@ -951,6 +1012,8 @@ def dp_score(
     Returns
     -------
     DPScore, or dict of DPScore by name if `scoring` is a list, which ``print`` shows one by one
+        Of several targets a dict of that by target: their names in a frame y, or target_0,
+        target_1, ...
 
     Raises
     ------
@@ -989,11 +1052,8 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
-    if labels is None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
-        raise ValueError(
-            f"a score is of one target, and y has {y.shape[1]}: score each y[:, k] within its "
-            "bounds_y, with an estimator whose predict is the column k of the fitted one's"
-        )
+    targets = _target_names(y) if labels is None else []
+    planned["n_targets"] = max(len(targets), 1)
     if (by is None) != (by_values is None):
         raise ValueError("by and by_values must be given together: by_values are the public groups")
     if exposure is not None and labels is not None:
@@ -1021,18 +1081,35 @@ def dp_score(
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
-        answers = _answers(estimator, X, y, exposure, needs, labels, n)
+        answers = _answers(estimator, X, y, exposure, needs, labels, (n, len(targets)))
         answers = _without_invalid(estimator, X, groups, max_rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
-        known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
+        known: dict[str, Any] = {
+            "has_groups": groups is not None,
+            "noise_is_secret": random_state is None,
+        }
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, **known)
         stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
-    scores = _scores(plan, noisy, labels, labels_by, known)
-    return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+    plan = replace(plan, guarantee=replace(plan.guarantee, **known))
+    scores = [
+        _scores(plan, noisy, labels, labels_by, known["noise_is_secret"], target, name)
+        for target, name in enumerate(targets or [None])
+    ]
+    is_one = scoring is None or isinstance(scoring, str)
+    found: Any = [of[names[0]] if is_one else of for of in scores]
+    return _Scores(zip(targets, found, strict=True)) if targets else found[0]
+
+
+def _target_names(y: Any) -> list[Any]:
+    """Of several targets, which are public; empty of one."""
+    shape = np.shape(y)
+    if len(shape) != 2 or shape[1] == 1:
+        return []
+    return list(getattr(y, "columns", [f"target_{k}" for k in range(shape[1])]))
 
 
 def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
@@ -1060,30 +1137,31 @@ def _without_invalid(
         last, reached = reaching(estimator, X)
         is_invalid |= empty_rows(reached)
         if "y" in answers:
-            is_invalid |= answers["y"] < getattr(last, "_lowest", -np.inf)
+            is_below = answers["y"] < getattr(last, "_lowest", -np.inf)
+            is_invalid |= is_below.reshape(n, -1).any(axis=1)
     for name in {"prediction", "score", "own_probability"} & answers.keys():
-        is_invalid |= np.isnan(answers[name])
+        is_invalid |= np.isnan(answers[name]).reshape(n, -1).any(axis=1)
     if groups is not None:
         users = cells.as_users(groups)
         if len(users) != n:
             raise ValueError(f"groups must have shape ({n},), got {users.shape}")
         is_invalid |= cells.surplus_rows(users, most)
     return {
-        name: np.where(is_invalid, INVALID[name], of) if name in INVALID else of
+        name: np.where(is_invalid, INVALID[name], of.T).T if name in INVALID else of
         for name, of in answers.items()
     }
 
 
 def _scores(
-    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, known: dict[str, Any]
+    plan: ScorePlan, noisy: Any, labels: Any, groups: Any, secret: bool, target: int, of: Any
 ) -> dict[str, DPScore]:
-    """What the release tells, and nothing else."""
+    """What the release tells of a target, and nothing else."""
     facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": known["noise_is_secret"], "classes": labels}
-    facts["guarantee"] = replace(plan.guarantee, **known)
+    facts |= {"noise_is_secret": secret, "classes": labels, "target": of}
+    facts["guarantee"] = plan.guarantee
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        found = plan.estimates(noisy, group).items()
+        found = plan.estimates(noisy, group, target).items()
         own = facts | {"is_of_group": group is not None}
         return _Scores({name: DPScore(scoring=name, **own, **one) for name, one in found})
 
@@ -1140,20 +1218,21 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
 
 
 def _answers(
-    estimator: Any, X: Any, y: Any, exposure: Any, needs: set[str], labels: Any, n: int
+    estimator: Any, X: Any, y: Any, exposure: Any, needs: set[str], labels: Any, shape: Any
 ) -> Answers:
     """The truth and the predictions of the records, checked by their shapes and types alone."""
     found: dict[str, Any] = {}
+    n = shape[0]
     if needs - {"y", "prediction"}:
         found["truth"] = _codes("y", y, labels, n)
     if "predicted" in needs:
         found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
     if "score" in needs or "own_probability" in needs:
         if hasattr(estimator, "predict_proba"):
-            shape = n, labels.size
+            expected = n, labels.size
             table = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-            if table.shape != shape:
-                raise ValueError(f"predict_proba(X) must have shape {shape}, got {table.shape}")
+            if table.shape != expected:
+                raise ValueError(f"predict_proba(X) must have shape {expected}, got {table.shape}")
             table = table[:, np.argsort(_public(estimator, "classes_"))]
         elif hasattr(estimator, "decision_function") and labels.size == 2:
             raw = np.asarray(estimator.decision_function(X), dtype=np.float64)
@@ -1167,10 +1246,10 @@ def _answers(
             own = table[np.arange(n), np.maximum(found["truth"], 0)]
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
     if "y" in needs:
-        found["y"] = _numbers("y", y, n)
+        found["y"] = _numbers("y", y, *shape)
         if exposure is None and _public(estimator, "bounds_exposure") is not None:
             raise ValueError("exposure must be given: the estimator has bounds_exposure")
-        found["prediction"] = means = _numbers("predict(X)", estimator.predict(X), n)
+        found["prediction"] = means = _numbers("predict(X)", estimator.predict(X), *shape)
         if exposure is not None:
             cells.check_in_memory("a score with exposure", exposure)
             e = _numbers("exposure", exposure, n)
@@ -1194,9 +1273,13 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
     return cells.label_codes(found, labels)
 
 
-def _numbers(name: str, values: Any, n: int) -> Array:
-    """Floats, NaN where a cell is no number."""
+def _numbers(name: str, values: Any, n: int, n_targets: int = 0) -> Array:
+    """Floats, NaN where a cell is no number; of several targets a column of each."""
     found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
+    if n_targets and found.shape == (n, n_targets):
+        return found
+    if n_targets:
+        raise ValueError(f"{name} must have shape ({n}, {n_targets}), got {found.shape}")
     if found.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     return found.ravel()
