@@ -111,13 +111,15 @@ class CalibrationDisplay:
         -------
         pandas.DataFrame
             Columns "from" and "to", the edges; "predicted" and "observed", the means, both NaN
-            where noise hides them; "low" and "high", the interval of "observed", which is all that
-            is possible there; "valid", a noisy number of records.
+            where noise hides them: where the interval is half or more of all that is possible;
+            "low" and "high", the interval of "observed"; "valid", a noisy number of records.
         """
         import_pandas(f"{type(self).__name__}.to_frame")
         names = {"prob_pred": "predicted", "prob_true": "observed"}
         frame = self.score.to_frame().rename(columns=names)
-        frame.loc[self.score.is_vacuous, ["predicted", "observed"]] = np.nan
+        ends, limits = self.score.interval, self.score.limits
+        hidden = 2 * (ends[1] - ends[0]) >= np.subtract(*limits[::-1])
+        frame.loc[hidden, ["predicted", "observed"]] = np.nan
         return frame
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
