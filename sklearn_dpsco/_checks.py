@@ -98,22 +98,26 @@ def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int
 
 
 # how sure an interval is; not alpha, of which .05 would be taken for an interval that hardly covers
-check_confidence = partial(check_real, "confidence", low=0.5, high=1, high_open=True)
+check_level = partial(check_real, low=0.5, high=1, high_open=True)
+_LEVELS = {"alpha", "level", "confidence", "confidence_level", "conf_level"}
 
 
-def says_confidence(function: Callable[P, T]) -> Callable[P, T]:
-    """The same, with an error that says what stands for other names of `confidence`."""
+def says_level(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Of a function, an error that says what stands for other names of that argument."""
 
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        if wrong := {"alpha", "level", "confidence_level", "conf_level"} & kwargs.keys():
-            raise TypeError(
-                f"{function.__name__}() has no {min(wrong)}: say confidence=0.95, the probability "
-                "that an interval covers, which is 1 - alpha"
-            )
-        return function(*args, **kwargs)
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            if wrong := (_LEVELS - {name}) & kwargs.keys():
+                raise TypeError(
+                    f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, the probability "
+                    "that an interval covers, which is 1 - alpha"
+                )
+            return function(*args, **kwargs)
 
-    return checked
+        return checked
+
+    return decorated
 
 
 # an int that is exact as a float, as are its sums

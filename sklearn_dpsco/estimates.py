@@ -17,11 +17,11 @@ import numpy as np
 from scipy import stats
 
 from ._checks import (
-    check_confidence,
+    check_level,
     first_of,
     import_pandas,
     listed,
-    says_confidence,
+    says_level,
     shown,
 )
 from ._overview import Overview, Overviewed
@@ -93,7 +93,7 @@ class Estimates(Overviewed):
     title : str
     notes : tuple of str
         What the table should say besides.
-    confidence : float in [0.5, 1), default=.95
+    level : float in [0.5, 1), default=.95
         Of the intervals that are shown.
     exponentiate : bool, default=False
         Whether e to the coefficients and to the ends of intervals is shown, as "exp(coef)":
@@ -139,7 +139,7 @@ class Estimates(Overviewed):
     predicting: Array | None = None
     title: str = ""
     notes: tuple[str, ...] = field(default=())
-    confidence: float = 0.95
+    level: float = 0.95
     exponentiate: bool = False
     ratios: str = "ratios"
     meaning: str = ""
@@ -200,13 +200,13 @@ class Estimates(Overviewed):
             variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
 
-    @says_confidence
-    def conf_int(self, confidence: float | None = None) -> Any:
+    @says_level("level")
+    def conf_int(self, level: float | None = None) -> Any:
         """Intervals of the coefficients, which each cover the true one with this probability.
 
         Parameters
         ----------
-        confidence : float in [0.5, 1) or None, default=None
+        level : float in [0.5, 1) or None, default=None
             None stands for that of the object.
 
         Returns
@@ -216,26 +216,26 @@ class Estimates(Overviewed):
             have names. Else an array, of the shape with n_outputs if there are several; the last
             dimension is lower and upper end. The intercept is last.
         """
-        low, high = self._ends(confidence)
+        low, high = self._ends(level)
         if self.is_named:
             return self._frame("conf_int", {"lower": low, "upper": high}, self.meaning)
         ends = np.stack((low, high), axis=-1)
         return ends if len(self.coef) > 1 else ends[0]
 
-    def _ends(self, confidence: float | None = None) -> tuple[Array, Array]:
-        half = self.half_widths(np.eye(self.coef.size), confidence).reshape(self.coef.shape)
+    def _ends(self, level: float | None = None) -> tuple[Array, Array]:
+        half = self.half_widths(np.eye(self.coef.size), level).reshape(self.coef.shape)
         return self.coef - half, self.coef + half
 
     def half_widths(
-        self, functions: Array, confidence: float | None = None, *, of_std: bool = False
+        self, functions: Array, level: float | None = None, *, of_std: bool = False
     ) -> Array:
         """Half the widths of the intervals of linear functions, a row for each.
 
         Or these over the standard errors.
         """
         std, df = self.errors(functions)
-        confidence = self.confidence if confidence is None else check_confidence(confidence)
-        return np.asarray((1.0 if of_std else std) * stats.t.ppf((1 + confidence) / 2, df))
+        level = self.level if level is None else check_level("level", level)
+        return np.asarray((1.0 if of_std else std) * stats.t.ppf((1 + level) / 2, df))
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test that linear functions of the coefficients have these values, all together.
@@ -398,7 +398,7 @@ class Estimates(Overviewed):
 
     def _columns(self) -> dict[str, Array]:
         shown = np.exp if self.exponentiate else np.asarray
-        tail, (low, high) = (1 - self.confidence) / 2, self._ends()
+        tail, (low, high) = (1 - self.level) / 2, self._ends()
         with np.errstate(over="ignore"):
             columns = {
                 "exp(coef)" if self.exponentiate else "coef": shown(self.coef),

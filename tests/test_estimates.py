@@ -179,15 +179,15 @@ def test_wrong_hypotheses(hypotheses, message):
         estimates().wald_test(hypotheses)
 
 
-@pytest.mark.parametrize("confidence", [0, 1, 0.05, 1.1, "95", None, True])  # .05 is an alpha
-def test_wrong_confidences(confidence):
-    if confidence is not None:  # that of the object
-        with pytest.raises(ValueError, match=r"confidence must be a finite number in \[0.5, 1\)"):
-            estimates().conf_int(confidence)
+@pytest.mark.parametrize("level", [0, 1, 0.05, 1.1, "95", None, True])  # .05 is an alpha
+def test_wrong_levels(level):
+    if level is not None:  # that of the object
+        with pytest.raises(ValueError, match=r"level must be a finite number in \[0.5, 1\)"):
+            estimates().conf_int(level)
 
 
-@pytest.mark.parametrize("name", ["alpha", "level", "confidence_level"])
-def test_other_names_of_the_confidence_are_refused_with_the_right_one(name):
+@pytest.mark.parametrize("name", ["alpha", "confidence", "confidence_level"])
+def test_other_names_of_the_level_are_refused_with_the_right_one(name):
     model, given = DPLinearRegression(), {name: 0.9}
     for call in (
         lambda: estimates().conf_int(**given),
@@ -196,12 +196,14 @@ def test_other_names_of_the_confidence_are_refused_with_the_right_one(name):
         lambda: model.t_test("x0", **given),
         lambda: model.predict_interval([[0.0]], **given),
         lambda: DPPoissonRegressor().predict_interval([[0.0]], **given),
-        lambda: dp_score(model, [[0.0]], [0.0], **given),
-        lambda: plan_score(100, **given),
         lambda: survival_curve(model, [[0.0]], **given),
         lambda: rows_needed(DPLinearRegression(inference=True), 3, effect=0.1, **given),
     ):
-        with pytest.raises(TypeError, match=f"has no {name}: say confidence=0.95, .* 1 - alpha"):
+        with pytest.raises(TypeError, match=f"has no {name}: say level=0.95, .* 1 - alpha"):
+            call()
+    given = {"level" if name == "confidence" else name: 0.9}
+    for call in (lambda: dp_score(model, [[0.0]], [0.0], **given), lambda: plan_score(9, **given)):
+        with pytest.raises(TypeError, match=r"say confidence=0\.95"):
             call()
 
 
@@ -243,7 +245,7 @@ def test_shown():
 
 
 def test_ratios():
-    found = estimates(predicting=np.ones((1, 3)), confidence=0.9)
+    found = estimates(predicting=np.ones((1, 3)), level=0.9)
     log, ratios = found.to_frame(), dataclasses.replace(found, exponentiate=True).to_frame()
     assert list(ratios.columns) == ["exp(coef)", *log.columns[1:]]
     np.testing.assert_allclose(np.log(ratios["exp(coef)"]), log["coef"])

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import (
     check_bool,
     check_choice,
-    check_confidence,
+    check_level,
     first_of,
-    says_confidence,
+    says_level,
     shown,
     warn_user,
 )
@@ -152,10 +152,10 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
-    @says_confidence
+    @says_level("level")
     def conf_int(
         self,
-        confidence: float = 0.95,
+        level: float = 0.95,
         encoder: Any = None,
         *,
         units: str = "data",
@@ -170,7 +170,7 @@ class Inference(DPLinearModel):
 
         Parameters
         ----------
-        confidence : float in [0.5, 1), default=.95
+        level : float in [0.5, 1), default=.95
         encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
@@ -197,15 +197,15 @@ class Inference(DPLinearModel):
                 "them, and what helps",
                 PrivacyParameterWarning,
             )
-        return self.summary(encoder, units=units, confidence=confidence, base=base).conf_int()
+        return self.summary(encoder, units=units, level=level, base=base).conf_int()
 
-    @says_confidence
+    @says_level("level")
     def summary(
         self,
         encoder: Any = None,
         *,
         units: str = "data",
-        confidence: float = 0.95,
+        level: float = 0.95,
         exponentiate: bool = False,
         base: Any = None,
     ) -> Estimates:
@@ -219,7 +219,7 @@ class Inference(DPLinearModel):
             then shows.
         units : {"data", "scaled"}, default="data"
             As in `coef_frame`.
-        confidence : float in [0.5, 1), default=.95
+        level : float in [0.5, 1), default=.95
             Of the intervals.
         exponentiate : bool, default=False
             Whether to show ratios, e to the coefficients and to the ends of their intervals: of
@@ -261,9 +261,7 @@ class Inference(DPLinearModel):
             clipped = f"columns are clipped to +-{clip:g} released scales, intervals are for these"
             clipped += ": slopes of columns with longer tails are too steep"
             found = dataclasses.replace(found, notes=(*found.notes, clipped))
-        found = dataclasses.replace(
-            found, confidence=check_confidence(confidence), is_named=is_named
-        )
+        found = dataclasses.replace(found, level=check_level("level", level), is_named=is_named)
         if check_bool("exponentiate", exponentiate):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
             ratios += found.meaning.removeprefix("log-odds")
@@ -297,8 +295,8 @@ class Inference(DPLinearModel):
         """
         return self.summary().wald_test(hypotheses, value)
 
-    @says_confidence
-    def t_test(self, hypotheses: Any, value: Any = 0.0, *, confidence: float = 0.95) -> Estimates:
+    @says_level("level")
+    def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
         Such as a difference of two effects, ``[[1, -1, 0]]``: see `Estimates.t_test`.
@@ -307,22 +305,22 @@ class Inference(DPLinearModel):
         ----------
         hypotheses, value
             As in `wald_test`.
-        confidence : float in [0.5, 1), default=.95
+        level : float in [0.5, 1), default=.95
 
         Returns
         -------
         Estimates
         """
-        return self.summary(confidence=confidence).t_test(hypotheses, value)
+        return self.summary(level=level).t_test(hypotheses, value)
 
-    @says_confidence
-    def predict_interval(self, X: Any, *, confidence: float = 0.95, of: str = "mean") -> Array:
+    @says_level("level")
+    def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), in memory
-        confidence : float in [0.5, 1), default=.95
+        level : float in [0.5, 1), default=.95
         of : {"mean", "record"}, default="mean"
             Of the mean target, or the probability of a class, at such rows; or in a regression of
             the target of one new record, if targets are normal about their means with one variance,
@@ -335,21 +333,21 @@ class Inference(DPLinearModel):
         """
         found = self._found("predict_interval")
         check_choice("of", of, ("mean", "record"))
-        confidence, loss = check_confidence(confidence), self.plan_.problem.loss
+        level, loss = check_level("level", level), self.plan_.problem.loss
         if of == "record" and loss.task != "regression":
             raise ValueError("of='record' is for a regression: labels have no interval")
         rows, raw = self.linear_functions(X)
         n, k = raw.shape
         if loss.task != "classification":
             functions: Any = np.kron(np.eye(k), rows)  # those of one output after the other
-            half = found.half_widths(functions, confidence).reshape(k, n).T
+            half = found.half_widths(functions, level).reshape(k, n).T
             if of == "record":
                 if np.isnan(found.residual_std).all():
                     raise ValueError(
                         "of='record' needs a fit without sample_weight and with "
                         "max_rows_per_user=1: else the variance of the targets is not released"
                     )
-                far = found.half_widths(functions, confidence, of_std=True).reshape(k, n).T
+                far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
                 half = np.hypot(half, far * found.residual_std)
             ends = np.stack((raw - half, raw + half), axis=-1)
             if of == "record" and self.bounds_y is not None:
@@ -359,7 +357,7 @@ class Inference(DPLinearModel):
                     return np.exp(ends[:, 0])
             return ends[:, 0] if self.coef_.ndim == 1 else ends
         if not isinstance(loss, Multinomial):
-            half = found.half_widths(rows, confidence)[:, None]
+            half = found.half_widths(rows, level)[:, None]
             ends = loss.probability(np.hstack((raw - half, raw + half)))
             return np.asarray(ends)
         p, ends = loss.probability(raw), np.empty((n, k, 2))
@@ -367,9 +365,7 @@ class Inference(DPLinearModel):
             others = np.where(np.arange(k) == j, 0.0, p)
             weights = -others / others.sum(axis=1, keepdims=True)
             weights[:, j] = 1.0
-            half = found.half_widths(
-                np.einsum("nk,np->nkp", weights, rows).reshape(n, -1), confidence
-            )
+            half = found.half_widths(np.einsum("nk,np->nkp", weights, rows).reshape(n, -1), level)
             odds = np.log(p[:, j]) - np.log1p(-p[:, j])
             ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half[:, None] * np.array([-1, 1]))))
         return ends

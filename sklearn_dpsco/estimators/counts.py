@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from .._checks import check_real, says_confidence, unwarned
+from .._checks import check_real, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
@@ -179,16 +179,16 @@ class RateModel(Inference, DPRegressor):
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
-    @says_confidence
+    @says_level("level")
     def predict_interval(
-        self, X: Any, *, confidence: float = 0.95, of: str = "mean", exposure: Any = None
+        self, X: Any, *, level: float = 0.95, of: str = "mean", exposure: Any = None
     ) -> Array:
         """Intervals of the means for rows of X, each by itself: see `predict`.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), in memory
-        confidence : float in [0.5, 1), default=.95
+        level : float in [0.5, 1), default=.95
         of : "mean"
         exposure : array-like of shape (n_samples,), float or None, default=None
 
@@ -198,7 +198,7 @@ class RateModel(Inference, DPRegressor):
         """
         if of != "mean":
             raise ValueError(f"of must be 'mean' for {type(self).__name__}, got {of!r}")
-        ends = super().predict_interval(X, confidence=confidence)
+        ends = super().predict_interval(X, level=level)
         return ends if exposure is None else (ends.T * self._exposure(exposure, len(ends))).T
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:

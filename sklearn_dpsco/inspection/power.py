@@ -92,8 +92,8 @@ def _infers(
         )
     if std is not None:
         check_size("std", std)
-        if power != _POWER or "confidence" in assumptions:
-            raise TypeError("power and confidence are for an effect, and have none on std")
+        if power != _POWER or "level" in assumptions:
+            raise TypeError("power and level are for an effect, and have none on std")
     else:
         check_real("effect", effect)
         check_real("power", power, low=0, high=1, low_open=True, high_open=True)
@@ -193,7 +193,7 @@ def rows_needed(
         has that one. Of a regression R2, of two classes the area under the ROC curve.
     **assumptions
         Of a regression `r2`, of two classes `prevalence`, as in the plan's methods, and of an
-        effect's interval `confidence`. Of counts and costs `mean` and `dispersion` must be given. A
+        effect's interval `level`. Of counts and costs `mean` and `dispersion` must be given. A
         `TypeError` names one that has no effect.
 
         `correlation` : float in [0, 1), default=.5

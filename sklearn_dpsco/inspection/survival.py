@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
 
-from .._checks import check_confidence, import_pandas, import_pyplot, says_confidence
+from .._checks import check_level, import_pandas, import_pyplot, says_level
 from .._types import Array
 from ..model_selection.private_steps import private_last
 from ..preprocessing.steps import reaching
@@ -29,7 +29,7 @@ class SurvivalCurve:
     survival : ndarray of shape (n_curves, n_periods + 1)
     low, high : ndarray of the shape of `survival`, or None, default=None
         Ends of the intervals, each for itself.
-    confidence : float in [0.5, 1), default=.95
+    level : float in [0.5, 1), default=.95
     by : str, default="person"
         What the names are values of.
 
@@ -50,7 +50,7 @@ class SurvivalCurve:
     survival: Array
     low: Array | None = None
     high: Array | None = None
-    confidence: float = 0.95
+    level: float = 0.95
     by: str = "person"
 
     def to_frame(self) -> Any:
@@ -62,7 +62,7 @@ class SurvivalCurve:
             "survival": self.survival.ravel(),
         }
         if self.low is not None and self.high is not None:
-            tail = (1 - self.confidence) / 2
+            tail = (1 - self.level) / 2
             ends = {f"[{tail:.4g}": self.low.ravel(), f"{1 - tail:.4g}]": self.high.ravel()}
             columns |= ends
         return import_pandas("to_frame").DataFrame(columns)
@@ -94,9 +94,9 @@ class SurvivalCurve:
         return ax
 
 
-@says_confidence
+@says_level("level")
 def survival_curve(
-    model: Any, rows: Any, *, by: str | None = "person", confidence: float = 0.95
+    model: Any, rows: Any, *, by: str | None = "person", level: float = 0.95
 ) -> SurvivalCurve:
     r"""Survival curves of new persons by a fitted model of `person_periods`. Costs nothing.
 
@@ -123,7 +123,7 @@ def survival_curve(
     by : str or None, default="person"
         The column whose values, a missing one too, have a curve each, the mean over their persons:
         persons, groups, or a treatment. None: one curve, the mean over all.
-    confidence : float in [0.5, 1), default=.95
+    level : float in [0.5, 1), default=.95
 
     Returns
     -------
@@ -155,7 +155,7 @@ def survival_curve(
     >>> curve.times.tolist(), curve.survival.shape
     ([0, 30, 60, 90], (2, 4))
     """
-    confidence, pandas = check_confidence(confidence), import_pandas("survival_curve")
+    level, pandas = check_level("level", level), import_pandas("survival_curve")
     last, X, times = _opened(model, rows, by)
     is_discrete, n_periods = is_classifier(last), times.size - 1
     if is_discrete and len(last.classes_) != 2:
@@ -188,15 +188,13 @@ def survival_curve(
                 sums = gradients.reshape(len(hazards), n_periods, -1)[codes == k].cumsum(axis=1)
                 mean = np.einsum("ij,ijp->jp", softmax(-own, axis=0), sums)
                 estimates = last._estimates  # in the units of X, as the gradients
-                halves[k] = estimates.half_widths(mean / curves[k][:, None], confidence)
+                halves[k] = estimates.half_widths(mean / curves[k][:, None], level)
         found = {"survival": np.exp(-curves)}
         for name, sign in {} if gradients is None else {"low": 1, "high": -1}.items():
             found[name] = np.exp(-curves * np.exp(sign * halves))
     ones = np.ones((len(names), 1))  # at time 0
     made = {name: np.hstack((ones, ends)) for name, ends in found.items()}
-    return SurvivalCurve(
-        names=list(names), times=times, confidence=confidence, by=by or "curve", **made
-    )
+    return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)
 
 
 def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:

@@ -21,12 +21,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import (
     auto_or,
     check_choice,
-    check_confidence,
     check_count,
+    check_level,
     check_real,
     check_size,
     import_pandas,
-    says_confidence,
+    says_level,
     shown,
     warn_user,
 )
@@ -319,7 +319,7 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
     return tuple(check_choice("scoring", name, SCORINGS) for name in names)
 
 
-@says_confidence
+@says_level("confidence")
 def plan_score(
     n_samples: int,
     *,
@@ -427,7 +427,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
             "against the rest, score y == label, with an estimator that has classes_ [False, True] "
             "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
         )
-    confidence = check_confidence(confidence)
+    confidence = check_level("confidence", confidence)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
@@ -868,7 +868,7 @@ def _table(lines: list[str], columns: tuple[str, ...], rows: Any) -> Overview:
 _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 
 
-@says_confidence
+@says_level("confidence")
 def dp_score(
     estimator: Any,
     X: Any,

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 
-from .._checks import check_confidence, check_real, check_size, says_confidence
+from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import Terms, make_rows
@@ -414,8 +414,8 @@ class UnitDescentPlan(Plan):
         sampling, noise = expected_std(self.problem, self.inference, *facts)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
-    @says_confidence
-    def power(self, effect: float, *, confidence: float = 0.95, **assumptions: Any) -> float:
+    @says_level("level")
+    def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
         """How probable it is that the interval of a coefficient of this size leaves out 0.
 
         Where there are few rows, or effects on labels are strong, it may have no ends, which is
@@ -427,7 +427,7 @@ class UnitDescentPlan(Plan):
         effect : float
             What the target, in its standard deviations, the log-odds or the logarithm of the mean
             change by as a feature grows by one of its standard deviations.
-        confidence : float in [0.5, 1), default=.95
+        level : float in [0.5, 1), default=.95
             Of the interval.
         **assumptions
             `r2`, `correlation`, `prevalence`, `mean`, `dispersion` and `safe`, as in
@@ -450,7 +450,7 @@ class UnitDescentPlan(Plan):
             assumptions["effect"] = effect
         sampling, noise = self.expected_std(parts=True, **assumptions)
         ratio = effect / math.hypot(sampling, noise)
-        far = float(ndtri((1 + check_confidence(confidence)) / 2))
+        far = float(ndtri((1 + check_level("level", level)) / 2))
         assert self.inference is not None
         facts = assumptions.get("prevalence", 0.5), effect
         clear = chance_of_ends(self.problem, self.inference, *facts)

@@ -124,7 +124,7 @@ COUNTS = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 50), inference=True)
         (SURE, {"effect": 0.1, "mean": 3.0}, "mean"),
         (SURE_LABELS, {"effect": 0.1, "r2": 0.4}, "r2"),
         (COUNTS, {"std": 0.1, "mean": 0.5, "dispersion": 2.0, "prevalence": 0.3}, "prevalence"),
-        (SURE, {"std": 0.1, "confidence": 0.9}, "confidence"),
+        (SURE, {"std": 0.1, "level": 0.9}, "level"),
         (SURE, {"std": 0.1, "power": 0.9}, "power"),
         (LINEAR, {**HALF, "prevalence": 0.3}, "prevalence"),
         (LOGISTIC, {"score": 0.6, "score_without_privacy": 0.7, "target": "zeros"}, "target"),

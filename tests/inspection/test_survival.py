@@ -128,7 +128,7 @@ def test_intervals_by_differences(sure, intercept):
         return np.log(-np.log(survival[persons].mean(axis=0)))
 
     new = new_of(X)
-    curve = survival_curve(model, new, by="drug", confidence=0.9)
+    curve = survival_curve(model, new, by="drug", level=0.9)
     for k, drug in enumerate(curve.names):
         persons = new["drug"].to_numpy()[::3] == drug
         steps = 1e-5 * np.eye(found.coef.size)
@@ -159,7 +159,7 @@ def test_where_nothing_is_known_it_may_be_anything(sure):
 
 
 def test_frames_and_plots(sure):
-    curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug", confidence=0.9)
+    curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug", level=0.9)
     frame = curve.to_frame()
     assert list(frame.columns) == ["drug", "time", "survival", "[0.05", "0.95]"]
     np.testing.assert_array_equal(frame["0.95]"], curve.high.ravel())
@@ -207,8 +207,8 @@ def test_what_is_wrong_is_said(sure):
             survival_curve(model, rows)
     with pytest.raises(ValueError, match=r"no column.*age"):
         survival_curve(model, new.drop(columns="age"))
-    with pytest.raises(ValueError, match="confidence"):
-        survival_curve(model, new, confidence=1)
+    with pytest.raises(ValueError, match="level"):
+        survival_curve(model, new, level=1)
     with pytest.raises(ValueError, match=r"no column.*ward"):
         survival_curve(model, new, by="ward")
     numbers = new[["age"]].to_numpy()

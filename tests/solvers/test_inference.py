@@ -669,7 +669,7 @@ def test_intervals_of_predictions():
     few = clone(model).set_params(bounds_y=(0, 2)).fit(X, y)
     wide = few.predict_interval(X, of="record")
     assert (wide.min(), wide.max()) == (0, 2)
-    assert np.all(np.diff(model.predict_interval(X[:10], confidence=0.5)) < np.diff(ends))
+    assert np.all(np.diff(model.predict_interval(X[:10], level=0.5)) < np.diff(ends))
 
 
 def test_intervals_of_probabilities():
@@ -715,7 +715,7 @@ def test_summaries_name_what_encoders_made():
     np.testing.assert_allclose(named, unnamed)
     pandas.testing.assert_frame_equal(model.summary().conf_int(), named)
     units = {"units": "scaled"}
-    in_units = model.conf_int(0.9, **units), model.summary(**units, confidence=0.9).conf_int()
+    in_units = model.conf_int(0.9, **units), model.summary(**units, level=0.9).conf_int()
     pandas.testing.assert_frame_equal(*in_units)
     assert in_units[0].loc["a"].tolist() != pytest.approx(model.conf_int(0.5).loc["a"].tolist())
     frame = model.coef_frame(encoder)
@@ -979,7 +979,7 @@ def test_power():
     assert plan.power(0.0, r2=0.2) == pytest.approx(0.05, rel=1e-3)
     assert plan.power(1.96 * std, r2=0.2) == pytest.approx(0.5, abs=1e-3)
     assert plan.power(-4 * std, r2=0.2) == plan.power(4 * std, r2=0.2) > 0.97
-    assert plan.power(2 * std, confidence=0.99, r2=0.2) < plan.power(2 * std, r2=0.2)
+    assert plan.power(2 * std, level=0.99, r2=0.2) < plan.power(2 * std, r2=0.2)
     assert math.hypot(*plan.expected_std(parts=True)) == plan.expected_std()
     with pytest.raises(ValueError, match="make it with inference=True"):
         Descent().plan(Problem(100, 2, Squared(), Geometry), PrivacyBudget(1.0)).power(0.1)
