@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import ROUND_UP, Context
-from functools import partial
+from functools import partial, wraps
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # Sizes that may be declared: far beyond any use, and products of several of them are finite floats.
 LARGEST, SMALLEST = 1e50, 1e-50
@@ -94,6 +95,29 @@ def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int
         allowed = f">= {low}" if high == math.inf else f"in [{low}, {high:g}]"
         raise ValueError(f"{name} must be an integer {allowed}, got {shown(value)}")
     return int(value)
+
+
+# how sure an interval is; not alpha, of which .05 would be taken for an interval that hardly covers
+check_level = partial(check_real, low=0.5, high=1, high_open=True)
+_LEVELS = {"alpha", "level", "confidence", "confidence_level", "conf_level"}
+
+
+def says_level(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Of a function, an error that says what stands for other names of that argument."""
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            if wrong := (_LEVELS - {name}) & kwargs.keys():
+                raise TypeError(
+                    f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, the probability "
+                    "that an interval covers, which is 1 - alpha"
+                )
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorated
 
 
 # an int that is exact as a float, as are its sums

@@ -19,7 +19,8 @@ DOCUMENTATION_LINK = (
 _CLASS = "sklearn-dpsco-overview"
 # colours are those of the page around it, light or dark
 _STYLE = (
-    f"<style>.{_CLASS} table {{border-collapse: collapse; margin: .4em 0; color: inherit;}} "
+    f"<style>.{_CLASS} {{overflow-x: auto;}} "
+    f".{_CLASS} table {{border-collapse: collapse; margin: .4em 0; color: inherit;}} "
     f".{_CLASS} td, .{_CLASS} th {{border: 1px solid rgba(128, 128, 128, .4); padding: .15em .6em; "
     "text-align: left; color: inherit; background: transparent;}</style>"
 )

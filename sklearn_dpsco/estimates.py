@@ -11,13 +11,19 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from ._checks import check_real, first_of, import_pandas, listed, shown
+from ._checks import (
+    check_level,
+    first_of,
+    import_pandas,
+    listed,
+    says_level,
+    shown,
+)
 from ._overview import Overview, Overviewed
 from ._types import Array
 
@@ -26,8 +32,6 @@ __all__ = ["Estimates", "WaldTest"]
 
 INTERCEPT = "(intercept)"
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
-# the level of an interval, in (0, 1)
-check_level = partial(check_real, "level", low=0, high=1, low_open=True, high_open=True)
 
 
 class WaldTest(NamedTuple):
@@ -89,7 +93,7 @@ class Estimates(Overviewed):
     title : str
     notes : tuple of str
         What the table should say besides.
-    level : float in (0, 1), default=.95
+    level : float in [0.5, 1), default=.95
         Of the intervals that are shown.
     exponentiate : bool, default=False
         Whether e to the coefficients and to the ends of intervals is shown, as "exp(coef)":
@@ -196,12 +200,13 @@ class Estimates(Overviewed):
             variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
 
+    @says_level("level")
     def conf_int(self, level: float | None = None) -> Any:
         """Intervals of the coefficients, which each cover the true one with this probability.
 
         Parameters
         ----------
-        level : float in (0, 1) or None, default=None
+        level : float in [0.5, 1) or None, default=None
             None stands for that of the object.
 
         Returns
@@ -229,7 +234,7 @@ class Estimates(Overviewed):
         Or these over the standard errors.
         """
         std, df = self.errors(functions)
-        level = self.level if level is None else check_level(level)
+        level = self.level if level is None else check_level("level", level)
         return np.asarray((1.0 if of_std else std) * stats.t.ppf((1 + level) / 2, df))
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
@@ -316,7 +321,7 @@ class Estimates(Overviewed):
 
     def _places(self, text: str) -> tuple[list[int], float]:
         """Which coefficients of an output a name stands for, and the value it says, or NaN."""
-        places = {name: [k] for k, name in enumerate(self.params)}
+        places = {name: [k] for k, name in enumerate(self.param_names)}
         for source in dict.fromkeys(self.sources):
             made = [k for k, other in enumerate(self.sources) if other == source]
             places.setdefault(source, made)
@@ -339,7 +344,7 @@ class Estimates(Overviewed):
     # ------------------------------------------------------------------------------ shown
 
     @property
-    def params(self) -> list[str]:
+    def param_names(self) -> list[str]:
         """Names of the coefficients of an output, with the intercept if there is one."""
         return [*self.names, *[INTERCEPT] * (self.coef.shape[1] - len(self.names))]
 
@@ -374,8 +379,8 @@ class Estimates(Overviewed):
     def rows(self) -> list[str]:
         """What the rows of the table are called: with the output, if there are several."""
         if len(self.outputs) == 1:
-            return self.params
-        return [f"{output}: {name}" for output in self.outputs for name in self.params]
+            return self.param_names
+        return [f"{output}: {name}" for output in self.outputs for name in self.param_names]
 
     def to_frame(self) -> Any:
         """The table as a pandas data frame, a row for each coefficient (of each output)."""
@@ -384,9 +389,9 @@ class Estimates(Overviewed):
 
     def _frame(self, what: str, columns: dict[str, Array], meaning: str) -> Any:
         pandas = import_pandas(what)
-        index = pandas.Index(self.params, name="feature")
+        index = pandas.Index(self.param_names, name="feature")
         if len(self.outputs) > 1:
-            parts = [list(self.outputs), self.params]
+            parts = [list(self.outputs), self.param_names]
             index = pandas.MultiIndex.from_product(parts, names=["output", "feature"])
         found = pandas.DataFrame({name: of.ravel() for name, of in columns.items()}, index)
         return found.rename_axis(columns=meaning or None)
@@ -412,11 +417,13 @@ class Estimates(Overviewed):
     def overview(self) -> Overview:
         """The table as text."""
         columns, labels = self._columns(), self.rows
-        numbers = np.column_stack([column.ravel() for column in columns.values()])
-        rows = [
-            (label, *("" if math.isnan(number) else f"{number:.4g}" for number in row))
-            for label, row in zip(labels, numbers, strict=True)
-        ]
+        cells = []
+        for name, column in columns.items():
+            texts = [
+                f"{number:.3f}" if name == "P>|z|" else f"{number:.4g}" for number in column.flat
+            ]
+            cells.append(["" if text == "nan" else text for text in texts])
+        rows = [*zip(labels, *cells, strict=True)]
         layout = f"{{:{max(map(len, labels))}}}" + " {:>11}" * len(columns)
         meaning = [f"coef: {self.meaning}"] * bool(self.meaning)
         if self.exponentiate:

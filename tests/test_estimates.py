@@ -7,7 +7,15 @@ import pytest
 from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
 
-from sklearn_dpsco import PublicEncoder
+from sklearn_dpsco import (
+    DPLinearRegression,
+    DPPoissonRegressor,
+    PublicEncoder,
+    dp_score,
+    plan_score,
+    rows_needed,
+    survival_curve,
+)
 from sklearn_dpsco.estimates import INTERCEPT, Estimates, telling_unknown
 from sklearn_dpsco.preprocessing.encoder import has_references
 
@@ -52,7 +60,7 @@ def test_what_is_unknown_has_the_whole_line():
     for part in (found.std_sampling, found.std_noise):  # no number that looks like an error
         assert np.isnan(part).tolist() == [[False, True, False]]
     assert found.to_frame()[["sampling", "noise"]].loc["b"].isna().all()
-    assert str(found).splitlines()[2].split() == ["b", "-2", "inf", "-0", "1", "-inf", "inf"]
+    assert str(found).splitlines()[2].split() == ["b", "-2", "inf", "-0", "1.000", "-inf", "inf"]
     assert found.conf_int()[1].tolist() == [-np.inf, np.inf]
     assert found.pvalues[0, 1] == 1.0
     assert np.isfinite(found.wald_test("a").pvalue)
@@ -135,7 +143,7 @@ def test_each_function_by_itself():
     found = estimates(names=["a", "b"], sources=["u", "u"], title="of this", notes=("and that",))
     R, value = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, 0.0]]), [0.5, 0.0]
     each = found.t_test(R, value)
-    assert each.params == ["c0 = 0.5", "c1"]
+    assert each.param_names == ["c0 = 0.5", "c1"]
     np.testing.assert_allclose(each.coef[0], R @ found.coef[0])
     np.testing.assert_allclose(each.std[0] ** 2, np.diag(R @ (S + N) @ R.T))
     for k in range(2):
@@ -144,7 +152,7 @@ def test_each_function_by_itself():
     assert [line.split()[0] for line in str(each).splitlines()] == ["of", "coef", "c0", "c1"]
     # by names: all features that were made of a column, and values
     both = found.t_test("u")
-    assert both.params == ["a", "b"]
+    assert both.param_names == ["a", "b"]
     assert found.wald_test("u") == found.wald_test(["a", "b"])
     assert found.wald_test("a = 2") == found.wald_test("a", 2)
     assert found.wald_test(["a=2", "b"], 1) == found.wald_test(["a", "b"], [2, 1])
@@ -153,7 +161,7 @@ def test_each_function_by_itself():
     several = Estimates(
         names=["a"], outputs=["x", "y"], coef=np.ones((2, 1)), sampling=np.eye(2), noise=np.eye(2)
     )
-    assert several.t_test("a").params == ["x: a", "y: a"]
+    assert several.t_test("a").param_names == ["x: a", "y: a"]
 
 
 @pytest.mark.parametrize(
@@ -171,11 +179,32 @@ def test_wrong_hypotheses(hypotheses, message):
         estimates().wald_test(hypotheses)
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.1, 1.1, "95", None, True])
+@pytest.mark.parametrize("level", [0, 1, 0.05, 1.1, "95", None, True])  # .05 is an alpha
 def test_wrong_levels(level):
     if level is not None:  # that of the object
-        with pytest.raises(ValueError, match="level must be a finite number in"):
+        with pytest.raises(ValueError, match=r"level must be a finite number in \[0.5, 1\)"):
             estimates().conf_int(level)
+
+
+@pytest.mark.parametrize("name", ["alpha", "confidence", "confidence_level"])
+def test_other_names_of_the_level_are_refused_with_the_right_one(name):
+    model, given = DPLinearRegression(), {name: 0.9}
+    for call in (
+        lambda: estimates().conf_int(**given),
+        lambda: model.conf_int(**given),
+        lambda: model.summary(**given),
+        lambda: model.t_test("x0", **given),
+        lambda: model.predict_interval([[0.0]], **given),
+        lambda: DPPoissonRegressor().predict_interval([[0.0]], **given),
+        lambda: survival_curve(model, [[0.0]], **given),
+        lambda: rows_needed(DPLinearRegression(inference=True), 3, effect=0.1, **given),
+    ):
+        with pytest.raises(TypeError, match=f"has no {name}: say level=0.95, .* 1 - alpha"):
+            call()
+    given = {"level" if name == "confidence" else name: 0.9}
+    for call in (lambda: dp_score(model, [[0.0]], [0.0], **given), lambda: plan_score(9, **given)):
+        with pytest.raises(TypeError, match=r"say confidence=0\.95"):
+            call()
 
 
 def test_other_units_of_the_features():
@@ -185,7 +214,7 @@ def test_other_units_of_the_features():
         unknown=np.array([[0.0], [0.0], [0.1]]), predicting=np.array([[1.0, 2.0, 0.0]])
     )
     moved = found.in_units(["u", "v"], shift, width)
-    assert moved.params == ["u", "v", INTERCEPT]
+    assert moved.param_names == ["u", "v", INTERCEPT]
     Z = rng.normal(size=(5, 2))
     rows = np.column_stack(((Z - shift) / width, np.ones(5)))
     others = np.column_stack((Z, np.ones(5)))
@@ -226,3 +255,10 @@ def test_ratios():
         np.testing.assert_array_equal(ratios[name], log[name])
     whole = dataclasses.replace(found, exponentiate=True, unknown=np.eye(3)[:, :1]).to_frame()
     assert whole[["[0.05", "0.95]"]].iloc[0].tolist() == [0, np.inf]
+
+
+def test_p_values_are_shown_with_three_decimals():
+    found = estimates(coef=np.array([[1000.0, 1.0, 0.0]]))
+    rows = [row.split() for row in str(found).splitlines()[-3:]]
+    assert [row[6] for row in rows] == [f"{p:.3f}" for p in found.pvalues[0]]
+    assert rows[0][6] == "0.000" != rows[1][6]

@@ -134,6 +134,15 @@ class TargetScaling:
 
 
 def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
+    if name == "bounds_y" and isinstance(bounds, Mapping):
+        pairs, here = list(bounds.values()), ""
+        if pairs and all(map(_is_pair, pairs)):
+            ends = pairs[0] if len(pairs) == 1 else tuple(map(list, zip(*pairs, strict=True)))
+            here = f": {shown(ends)}, if these are {listed([*bounds])}"
+        raise ValueError(
+            "bounds_y must be a pair (low, high) and no dict, of several targets a tuple of two "
+            f"lists (lows, highs) in the order of the columns of y{here}"
+        )
     is_array = isinstance(bounds, np.ndarray) and bounds.ndim > 0
     is_list = isinstance(bounds, Sequence) and not isinstance(bounds, (str, bytes))
     if (is_array or is_list) and len(bounds) and not isinstance(bounds[0], Real):

@@ -490,11 +490,12 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         own, is_given, columns = self._feature_names(), encoder is not None, None
         names, encoder = self._names, encoder if is_given else self._encoder
         if encoder is not None:
-            found = list(encoder.get_feature_names_out())
+            is_list = isinstance(encoder, (list, tuple, np.ndarray))
+            found = list(encoder if is_list else encoder.get_feature_names_out())
             if len(found) != self.n_features_in_:
                 raise ValueError(
-                    f"encoder has {len(found)} output columns, but the model has "
-                    f"{self.n_features_in_} features: give the step right before it"
+                    f"encoder has {len(found)} {'names' if is_list else 'output columns'}, but the "
+                    f"model has {self.n_features_in_} features: give the step right before it"
                 )
             if is_given or own in (None, found):  # else X was renamed, or made otherwise
                 names = found
@@ -517,12 +518,12 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        encoder : PublicEncoder, other transformer or None, default=None
+        encoder : PublicEncoder, other transformer, list of str or None, default=None
             The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
-            output columns the rows are named. A `PublicEncoder` gives an index of two levels, the
-            table's column and the category ("" for a number or a boolean, "other", "missing"),
-            and coefficients in the units of its table, for numbers within their bounds; so are
-            those behind a `DPScaler`, for numbers within its clip. None
+            output columns the rows are named, or their names. A `PublicEncoder` gives an index of
+            two levels, the table's column and the category ("" for a number or a boolean, "other",
+            "missing"), and coefficients in the units of its table, for numbers within their bounds;
+            so are those behind a `DPScaler`, for numbers within its clip. None
             takes the encoder of `bounds_X`, as the fit found it, if it is a `PublicEncoder` and X
             had its names or none; else names are `feature_names_in_`, or x0, x1, ...
         units : {"data", "scaled"}, default="data"

@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_choice, first_of, shown, warn_user
+from .._checks import (
+    check_bool,
+    check_choice,
+    check_level,
+    first_of,
+    says_level,
+    shown,
+    warn_user,
+)
 from .._types import Array
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.cells import check_in_memory
-from ..estimates import Estimates, WaldTest, check_level, telling_unknown
+from ..estimates import Estimates, WaldTest, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled, has_references
@@ -144,8 +152,14 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
+    @says_level("level")
     def conf_int(
-        self, level: float = 0.95, encoder: Any = None, *, units: str = "data", base: Any = None
+        self,
+        level: float = 0.95,
+        encoder: Any = None,
+        *,
+        units: str = "data",
+        base: Any = None,
     ) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
@@ -156,8 +170,8 @@ class Inference(DPLinearModel):
 
         Parameters
         ----------
-        level : float in (0, 1), default=.95
-        encoder : PublicEncoder, other transformer or None, default=None
+        level : float in [0.5, 1), default=.95
+        encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
         units, base
@@ -185,6 +199,7 @@ class Inference(DPLinearModel):
             )
         return self.summary(encoder, units=units, level=level, base=base).conf_int()
 
+    @says_level("level")
     def summary(
         self,
         encoder: Any = None,
@@ -198,13 +213,13 @@ class Inference(DPLinearModel):
 
         Parameters
         ----------
-        encoder : PublicEncoder, other transformer or None, default=None
+        encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `coef_frame`: rows have the names and units of its table. None takes the encoder
             of `bounds_X`, if it is one; those of its columns, as X has them, ``units="scaled"``
             then shows.
         units : {"data", "scaled"}, default="data"
             As in `coef_frame`.
-        level : float in (0, 1), default=.95
+        level : float in [0.5, 1), default=.95
             Of the intervals.
         exponentiate : bool, default=False
             Whether to show ratios, e to the coefficients and to the ends of their intervals: of
@@ -236,14 +251,17 @@ class Inference(DPLinearModel):
         encoder = self._encoder if encoder is None else encoder
         is_named = encoder is not None or self._feature_names() is not None
         if not is_named:
-            unnamed = "x0, x1, ...: columns of X; summary(pipeline[0]) has names of the table"
+            unnamed = (
+                "x0, x1, ...: columns of X; summary(model[0]) of a pipeline `model`, or "
+                "summary(['age', ...]), has names"
+            )
             found = dataclasses.replace(found, notes=(*found.notes, unnamed))
         if isinstance(encoder, DPScaler):
             clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))
             clipped = f"columns are clipped to +-{clip:g} released scales, intervals are for these"
             clipped += ": slopes of columns with longer tails are too steep"
             found = dataclasses.replace(found, notes=(*found.notes, clipped))
-        found = dataclasses.replace(found, level=check_level(level), is_named=is_named)
+        found = dataclasses.replace(found, level=check_level("level", level), is_named=is_named)
         if check_bool("exponentiate", exponentiate):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
             ratios += found.meaning.removeprefix("log-odds")
@@ -277,6 +295,7 @@ class Inference(DPLinearModel):
         """
         return self.summary().wald_test(hypotheses, value)
 
+    @says_level("level")
     def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
@@ -286,7 +305,7 @@ class Inference(DPLinearModel):
         ----------
         hypotheses, value
             As in `wald_test`.
-        level : float in (0, 1), default=.95
+        level : float in [0.5, 1), default=.95
 
         Returns
         -------
@@ -294,13 +313,14 @@ class Inference(DPLinearModel):
         """
         return self.summary(level=level).t_test(hypotheses, value)
 
+    @says_level("level")
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), in memory
-        level : float in (0, 1), default=.95
+        level : float in [0.5, 1), default=.95
         of : {"mean", "record"}, default="mean"
             Of the mean target, or the probability of a class, at such rows; or in a regression of
             the target of one new record, if targets are normal about their means with one variance,
@@ -313,7 +333,7 @@ class Inference(DPLinearModel):
         """
         found = self._found("predict_interval")
         check_choice("of", of, ("mean", "record"))
-        level, loss = check_level(level), self.plan_.problem.loss
+        level, loss = check_level("level", level), self.plan_.problem.loss
         if of == "record" and loss.task != "regression":
             raise ValueError("of='record' is for a regression: labels have no interval")
         rows, raw = self.linear_functions(X)

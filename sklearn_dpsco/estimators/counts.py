@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from .._checks import check_real, unwarned
+from .._checks import check_real, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
@@ -179,6 +179,7 @@ class RateModel(Inference, DPRegressor):
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
+    @says_level("level")
     def predict_interval(
         self, X: Any, *, level: float = 0.95, of: str = "mean", exposure: Any = None
     ) -> Array:
@@ -187,7 +188,7 @@ class RateModel(Inference, DPRegressor):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), in memory
-        level : float in (0, 1), default=.95
+        level : float in [0.5, 1), default=.95
         of : "mean"
         exposure : array-like of shape (n_samples,), float or None, default=None
 

@@ -9,15 +9,8 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._checks import import_pandas
-from ..data.bounds import number_bounds
 from ..metrics.scores import DPScore, dp_score
-from ..preprocessing.steps import opened
 from . import axes_for
-
-_RARE = np.array([0.001, 0.002, 0.005, 0.01, 0.02, 0.05])
-_OF_SHARES = np.r_[0, _RARE, np.arange(1, 10) / 10, 1 - _RARE[::-1], 1]
-_EVEN = 10  # bins of equal width
-_DOUBLING = 12  # bins of which each is twice as wide as the one before
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -80,13 +73,9 @@ class CalibrationDisplay:
         X, y
             Records that the estimator was not fitted on.
         edges : array-like of shape (n_bins + 1,) or None, default=None
-            Rising numbers, in units of the prediction, of classifiers the
-            probability of the second class. They must be public: quantiles of these predictions
-            are not. Records with a prediction outside of them are left out. None stands for ten
-            bins of equal width on `bounds_y`; of models of counts and costs for twelve up to the
-            end of `bounds_y`, each twice as wide as the one before; of classifiers for tenths, of
-            which the first is cut at .001, .002, .005, .01, .02 and .05, for rare classes, and the
-            last likewise. More bins cost no privacy, but each has the same noise and fewer records.
+            Rising numbers, which must be public, in units of the prediction, of classifiers the
+            probability of the second class: `n_bins` of `dp_score`, which says what None stands
+            for.
         exposure : array-like of shape (n_samples,) or None, default=None
             As in `dp_score`: predictions are the expected numbers of each record's exposure, and so
             are bins and axes.
@@ -110,18 +99,7 @@ class CalibrationDisplay:
         if taken := {"scoring", "by", "by_values", "n_bins"} & set(score_kwargs):
             raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself")
         scoring: Any = "calibration_curve" if is_classifier(estimator) else "binned_means"
-        if edges is None and scoring == "calibration_curve":
-            edges = _OF_SHARES
-        elif edges is None:  # by the model's bounds and its link alone
-            model, bounds = opened(estimator)[0], score_kwargs.get("bounds_y")
-            low_high = number_bounds(getattr(model, "bounds_y", None) if bounds is None else bounds)
-            if low_high is None:
-                raise ValueError("edges must be given: the estimator has no bounds_y")
-            low, high = low_high
-            edges, plan = np.linspace(low, high, _EVEN + 1), getattr(model, "plan_", None)
-            if plan is not None and plan.problem.loss.task == "rates":
-                doubling = high * 2.0 ** np.arange(1 - _DOUBLING, 1)
-                edges = np.append(low, doubling[doubling > low])
+        edges = "auto" if edges is None else edges
         given = {"scoring": scoring, "n_bins": edges, "exposure": exposure}
         score = dp_score(estimator, X, y, **given, **score_kwargs)
         return cls(score=score).plot(ax=ax, **(plot_kwargs or {}))
@@ -133,13 +111,15 @@ class CalibrationDisplay:
         -------
         pandas.DataFrame
             Columns "from" and "to", the edges; "predicted" and "observed", the means, both NaN
-            where noise hides them; "low" and "high", the interval of "observed", which is all that
-            is possible there; "valid", a noisy number of records.
+            where noise hides them: where the interval is half or more of all that is possible;
+            "low" and "high", the interval of "observed"; "valid", a noisy number of records.
         """
         import_pandas(f"{type(self).__name__}.to_frame")
         names = {"prob_pred": "predicted", "prob_true": "observed"}
         frame = self.score.to_frame().rename(columns=names)
-        frame.loc[self.score.is_vacuous, ["predicted", "observed"]] = np.nan
+        ends, limits = self.score.interval, self.score.limits
+        hidden = 2 * (ends[1] - ends[0]) >= np.subtract(*limits[::-1])
+        frame.loc[hidden, ["predicted", "observed"]] = np.nan
         return frame
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
 
-from .._checks import import_pandas, import_pyplot
+from .._checks import check_level, import_pandas, import_pyplot, says_level
 from .._types import Array
-from ..estimates import check_level
 from ..model_selection.private_steps import private_last
 from ..preprocessing.steps import reaching
 
@@ -30,7 +29,7 @@ class SurvivalCurve:
     survival : ndarray of shape (n_curves, n_periods + 1)
     low, high : ndarray of the shape of `survival`, or None, default=None
         Ends of the intervals, each for itself.
-    level : float in (0, 1), default=.95
+    level : float in [0.5, 1), default=.95
     by : str, default="person"
         What the names are values of.
 
@@ -95,6 +94,7 @@ class SurvivalCurve:
         return ax
 
 
+@says_level("level")
 def survival_curve(
     model: Any, rows: Any, *, by: str | None = "person", level: float = 0.95
 ) -> SurvivalCurve:
@@ -123,7 +123,7 @@ def survival_curve(
     by : str or None, default="person"
         The column whose values, a missing one too, have a curve each, the mean over their persons:
         persons, groups, or a treatment. None: one curve, the mean over all.
-    level : float in (0, 1), default=.95
+    level : float in [0.5, 1), default=.95
 
     Returns
     -------
@@ -155,7 +155,7 @@ def survival_curve(
     >>> curve.times.tolist(), curve.survival.shape
     ([0, 30, 60, 90], (2, 4))
     """
-    level, pandas = check_level(level), import_pandas("survival_curve")
+    level, pandas = check_level("level", level), import_pandas("survival_curve")
     last, X, times = _opened(model, rows, by)
     is_discrete, n_periods = is_classifier(last), times.size - 1
     if is_discrete and len(last.classes_) != 2:

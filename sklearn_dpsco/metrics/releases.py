@@ -33,6 +33,10 @@ _SLACK = 1 + 2.0**-20
 LARGEST_SAMPLE = 2**32
 
 _FEWEST_BINS, _MOST_BINS = 4, 1000
+# Edges of bins of probabilities: tenths, of which the ends are cut for rare classes, at shares of
+# the records that are more than so many standard deviations of the noise.
+_RARE, _TELLING = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05), 20.0
+_OF_SHARES = (0.0, *_RARE, *(k / 10 for k in range(1, 10)), *(1 - p for p in _RARE[::-1]), 1.0)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Facts:
     max_error: float = 2.0
     max_log_loss: float = 5.0
     n_thresholds: Any = None  # without it, their number follows from the noise
-    edges: tuple[float, ...] = (0.0, 1.0)  # of bins of predictions
+    edges: tuple[float, ...] | None = None  # of bins of predictions; also follow from the noise
     low_score: float = 0.0  # ends of the range that thresholds divide
     high_score: float = 1.0
     excludes: bool = False  # whether scores are those of the valid records
@@ -54,6 +58,7 @@ class Facts:
     is_narrowed: bool = False  # whether the bounds are a range that was selected
     # the largest error in half widths of the bounds for which sums of R^2 are weighed
     weighed_error: float = 2.0
+    target: int = 0  # which one, of several
 
 
 # What an estimator says of the records, and the truth, as far as a release asks: "truth" and
@@ -179,14 +184,18 @@ class Bins(Counts):
     """
 
     @property
+    def edges(self) -> tuple[float, ...]:
+        return self.facts.edges or _OF_SHARES
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Of the counts: a row for each part of a target."""
-        return 2 if self.name == "calibration" else 3, len(self.facts.edges) - 1
+        return 2 if self.name == "calibration" else 3, len(self.edges) - 1
 
     @property
     def ranges(self) -> tuple[Array, Array]:
         """Of the targets in each bin: labels, or what is within the largest error of the bin."""
-        facts, edges = self.facts, np.array(self.facts.edges)
+        facts, edges = self.facts, np.array(self.edges)
         if self.name == "calibration":
             return np.zeros(edges.size - 1), np.ones(edges.size - 1)
         ends = edges[:-1] - facts.max_error, edges[1:] + facts.max_error
@@ -197,7 +206,7 @@ class Bins(Counts):
         """Half the width of each bin, in units of the range of its targets."""
         width = np.subtract(*self.ranges[::-1])
         # beyond the bounds there are no targets
-        return np.diff(self.facts.edges) / 2 / np.where(width > 0, width, np.inf)
+        return np.diff(self.edges) / 2 / np.where(width > 0, width, np.inf)
 
     @property
     def weight(self) -> float:
@@ -218,7 +227,7 @@ class Bins(Counts):
         return float(np.linalg.norm(moved, self.order)) * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        edges, (low, high) = np.array(self.facts.edges), self.ranges
+        edges, (low, high) = np.array(self.edges), self.ranges
         if self.name == "calibration":
             p = np.clip(answers["score"], 0, 1)
             y = np.where(answers["truth"] >= 0, answers["truth"], np.nan)
@@ -240,7 +249,7 @@ class Bins(Counts):
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The mean observed in each bin, and the mean prediction, which is within its bin."""
-        edges, table = np.array(self.facts.edges), noisy.reshape(-1, self.shape[1])
+        edges, table = np.array(self.edges), noisy.reshape(-1, self.shape[1])
         counts, of_place = np.maximum(table[:-1], 0), self.halves / self.weight
         total = np.maximum(counts.sum(axis=0), 1e-9)
         place = np.clip(table[-1] / self.weight / total, -1, 1)
@@ -360,6 +369,7 @@ class Range:
     worth: float
     most: float
     select: SelectVertex
+    target: int = 0  # which one, of several
 
     @property
     def ranges(self) -> Array:
@@ -627,11 +637,15 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
 
 
 def sized(query: Query, deviation: float) -> Query:
-    """With the number of score bins that suits noise of this standard deviation on each number."""
+    """With the number of bins that suits noise of this standard deviation on each number."""
+    records = query.facts.n_samples / query.facts.n_groups
+    if query.name == "calibration" and query.facts.edges is None:
+        least = min(_TELLING * deviation / records, 0.1)  # tenths stay
+        edges = (p for p in _OF_SHARES if p in (0, 1) or min(p, 1 - p) > 0.999 * least)
+        return replace(query, facts=replace(query.facts, edges=tuple(edges)))
     if "roc_curve" not in FORMULAS[query.name].tells or query.facts.n_thresholds is not None:
         return query
     # order within bins is not known, which costs an area about 1 / bins, and noise s sqrt(bins) / n
-    records = query.facts.n_samples / query.facts.n_groups
     bins = round(0.4 * (records / deviation) ** (2 / 3))
     bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
     return replace(query, facts=replace(query.facts, n_thresholds=bins))

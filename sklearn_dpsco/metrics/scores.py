@@ -22,9 +22,11 @@ from .._checks import (
     auto_or,
     check_choice,
     check_count,
+    check_level,
     check_real,
     check_size,
     import_pandas,
+    says_level,
     shown,
     warn_user,
 )
@@ -42,7 +44,7 @@ from .._types import (
     Scoring,
 )
 from ..data import cells
-from ..data.bounds import number_bounds
+from ..data.bounds import check_target_bounds, number_bounds
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ..preprocessing.steps import empty_rows, opened, reaching
@@ -66,11 +68,13 @@ from .releases import (
     sized,
 )
 
+# bins of means where none are given: of equal width, or "doubling" up to the end of the bounds
+_EVEN, _DOUBLING = 10, 2.0 ** np.arange(-11, 1)
 _LOSSES = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
 _OF_NUMBERS = (*_LOSSES, "binned_means")
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
-_MOST_SHOWN = 20  # rows of a table
+_MOST_SHOWN = 22  # rows of a table
 # Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
 # factor e is worth, in units of the noise; and the largest share of all records that may so be left
 # out: rare large targets are not few errors.
@@ -131,6 +135,8 @@ class ScorePlan(Overviewed):
         """All releases, below a line that says of what, and how wide an interval of R^2 will be."""
         what = f"{', '.join(self.scorings)} on {self.n_samples} records"
         what += f" in {self.n_groups} groups" if self.n_groups > 1 else ""
+        k = self.n_targets
+        what += f", for each of {k} targets with 1/{k} of the budget" if k > 1 else ""
         if "r2" in self.scorings:
             excludes = self.queries[0].facts.excludes
             about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
@@ -193,6 +199,8 @@ class ScorePlan(Overviewed):
         for seed in range(_SELECTED if self.ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
             for one in self.ranges:
+                if one.target != facts.target:
+                    continue
                 part = replace(one, worth=share * one.worth, most=share * one.most)
                 scores = part.scores(own, answers) / share
                 noisy = scores + draws.gumbel(0.0, one.select.scale, scores.size)
@@ -218,18 +226,29 @@ class ScorePlan(Overviewed):
         """Of each of which all sums are released; 1 stands for no groups."""
         return self.queries[0].facts.n_groups
 
+    @property
+    def n_targets(self) -> int:
+        """Each of which has releases of its own."""
+        return max(query.facts.target for query in self.queries) + 1
+
     def narrowed(self, answers: Answers, stream: RandomStream, group: Any = 0) -> ScorePlan:
         """The plan with the released ranges, if it has any; noise stays as it is."""
         if not self.ranges:
             return self
         if self.n_groups > 1:
             answers = {name: of[group >= 0] for name, of in answers.items()}
-        is_squared = [_SQUARED_ERROR in FORMULAS[query.name].tells for query in self.queries]
-        queries, at = list(self.queries), is_squared.index(True)  # one alone tells it
+        queries = list(self.queries)
         for one in self.ranges:
+            at = next(  # one alone tells the squared error of a target
+                k
+                for k, query in enumerate(queries)
+                if query.facts.target == one.target and _SQUARED_ERROR in FORMULAS[query.name].tells
+            )
             facts = queries[at].facts
-            selected = one.select.release(one.scores(facts, answers), stream)
-            queries[at] = replace(queries[at], facts=one.narrowed(facts, selected))
+            scores = one.scores(facts, _of_target(answers, one.target))
+            queries[at] = replace(
+                queries[at], facts=one.narrowed(facts, one.select.release(scores, stream))
+            )
         return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
@@ -241,15 +260,20 @@ class ScorePlan(Overviewed):
         if self.n_groups > 1:
             rows = [group == k for k in range(self.n_groups)]
             parts = [{name: of[own] for name, of in answers.items()} for own in rows]
-        return [np.concatenate([query.statistic(part) for part in parts]) for query in self.queries]
+        return [
+            np.concatenate([query.statistic(_of_target(p, query.facts.target)) for p in parts])
+            for query in self.queries
+        ]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
         """The sums with noise."""
         pairs = zip(self.noises, statistics, strict=True)
         return [noise.release(value, stream) for noise, value in pairs]
 
-    def estimates(self, noisy: Sequence[Array], group: int | None = None) -> dict[str, Estimate]:
-        """Each score and its interval: functions of the noisy sums and of this plan.
+    def estimates(
+        self, noisy: Sequence[Array], group: int | None = None, target: int = 0
+    ) -> dict[str, Estimate]:
+        """Each score of a target and its interval: functions of the noisy sums and of this plan.
 
         Of one group, or of the records of all groups together.
         """
@@ -257,6 +281,8 @@ class ScorePlan(Overviewed):
         groups = list(range(self.n_groups)) if group is None else [group]
         n_valid, least = None, math.inf  # of all scores that of the least noise
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
+            if query.facts.target != target:
+                continue
             sums = released.reshape(self.n_groups, -1)[groups].sum(axis=0)
             law = self._law(noise, len(groups))
             if query.facts.excludes:
@@ -266,6 +292,11 @@ class ScorePlan(Overviewed):
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 found[name] = query.estimate(name, sums, law) | {"counts": sums}
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
+
+
+def _of_target(answers: Answers, target: int) -> Answers:
+    """Numbers of one target, where there are several."""
+    return {name: of[:, target] if of.ndim == 2 else of for name, of in answers.items()}
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -288,6 +319,7 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
     return tuple(check_choice("scoring", name, SCORINGS) for name in names)
 
 
+@says_level("confidence")
 def plan_score(
     n_samples: int,
     *,
@@ -302,10 +334,11 @@ def plan_score(
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
-    n_bins: Any = 5,
+    n_bins: Any = "auto",
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     n_groups: int = 1,
+    n_targets: int = 1,
     precision: Precision = "exact",
     accountant: Any = None,
 ) -> ScorePlan:
@@ -322,10 +355,14 @@ def plan_score(
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
-        for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records. Here
-        `bounds_y` must be given for scores of regressions, and `max_rows_per_user` of a model.
+        for a model with ``nonfinite="zero"``, of which `dp_score` leaves out invalid records, and
+        `n_bins` "doubling" for a model of counts or costs. Here `bounds_y` must be given for scores
+        of regressions, and `max_rows_per_user` of a model.
     n_groups : int in [1, 1000], default=1
         Number of groups, the length of `by_values`.
+    n_targets : int in [1, 1000], default=1
+        Number of targets of a regression, which share the budget evenly. `bounds_y` are of each,
+        or (lows, highs).
 
     Raises
     ------
@@ -348,7 +385,11 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     needing = [name for name in names if name in _OF_NUMBERS]
     if bounds_y is None and needing:
         raise ValueError(f"scoring={needing[0]!r} needs bounds_y, a pair (low, high)")
-    low, high = number_bounds(bounds_y) or (-1.0, 1.0)
+    n_targets = check_count("n_targets", n_targets, high=1000)
+    if n_targets > 1 and len(needing) < len(names):
+        raise ValueError("several targets have scores of regressions alone")
+    ends = check_target_bounds(bounds_y, n_targets) or (-1.0, 1.0)
+    lows, highs = (np.full(n_targets, end).tolist() for end in ends)
     ends_of_scores = number_bounds(score_bounds, "score_bounds")
     if ends_of_scores is None:
         raise ValueError("score_bounds must be a pair (low, high), got None")
@@ -357,24 +398,28 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
         raise ValueError("invalid must be 'auto' or 'exclude' for scores of groups")
-    is_private, widest = isinstance(max_error, str) and max_error == "private", high - low
+    is_private = isinstance(max_error, str) and max_error == "private"
     if is_private and not {"r2", _SQUARED_ERROR} & set(names):
         raise ValueError(f"max_error='private' is for scoring='r2' or {_SQUARED_ERROR!r}")
     most = None if is_private else auto_or(check_size, "max_error", max_error, high=1e51)
-    facts = Facts(
-        n,
-        n_classes,
-        low,
-        high,
-        widest if most is None else min(most, widest),
-        check_real("max_log_loss", max_log_loss, low=0.1, high=700),
-        auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
-        _edges(n_bins, (low, high) if "binned_means" in names else (0.0, 1.0)),
-        *ends_of_scores,
-        invalid == "exclude" or n_groups > 1,
-        n_groups,
-        weighed_error=2.0 if most is None else 2 * min(most / widest, 1.0),
-    )
+    facts = [
+        Facts(
+            n,
+            n_classes,
+            low,
+            high,
+            high - low if most is None else min(most, high - low),
+            check_real("max_log_loss", max_log_loss, low=0.1, high=700),
+            auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
+            _edges(n_bins, (low, high) if "binned_means" in names else None),
+            *ends_of_scores,
+            invalid == "exclude" or n_groups > 1,
+            n_groups,
+            weighed_error=2.0 if most is None else 2 * min(most / (high - low), 1.0),
+            target=target,
+        )
+        for target, (low, high) in enumerate(zip(lows, highs, strict=True))
+    ]
     two = set(_OF_TWO_CLASSES) & set(names)
     if two and n_classes != 2:
         raise ValueError(
@@ -382,7 +427,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
             "against the rest, score y == label, with an estimator that has classes_ [False, True] "
             "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
         )
-    confidence = check_real("confidence", confidence, low=0.5, high=1 - 1e-9)
+    confidence = check_level("confidence", confidence)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
@@ -395,17 +440,28 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     return plan
 
 
-def _edges(n_bins: Any, ends: tuple[float, float]) -> tuple[float, ...]:
-    """Of bins, from their number or as they are given."""
-    if np.ndim(n_bins) == 0 and not isinstance(n_bins, str):
-        edges = np.linspace(*ends, check_count("n_bins", n_bins, high=10_000) + 1)
+def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
+    """Of bins of predictions within bounds, or of probabilities: None if noise decides of these."""
+    low, high = bounds or (0.0, 1.0)
+    edges = np.empty(0)
+    if isinstance(n_bins, str):
+        if n_bins == "auto" and bounds is None:
+            return None
+        if n_bins == "auto":
+            edges = np.linspace(low, high, _EVEN + 1)
+        if n_bins == "doubling":
+            edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
+    elif np.ndim(n_bins) == 0:
+        edges = np.linspace(low, high, check_count("n_bins", n_bins, high=10_000) + 1)
     else:
-        edges = np.empty(0)
         with suppress(TypeError, ValueError):
             edges = np.asarray(n_bins, dtype=np.float64)
     is_right = edges.ndim == 1 and 2 <= edges.size <= 10_001 and np.isfinite(edges).all()
     if not (is_right and (np.diff(edges) > 0).all()):
-        raise ValueError(f"edges must be 2 to 10001 rising numbers, got {shown(n_bins)}")
+        raise ValueError(
+            "n_bins, or edges, must be a number, 'auto', 'doubling' or 2 to 10001 rising numbers, "
+            f"got {shown(n_bins)}"
+        )
     return tuple(edges.tolist())
 
 
@@ -427,7 +483,7 @@ def _warn_if_hidden(plan: ScorePlan) -> None:
         )
 
 
-def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: Any) -> bool:
+def _is_alone(names: tuple[str, ...], facts: list[Facts], epsilon: float, accountant: Any) -> bool:
     """Whether there is no accountant, or few releases take all that it has left."""
     account = accountant_in_force(accountant)
     if account is None:
@@ -436,51 +492,68 @@ def _is_alone(names: tuple[str, ...], facts: Facts, epsilon: float, accountant: 
         return False  # and it is refused
     takes_all = account.remaining() <= epsilon * (1 + 1e-6)
     is_allowed = epsilon <= account.remaining(delta=0.0) * (1 + 1e-12)
-    return takes_all and is_allowed and len(queries_for(names, facts, 1)) <= _FEW
+    return takes_all and is_allowed and len(facts) * len(queries_for(names, facts[0], 1)) <= _FEW
 
 
 def _plan(
-    names: tuple[str, ...], facts: Facts, confidence: float, narrows: Any, budget: PrivacyBudget
+    names: tuple[str, ...],
+    facts: list[Facts],
+    confidence: float,
+    narrows: Any,
+    budget: PrivacyBudget,
 ) -> ScorePlan:
     """The releases that tell the scores, with even parts of the budget."""
-    n, allowance, factor = facts.n_samples, budget.gaussian_allowance, budget.record_factor
-    chosen: list[Range] = []
-    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
-    for of in narrows if is_fine else ():
-        # of two sizes of errors in turn the smaller one is in all ranges that hold the other
-        change_of_range = factor if of == "targets" else 1.0
-        part = budget.mixed_allowance.share(_RANGE_SHARE[of])
-        select = SelectVertex.calibrate(change_of_range, part)
-        worth, most = _WORTH[of] * select.scale, _LEFT_OUT[of] * n
-        # if it can find one, and squares may need it
-        if select.scale > _FILLED * n and most > math.log(_NARROWER[of]) * worth:
-            chosen.append(Range(of, worth, most, select))
-    if chosen:
-        allowance = budget.mixed_allowance
-        # beside a range that is not known yet, but hardly more than its widest over this
-        most = 0.0 if chosen[-1].of == "errors" else _NARROWER["targets"] * facts.weighed_error
-        facts = replace(facts, weighed_error=min(max(_LIKELY_ERROR, most), 2.0))
+    allowance, factor = budget.gaussian_allowance, budget.record_factor
+    facts, chosen = list(facts), []  # a copy: plans for other budgets follow
+    for k, own in enumerate(facts):
+        found = _ranges(own, narrows, budget, len(facts))
+        if found:
+            allowance = budget.mixed_allowance
+            # beside a range that is not known yet, but hardly more than its widest over this
+            most = 0.0 if found[-1].of == "errors" else _NARROWER["targets"] * own.weighed_error
+            facts[k] = replace(own, weighed_error=min(max(_LIKELY_ERROR, most), 2.0))
+        chosen += found
     noise = additive_noise(allowance)
 
     def change(query: Query) -> float:
         own = query.sensitivity(factor)
-        if facts.n_groups == 1:
+        if query.facts.n_groups == 1:
             return own
         # under replace-one a record may leave one group and come into another
         return max(own, factor ** (1 / noise.order) * query.sensitivity(1.0))
 
-    queries, noises = queries_for(names, facts, noise.order), []
-    left = 1 - sum(_RANGE_SHARE[one.of] for one in chosen)
+    queries = [query for own in facts for query in queries_for(names, own, noise.order)]
+    left, noises = 1 - sum(_RANGE_SHARE[one.of] for one in chosen) / len(facts), []
     share = allowance.share(left / len(queries))
     for k, query in enumerate(queries):
         one = noise.calibrate(change(query), share)
         queries[k] = query = sized(query, math.sqrt(one.variance))
-        dimension = facts.n_groups * query.dimension
+        dimension = query.facts.n_groups * query.dimension
         noises.append(noise.calibrate(change(query), share, dimension=dimension))
-    releases = [Release(f"range of the {one.of}", one.select) for one in chosen]
-    releases += [Release(query.name, law) for query, law in zip(queries, noises, strict=True)]
+    named: list[Any] = [(f"range of the {one.of}", one.target, one.select) for one in chosen]
+    named += [(q.name, q.facts.target, law) for q, law in zip(queries, noises, strict=True)]
+    several = len(facts) > 1
+    releases = [Release(name + f": target_{t}" * several, law) for name, t, law in named]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
     return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, tuple(chosen))
+
+
+def _ranges(
+    facts: Facts, narrows: Sequence[str], budget: PrivacyBudget, n_targets: int
+) -> list[Range]:
+    """The selections of ranges that can find one, and whose squares may need it."""
+    chosen: list[Range] = []
+    is_fine = facts.high - facts.low > 1e-9 * max(abs(facts.low), abs(facts.high))
+    for of in narrows if is_fine else ():
+        # of two sizes of errors in turn the smaller one is in all ranges that hold the other
+        change_of_range = budget.record_factor if of == "targets" else 1.0
+        part = budget.mixed_allowance.share(_RANGE_SHARE[of] / n_targets)
+        select = SelectVertex.calibrate(change_of_range, part)
+        worth, most = _WORTH[of] * select.scale, _LEFT_OUT[of] * facts.n_samples
+        is_noisy = select.scale > _FILLED * facts.n_samples
+        if is_noisy and most > math.log(_NARROWER[of]) * worth:
+            chosen.append(Range(of, worth, most, select, facts.target))
+    return chosen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -538,6 +611,8 @@ class DPScore(Overviewed):
         records of all groups together.
     is_of_group : bool
         Whether this is one of them.
+    target : str or None
+        Of several targets, which one this is of.
     counts : ndarray
         The noisy sums as they were released, before anything was clipped.
 
@@ -575,6 +650,7 @@ class DPScore(Overviewed):
     counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
     is_of_group: bool = False
+    target: Any = None
     limits: tuple[Any, Any] = (0.0, 1.0)
     clipped: str = ""
     by_class: dict[str, tuple[Array, Array, Array]] | None = None
@@ -601,7 +677,9 @@ class DPScore(Overviewed):
 
     @property
     def of_class(self) -> str:
-        """ " of 'a'", where the score is of the second of two classes, 'a'; else ""."""
+        """ " of 'a'", of the second of two classes or a target called 'a'; else ""."""
+        if self.target is not None:
+            return f" of {shown(self.target)}"
         if self.classes is None or self.scoring not in _OF_TWO_CLASSES[1:]:
             return ""
         return f" of {shown(self.classes.tolist()[-1])}"
@@ -790,6 +868,7 @@ def _table(lines: list[str], columns: tuple[str, ...], rows: Any) -> Overview:
 _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 
 
+@says_level("confidence")
 def dp_score(
     estimator: Any,
     X: Any,
@@ -806,7 +885,7 @@ def dp_score(
     max_error: float | Magnitude | Auto = "auto",
     max_log_loss: float = 5.0,
     n_thresholds: int | Auto = "auto",
-    n_bins: Any = 5,
+    n_bins: Any = "auto",
     score_bounds: Any = (0.0, 1.0),
     invalid: str = "auto",
     by: Any = None,
@@ -828,12 +907,12 @@ def dp_score(
     estimator : fitted estimator
         Any of scikit-learn's kind; of a pipeline or a search, the last step or the best model is
         asked for its classes and bounds. It must predict each row by that row alone.
-    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Records that the estimator was not fitted on, which is not checked: a score on records of
-        the fit is as private, and flatters the model. Fit and score then compose, and may not
-        stand on disjoint branches of an accountant. X goes to the estimator as it is. For records
-        that are invalid see `invalid`: neither an error nor a warning shows them, unless the
-        estimator itself refuses X.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,), or (n_samples, n_targets)
+        Several targets of a regression share the budget evenly. That the estimator was not fitted
+        on these records is not checked: a score on records of the fit is as private, and flatters
+        the model. Fit and score then compose, and may not stand on disjoint branches of an
+        accountant. X goes to the estimator as it is. For records that are invalid see `invalid`:
+        neither an error nor a warning shows them, unless the estimator itself refuses X.
     scoring : str, list of str or None, default=None
         "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
         "calibration_curve", "calibration_in_the_large" (mean probability of the second class less
@@ -848,14 +927,14 @@ def dp_score(
         composed. "auto" is the relation of the accountant, or without one "replace-one"; and the
         accountant's delta, or 0 without one, and for scores of up to four releases that take all of
         an accountant or branch to which nothing was charged before.
-    confidence : float in [0.5, 1 - 1e-9], default=0.95
+    confidence : float in [0.5, 1), default=0.95
         Of the intervals, each by itself.
     accountant : None, BudgetAccountant or Branch, default=None
         Charged after all was checked and X was predicted, before anything is counted. None stands
         for that whose ``with`` block is open, if any.
     classes : list of labels or None, default=None
         The labels, which are public. None stands for the estimator's `classes_`.
-    bounds_y : pair (low, high) of floats or None, default=None
+    bounds_y : pair (low, high) of floats, or of several targets of lists, or None, default=None
         Of the target, from domain knowledge. Targets and predictions are clipped to them. None
         stands for the estimator's own. Needed for scores of regressions.
     max_error : "auto", "private" or float in [1e-50, 1e51], default="auto"
@@ -876,11 +955,17 @@ def dp_score(
         Number of equal bins of the scores from which the ROC curve is made, and the area under it
         for groups; else it needs none. "auto" is 0.4 (n / s)^(2/3), within [4, 1000], n the records
         per group and s the standard deviation of the noise.
-    n_bins : int in [1, 1e4], or array-like of rising edges, default=5
-        Of "calibration_curve" and "binned_means": bins of equal width on [0, 1] or `bounds_y`, or
-        public edges. In each, the frequency or the mean target, and the mean prediction are
-        released. Records with a prediction outside of the edges are in none. Targets are clipped at
-        `max_error` from the ends of their bin.
+    n_bins : "auto", "doubling", int in [1, 1e4], or array-like of rising edges, default="auto"
+        Of "calibration_curve" and "binned_means", the bins of predictions: in each, the frequency
+        or the mean target, and the mean prediction are released. A number stands for bins of equal
+        width on [0, 1] or `bounds_y`, "doubling" for twelve up to the end of these, each twice as
+        wide as the one before. "auto" takes of regressions ten bins of equal width, of models of
+        counts and costs those that double, and of probabilities tenths, of which the first is cut
+        at .001, .002, .005, .01, .02 and .05, for rare classes, and the last likewise: at shares
+        that are more than 20 standard deviations of the noise in a count, of the records of a
+        group. Edges of your own must be public: quantiles of these predictions are not. Records
+        with a prediction outside of them are in no bin. More bins cost no privacy, but each has the
+        same noise and fewer records. Targets are clipped at `max_error` from the ends of their bin.
     score_bounds : pair (low, high) of floats, default=(0, 1)
         Range of scores that the bins of the ROC curve divide; scores outside count in the outer
         bins. A score is the second class's predicted probability, or where the estimator has none
@@ -927,6 +1012,8 @@ def dp_score(
     Returns
     -------
     DPScore, or dict of DPScore by name if `scoring` is a list, which ``print`` shows one by one
+        Of several targets a dict of that by target: their names in a frame y, or target_0,
+        target_1, ...
 
     Raises
     ------
@@ -965,17 +1052,17 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
-    if labels is None and getattr(y, "ndim", 1) == 2 and y.shape[1] > 1:
-        raise ValueError(
-            f"a score is of one target, and y has {y.shape[1]}: score each y[:, k] within its "
-            "bounds_y, with an estimator whose predict is the column k of the fitted one's"
-        )
+    targets = _target_names(y) if labels is None else []
+    planned["n_targets"] = max(len(targets), 1)
     if (by is None) != (by_values is None):
         raise ValueError("by and by_values must be given together: by_values are the public groups")
     if exposure is not None and labels is not None:
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if bounds_y is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
+    of_fit = getattr(_public(estimator, "plan_"), "problem", None)
+    if isinstance(n_bins, str) and n_bins == "auto" and of_fit and of_fit.loss.task == "rates":
+        planned["n_bins"] = "doubling"  # by the model's link alone
     if max_rows_per_user == "auto" and accountant is None:
         of_model = _public(estimator, "guarantee_")
         planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
@@ -994,18 +1081,35 @@ def dp_score(
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
-        answers = _answers(estimator, X, y, exposure, needs, labels, n)
+        answers = _answers(estimator, X, y, exposure, needs, labels, (n, len(targets)))
         answers = _without_invalid(estimator, X, groups, max_rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
-        known = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
+        known: dict[str, Any] = {
+            "has_groups": groups is not None,
+            "noise_is_secret": random_state is None,
+        }
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, **known)
         stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
-    scores = _scores(plan, noisy, labels, labels_by, known)
-    return scores[names[0]] if scoring is None or isinstance(scoring, str) else scores
+    plan = replace(plan, guarantee=replace(plan.guarantee, **known))
+    scores = [
+        _scores(plan, noisy, labels, labels_by, known["noise_is_secret"], target, name)
+        for target, name in enumerate(targets or [None])
+    ]
+    is_one = scoring is None or isinstance(scoring, str)
+    found: Any = [of[names[0]] if is_one else of for of in scores]
+    return _Scores(zip(targets, found, strict=True)) if targets else found[0]
+
+
+def _target_names(y: Any) -> list[Any]:
+    """Of several targets, which are public; empty of one."""
+    shape = np.shape(y)
+    if len(shape) != 2 or shape[1] == 1:
+        return []
+    return list(getattr(y, "columns", [f"target_{k}" for k in range(shape[1])]))
 
 
 def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
@@ -1033,30 +1137,31 @@ def _without_invalid(
         last, reached = reaching(estimator, X)
         is_invalid |= empty_rows(reached)
         if "y" in answers:
-            is_invalid |= answers["y"] < getattr(last, "_lowest", -np.inf)
+            is_below = answers["y"] < getattr(last, "_lowest", -np.inf)
+            is_invalid |= is_below.reshape(n, -1).any(axis=1)
     for name in {"prediction", "score", "own_probability"} & answers.keys():
-        is_invalid |= np.isnan(answers[name])
+        is_invalid |= np.isnan(answers[name]).reshape(n, -1).any(axis=1)
     if groups is not None:
         users = cells.as_users(groups)
         if len(users) != n:
             raise ValueError(f"groups must have shape ({n},), got {users.shape}")
         is_invalid |= cells.surplus_rows(users, most)
     return {
-        name: np.where(is_invalid, INVALID[name], of) if name in INVALID else of
+        name: np.where(is_invalid, INVALID[name], of.T).T if name in INVALID else of
         for name, of in answers.items()
     }
 
 
 def _scores(
-    plan: ScorePlan, noisy: Sequence[Array], labels: Any, groups: Any, known: dict[str, Any]
+    plan: ScorePlan, noisy: Any, labels: Any, groups: Any, secret: bool, target: int, of: Any
 ) -> dict[str, DPScore]:
-    """What the release tells, and nothing else."""
+    """What the release tells of a target, and nothing else."""
     facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": known["noise_is_secret"], "classes": labels}
-    facts["guarantee"] = replace(plan.guarantee, **known)
+    facts |= {"noise_is_secret": secret, "classes": labels, "target": of}
+    facts["guarantee"] = plan.guarantee
 
     def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        found = plan.estimates(noisy, group).items()
+        found = plan.estimates(noisy, group, target).items()
         own = facts | {"is_of_group": group is not None}
         return _Scores({name: DPScore(scoring=name, **own, **one) for name, one in found})
 
@@ -1113,20 +1218,21 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
 
 
 def _answers(
-    estimator: Any, X: Any, y: Any, exposure: Any, needs: set[str], labels: Any, n: int
+    estimator: Any, X: Any, y: Any, exposure: Any, needs: set[str], labels: Any, shape: Any
 ) -> Answers:
     """The truth and the predictions of the records, checked by their shapes and types alone."""
     found: dict[str, Any] = {}
+    n = shape[0]
     if needs - {"y", "prediction"}:
         found["truth"] = _codes("y", y, labels, n)
     if "predicted" in needs:
         found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
     if "score" in needs or "own_probability" in needs:
         if hasattr(estimator, "predict_proba"):
-            shape = n, labels.size
+            expected = n, labels.size
             table = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-            if table.shape != shape:
-                raise ValueError(f"predict_proba(X) must have shape {shape}, got {table.shape}")
+            if table.shape != expected:
+                raise ValueError(f"predict_proba(X) must have shape {expected}, got {table.shape}")
             table = table[:, np.argsort(_public(estimator, "classes_"))]
         elif hasattr(estimator, "decision_function") and labels.size == 2:
             raw = np.asarray(estimator.decision_function(X), dtype=np.float64)
@@ -1140,10 +1246,10 @@ def _answers(
             own = table[np.arange(n), np.maximum(found["truth"], 0)]
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
     if "y" in needs:
-        found["y"] = _numbers("y", y, n)
+        found["y"] = _numbers("y", y, *shape)
         if exposure is None and _public(estimator, "bounds_exposure") is not None:
             raise ValueError("exposure must be given: the estimator has bounds_exposure")
-        found["prediction"] = means = _numbers("predict(X)", estimator.predict(X), n)
+        found["prediction"] = means = _numbers("predict(X)", estimator.predict(X), *shape)
         if exposure is not None:
             cells.check_in_memory("a score with exposure", exposure)
             e = _numbers("exposure", exposure, n)
@@ -1167,9 +1273,13 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
     return cells.label_codes(found, labels)
 
 
-def _numbers(name: str, values: Any, n: int) -> Array:
-    """Floats, NaN where a cell is no number."""
+def _numbers(name: str, values: Any, n: int, n_targets: int = 0) -> Array:
+    """Floats, NaN where a cell is no number; of several targets a column of each."""
     found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
+    if n_targets and found.shape == (n, n_targets):
+        return found
+    if n_targets:
+        raise ValueError(f"{name} must have shape ({n}, {n_targets}), got {found.shape}")
     if found.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     return found.ravel()

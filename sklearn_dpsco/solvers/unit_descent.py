@@ -23,11 +23,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 
-from .._checks import check_real, check_size
+from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import Rows, Terms, gamma, make_rows, norm_error, times_rows
-from ..estimates import check_level
 from ..geometry import Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -412,6 +411,7 @@ class UnitDescentPlan(Plan):
         sampling, noise = expected_std(self.problem, self.inference, *facts)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
+    @says_level("level")
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
         """How probable it is that the interval of a coefficient of this size leaves out 0.
 
@@ -424,7 +424,7 @@ class UnitDescentPlan(Plan):
         effect : float
             What the target, in its standard deviations, the log-odds or the logarithm of the mean
             change by as a feature grows by one of its standard deviations.
-        level : float in (0, 1), default=.95
+        level : float in [0.5, 1), default=.95
             Of the interval.
         **assumptions
             `r2`, `correlation`, `prevalence`, `mean`, `dispersion` and `safe`, as in
@@ -447,7 +447,7 @@ class UnitDescentPlan(Plan):
             assumptions["effect"] = effect
         sampling, noise = self.expected_std(parts=True, **assumptions)
         ratio = effect / math.hypot(sampling, noise)
-        far = float(ndtri((1 + check_level(level)) / 2))
+        far = float(ndtri((1 + check_level("level", level)) / 2))
         assert self.inference is not None
         facts = assumptions.get("prevalence", 0.5), effect
         clear = chance_of_ends(self.problem, self.inference, *facts)

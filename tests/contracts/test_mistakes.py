@@ -120,7 +120,14 @@ MISTAKES = {
     "the table as bounds": (lambda: R(bounds_X=X).fit(X, y), "bounds_X must be a pair"),
     "the targets as bounds": (lambda: R(bounds_y=y).fit(X, y), "bounds_y must be a pair.*shape"),
     "one number": (lambda: R(bounds_X=1).fit(X, y), r"bounds_X must be a pair \(low, high\), got"),
-    "bounds_y by name": (lambda: R(bounds_y={"y": (0, 1)}).fit(X, y), "bounds_y must be a pair"),
+    "bounds_y by name": (
+        lambda: R(bounds_y={"y": (0, 1)}).fit(X, y),
+        r"bounds_y must be a pair \(low, high\) and no dict, .*: \(0, 1\), if these are 'y'",
+    ),
+    "bounds_y by names": (
+        lambda: R(bounds_y={"wage": (0, 90), "rent": (1, 5)}).fit(X, y),
+        r"in the order of the columns of y: \(\[0, 1\], \[90, 5\]\), if these are 'wage', 'rent'",
+    ),
     "ends the wrong way": (lambda: R(bounds_X=(1, 0)).fit(X, y), "low < high"),
     "ends that are equal": (lambda: R(bounds_X=BOX | {"pay": (1, 1)}).fit(F, y), r"\['pay'\] must"),
     "an open end": (lambda: R(bounds_X=(0, None)).fit(X, y), "bounds_X must hold finite numbers"),

@@ -118,7 +118,7 @@ def cases(n, some=slice(None), *, alone=True, **settings):
     for name in list(CURVES)[some]:
         draw, rates, truths = of_curve(name, n)
         for scoring in ("calibration_curve", "neg_log_loss"):
-            yield plan_score(n, scoring=scoring, **settings), draw, truths
+            yield plan_score(n, scoring=scoring, n_bins=5, **settings), draw, truths
         plan = plan_score(n, scoring=["roc_auc", "roc_curve"], **settings)
         bins = plan.queries[-1].shape[1]
         truths["roc_curve"] = rates(np.r_[1.0, np.arange(bins)[::-1] / bins])

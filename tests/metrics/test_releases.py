@@ -371,7 +371,8 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     predicted = (score > 0.5).astype(int)
     own = np.where(y == 1, score, 1 - score)
     given = {"truth": y, "predicted": predicted, "score": score, "own_probability": own}
-    found = without_noise([s for s in SCORINGS if "mean" not in s and s != "r2"], given, y.size)
+    scorings = [s for s in SCORINGS if "mean" not in s and s != "r2"]
+    found = without_noise(scorings, given, y.size, n_bins=5)
     value = {name: estimate["value"] for name, estimate in found.items()}
     assert value["accuracy"] == pytest.approx(np.mean(y == predicted), abs=1e-12)
     expected = balanced_accuracy_score(y, predicted)

@@ -12,6 +12,7 @@ from scipy.stats import binom
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from support import assert_refuses, joined, rest_is_slow
@@ -56,12 +57,44 @@ def dp_model(data):
     return private_classifier().fit(data[0], data[2])
 
 
-def test_a_score_is_of_one_target():
-    X = np.random.default_rng(0).uniform(size=(200, 2))
-    fitted = LinearRegression().fit(X, X)
-    for y in (X, pd.DataFrame(X)):
-        with pytest.raises(ValueError, match="of one target, and y has 2"):
-            dp_score(fitted, X, y, bounds_y=(0, 1))
+def test_several_targets_have_a_score_each_and_share_one_budget():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 2))
+    Y = pd.DataFrame({"wage": X[:, 0] + 5, "rent": 3 * X[:, 1]}) + rng.normal(size=(4000, 2)) / 2
+    fitted, bounds = LinearRegression().fit(X, Y), ([0, -6], [10, 6])
+    found = dp_score(fitted, X, Y, bounds_y=bounds, **LOUD)
+    for k, (name, score) in enumerate(found.items()):
+        assert float(score) == pytest.approx(r2_score(Y[name], fitted.predict(X)[:, k]), abs=0.01)
+        assert str(score).startswith(f"r2 of {name!r} = ")
+    assert list(found) == list(Y)
+    accountant = BudgetAccountant(2.0)
+    facts = {"epsilon": 2.0, "delta": 0.0, "accountant": accountant}
+    (of_first, of_second) = dp_score(
+        fitted, X, Y.to_numpy(), bounds_y=bounds, scoring=["r2", "mean_bias"], **facts
+    ).values()
+    assert accountant.remaining() == pytest.approx(0)  # once, for both
+    assert of_first["r2"].guarantee is of_second["mean_bias"].guarantee
+    assert of_second["r2"].target == "target_1"
+    plan = plan_score(4000, scoring="r2", bounds_y=bounds, n_targets=2, epsilon=2.0)
+    assert "for each of 2 targets with 1/2 of the budget" in joined(plan)
+    assert [release.name for release in plan.guarantee.releases][2:] == [
+        "squared error and target: target_0",
+        "squared error and target: target_1",
+    ]
+    alone = plan_score(4000, scoring="r2", bounds_y=(0, 10), epsilon=1.0)
+    assert plan.noises[0].scale == pytest.approx(alone.noises[0].scale, rel=1e-6)
+    # what is missing in one target takes nothing from the other, and groups have both
+    Y.loc[::4, "rent"] = np.nan
+    by = {"by": X[:, 0] > 0, "by_values": [False, True], "invalid": "exclude"}
+    found = dp_score(fitted, X, Y, bounds_y=bounds, **by, **LOUD)
+    assert [round(score.n_valid, -1) for score in found.values()] == [4000, 3000]
+    assert all(set(score.by_group) == {False, True} for score in found.values())
+    with pytest.raises(ValueError, match="ends of 3 targets, y has 2"):
+        dp_score(fitted, X, Y, bounds_y=([0] * 3, [1] * 3))
+    with pytest.raises(ValueError, match=r"predict\(X\) must have shape \(4000, 2\)"):
+        dp_score(LinearRegression().fit(X, Y["wage"]), X, Y, bounds_y=bounds)
+    with pytest.raises(ValueError, match="scores of regressions alone"):
+        plan_score(4000, scoring="accuracy", n_targets=2)
 
 
 def test_the_score_of_a_private_and_of_an_ordinary_model(data, model, dp_model):
@@ -89,7 +122,8 @@ def test_many_scores_share_one_guarantee(data, model):
     assert curve.fpr.shape == curve.tpr.shape == curve.thresholds.shape
     assert np.all(np.diff(curve.tpr) >= 0)
     assert np.all(curve.fpr_interval[0] <= curve.fpr)
-    assert scores["calibration_curve"].prob_true.shape == (5,)
+    curve = scores["calibration_curve"]
+    assert curve.prob_true.shape == curve.bin_counts.shape == (curve.bin_edges.size - 1,)
     assert scores["accuracy"].matrix is None
     assert scores["neg_log_loss"].clipped == "losses clipped at 5"
     for name, score in scores.items():
@@ -273,7 +307,8 @@ def test_tables_of_scores_have_labels(data):
     assert "..." not in str(by_class)
     assert str(found) == "\n".join(str(score) for score in found.values())
     assert found["accuracy"].to_frame().loc["accuracy", "value"] == float(found["accuracy"])
-    assert len(found["calibration_curve"].to_frame()) == 5
+    curve = found["calibration_curve"]
+    assert len(curve.to_frame()) == curve.bin_edges.size - 1
     assert found["roc_curve"].to_frame()["threshold"].iloc[0] == np.inf
     assert "tpr" in str(found["roc_curve"])
     assert by_class.loc["share", "value"].sum() == pytest.approx(1.0)
@@ -473,7 +508,7 @@ def test_bins_that_noise_hides_are_marked():
     y, n_hidden = np.arange(2000) % 10 == 0, 0
     for seed in range(5):
         facts = {"scoring": "calibration_curve", "epsilon": 0.5, "random_state": seed}
-        score = dp_score(Fixed(), X, y, **facts)
+        score = dp_score(Fixed(), X, y, n_bins=5, **facts)
         low, high = score.interval
         hidden = np.isin(score.value, (0, 1)) | ((low == 0) & (high == 1))
         assert not hidden[0]

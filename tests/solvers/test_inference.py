@@ -862,13 +862,23 @@ def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
     last = DPLinearRegression(epsilon=3.0, bounds_X=(-4, 4), bounds_y=(-60, 60), **COMMON)
     model = make_pipeline(DPScaler(relation="zero-out", delta=1e-6), last).fit(frame, y)
     found, predicting = last.summary(model[0]), coef_frame(model)["coef"]
-    assert found.params == ["dose", "age", "(intercept)"]
+    assert found.param_names == ["dose", "age", "(intercept)"]
     assert abs(found.coef[0] - [2.0, 0.1, -200]) / found.std[0] == pytest.approx([0, 0, 0], abs=5)
     assert found.std[0, 0] < 0.1
     by_hand = frame.to_numpy() @ predicting[:2] + predicting.iloc[2]
     np.testing.assert_allclose(by_hand, model.predict(frame))
-    assert "summary(pipeline[0]) has names of the table" in str(last.summary())
-    assert "summary(pipeline[0])" not in str(found)
+    assert "summary(model[0]) of a pipeline `model`" in joined(last.summary())
+    assert "summary(model[0])" not in str(found)
+    by_hand = (
+        last.summary(["a", "b"]),
+        last.coef_frame(["a", "b"]),
+        last.conf_int(encoder=("a", "b")),
+    )
+    assert all(
+        list(f.index) == ["a", "b", "(intercept)"] for f in (by_hand[0].to_frame(), *by_hand[1:])
+    )
+    with pytest.raises(ValueError, match="encoder has 1 names, but the model has 2 features"):
+        last.summary(["a"])
     # the model's bounds are narrower than the scaler's clip
     assert "columns are clipped to +-4 released scales" in joined(found)
     assert "released scales" not in joined(last.summary())
