@@ -89,7 +89,7 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit`, whose cache depends on every file of this folder, and may be damaged."""
 
     def compiled(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(**options | {"no_cfunc_wrapper": True})(function)
         if cache and hasattr(dispatcher, "_cache"):  # or plain Python
             dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
         return dispatcher

@@ -100,9 +100,10 @@ def csc_transposed_product(X: Compressed, r: Any, chunk: int, total: Any) -> Non
     part = np.zeros(r.shape[1])
     for j in range(total.shape[0]):
         for start in range(indptr[j], indptr[j + 1], chunk):
-            part[:] = 0.0
             for k in range(start, min(indptr[j + 1], start + chunk)):
                 row, value = r[np.uint64(indices[k])], data[k]
                 for output in range(part.size):
                     part[output] += value * row[output]
-            total[j] += part
+            for output in range(part.size):
+                total[j, output] += part[output]
+                part[output] = 0.0

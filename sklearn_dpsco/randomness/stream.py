@@ -49,6 +49,12 @@ _SHUFFLED_WORDS = 2**16
 _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes would dominate
 
 
+def _encryptor(key: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
 class RandomStream:
     """Words of a block cipher (AES-256 in counter mode) and the laws drawn from them.
 
@@ -58,11 +64,9 @@ class RandomStream:
     """
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
         self.is_secure, self._key = is_secure, key
         self._process = current_process()
-        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._encryptor: Any = None  # made when it is read: many streams only have substreams
         self._buffer: Words = np.empty(0, dtype=np.uint64)
         self._next = 0  # position in the buffer
 
@@ -85,6 +89,7 @@ class RandomStream:
         self._check_process()
         n_new = size - (self._buffer.size - self._next)
         if n_new > 0:
+            self._encryptor = self._encryptor or _encryptor(self._key)
             text = self._encryptor.update(bytes(8 * max(n_new, _MIN_WORDS)))
             fresh = np.frombuffer(text, dtype=np.uint64)
             self._buffer, self._next = np.concatenate((self._buffer[self._next :], fresh)), 0

@@ -548,8 +548,8 @@ def test_solver_and_estimator_agree():
     result = audit_plan(plan, *pair, 4000, random_state=0)
     assert not result.flagged
     assert 2 < result.gaussian_epsilon_lower_bound <= 4
-    again = audit_plan(plan, *pair, 4000, random_state=0)
-    np.testing.assert_array_equal(result.scores, again.scores)
+    first, again = (audit_plan(plan, *pair, 100, random_state=0).scores for _ in range(2))
+    np.testing.assert_array_equal(first, again)
 
 
 # ------------------------------------------------------------------- audits by releases
@@ -733,7 +733,7 @@ def test_users_of_several_rows_are_audited():
 
     def audited(rows, statistic):
         plan = solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows))
-        return audit_plan(plan, *pair, 1000, statistic=statistic, random_state=0)
+        return audit_plan(plan, *pair, 500, statistic=statistic, random_state=0)
 
     for statistic in (None, "releases"):
         assert audited(1, statistic).flagged

@@ -145,7 +145,7 @@ def run(name, n_trials, epsilon, **settings):
 
 @each_solver
 def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch):
-    result = run(name, 60, 0.2)
+    result = run(name, 30, 0.2)
     assert not result.flagged
     assert np.unique(result.scores).size > 1
     if entry(name).of_rates:
@@ -165,14 +165,14 @@ def test_derivatives_of_classes_that_are_clipped_one_by_one_are_flagged(monkeypa
         epsilon=4.0, classes=classes, fit_intercept=False, loss="smoothed_hinge",
     )  # fmt: skip
 
-    def found():
-        return audit(model, (X, y), (other, y), 250, random_state=0)
+    def found(n_trials):
+        return audit(model, (X, y), (other, y), n_trials, random_state=0)
 
-    right = found()
+    right = found(120)
     assert not right.flagged
     assert right.decided_by == "gaussian"
     clip_one_by_one(monkeypatch)
-    assert found().flagged
+    assert found(250).flagged
 
 
 @pytest.mark.slow

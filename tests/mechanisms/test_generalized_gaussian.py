@@ -21,7 +21,7 @@ from sklearn_dpsco.mechanisms.laws import best_exponent, mean_noise_norm
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
 
 LEVEL = 1e-7
-N_DRAWS = 10_000
+N_DRAWS = 8000
 CASES = [(2.0, 5), (3.0, 1), (3.0, 4), (4.5, 3)]
 PLANES = [case for case in CASES if case[1] > 1]
 

@@ -179,7 +179,7 @@ def test_intervals_cover_where_a_few_losses_are_large(n, share, delta):
 
 @rest_is_slow("name", ["even", "three"], ("three",))
 def test_intervals_of_classes_cover(name):
-    n, runs, noise, rng = 1000, 200, stream(0), np.random.default_rng(0)
+    n, runs, noise, rng = 1000, 100, stream(0), np.random.default_rng(0)
     k, draw, _ = of_table(name, n)
     table = np.array(TABLES[name])
     right, plan = np.diagonal(table), plan_score(n, scoring="confusion_matrix", n_classes=k)
@@ -204,7 +204,7 @@ def test_intervals_of_classes_cover(name):
 )  # fmt: skip
 def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta, share):
     settings = {"epsilon": epsilon, "relation": relation, "delta": delta, "invalid": "exclude"}
-    runs = 60 if (n, epsilon, share) in ((300, 2.0, 0.3), (2000, 0.5, 0.1)) else 500
+    runs = 40 if (n, epsilon, share) in ((300, 2.0, 0.3), (2000, 0.5, 0.1)) else 500
 
     def losing(draw):
         def some(rng):
@@ -223,7 +223,7 @@ def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta
 
 
 def test_intervals_of_r2_allow_for_what_errors_and_targets_have_in_common():
-    n, runs, truth = 20_000, 200, 0.2
+    n, runs, truth = 5000, 200, 0.2
     plan = plan_score(
         n, scoring="r2", epsilon=100.0, bounds_y=(-5, 5), max_error=5, precision="float"
     )
@@ -266,8 +266,8 @@ def test_noise_of_the_number_of_valid_records_is_in_the_interval():
     own = np.where(np.arange(3000) < 2100, np.exp(-0.25), np.nan)  # no sampling
     facts = {"epsilon": 0.1, "delta": 1e-6, "invalid": "exclude", "precision": "float"}
     plan = plan_score(3000, scoring=["neg_log_loss"], **facts)
-    found = coverage(plan, lambda _: {"own_probability": own}, {"neg_log_loss": -0.25}, 500)
-    check(found, 500)
+    found = coverage(plan, lambda _: {"own_probability": own}, {"neg_log_loss": -0.25}, 200)
+    check(found, 200)
 
 
 @pytest.mark.parametrize("confidence", [0.6, 0.99])

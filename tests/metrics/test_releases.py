@@ -190,7 +190,7 @@ def test_r2_is_released_within_a_range_of_most_targets(delta):
     facts = {"epsilon": 2.0, "delta": delta, "bounds_y": (0, 300), "max_error": "private"}
     chosen = plan_score(2860, scoring="r2", **facts)
     rng, draws, widths, highs, sizes = np.random.default_rng(0), stream(0), [], [], []
-    for _ in range(40):
+    for _ in range(15):
         known, error = rng.standard_normal((2, 2860))
         given = {"y": 40 + 4 * known + 3 * error, "prediction": 40 + 4 * known}
         own = chosen.narrowed(given, draws)
@@ -333,7 +333,7 @@ def test_a_second_accountant_agrees(relation, delta, rows, cells):
         (["accuracy"], {}), (["roc_auc"], {}), (several, {"n_groups": 3}), (SCORINGS, {}),
         (several, ranged), (["r2"], ranged | {"n_groups": 3}),
     )  # fmt: skip
-    for scorings, more in asked if cells == "all" else asked[relation == "zero-out" :: 2]:
+    for scorings, more in asked if cells == "all" else asked[(delta > 0) + (rows > 1) :: 3]:
         facts = {"relation": relation, "delta": delta, "max_rows_per_user": rows, **more}
         chosen = plan(5000, list(scorings), epsilon=0.7, n_classes=2, **facts)
         assert bool(chosen.ranges) == ("r2" in scorings)
@@ -534,7 +534,7 @@ def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
         return np.median([np.diff(f["roc_auc"]["interval"])[0] for f in found])
 
     auto = width("auto")
-    widths = [width(bins) for bins in (4, 12, 40, 130, 400)]
+    widths = [width(bins) for bins in (4, 40, 400)]
     assert auto < 1.25 * min(widths)
     assert auto < 0.8 * max(widths)
 

@@ -715,14 +715,14 @@ def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch
     # without the bonus, which would hide the difference
     monkeypatch.setattr(choice_module, "_BONUS", 0.0)
     monkeypatch.setitem(choice_module._RULES, "accuracy", (1.0, 0.0))
-    assert not audited(of_models(choice), 1000, 0.1).flagged
+    assert not audited(of_models(choice), 600, 0.1).flagged
 
     def raw(losses, present, stream):
         return int(np.argmax(choice.scores(losses, present, 1.0)))
 
-    assert audited(raw, 1000, 0.1).flagged
+    assert audited(raw, 600, 0.1).flagged
     weak = replace(choice, select=replace(choice.select, scale=choice.select.scale / 20))
-    assert audited(of_models(weak), 3000, 0.1).flagged
+    assert audited(of_models(weak), 2000, 0.1).flagged
 
 
 @pytest.mark.slow

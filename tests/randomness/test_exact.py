@@ -220,7 +220,7 @@ def test_softmax_in_groups_has_its_law(monkeypatch, from_the_start):
     monkeypatch.setattr(exact, "UNIFORM_ATTEMPTS", 0 if from_the_start else 3)
     # the weights below e^-7 only show where there are many of them
     scores = np.concatenate((UNEVEN, np.full(4000, -7.6)))
-    n, one = 12_000 if JIT else 300, stream(4)
+    n, one = 8000 if JIT else 300, stream(4)
 
     def found():
         chosen = [sample_softmax(scores, 1.0, one) for _ in range(n)]
@@ -262,7 +262,7 @@ SPANS = (0.0, 1.0, 30.0, 400.0)
 
 @rest_is_slow("span", SPANS, ("1.0",))
 def test_grouped_scores_have_their_law(span):
-    one, n = stream(3), 15_000 if JIT else 40
+    one, n = stream(3), 8000 if JIT else 40
     for kind in ("alike", "apart", "opposed", "lone"):
         scores, plain = grouped(kind, span)
         for loosened in (False, True):
@@ -428,7 +428,7 @@ def test_permute_and_flip_has_its_law_however_it_is_drawn(monkeypatch, flips):
     one, thinned = stream(6), exact._thinned
 
     def found(scores):
-        n = 5000 if JIT else 300
+        n = 3000 if JIT else 300
         chosen = [permute_and_flip(scores, 0.9, one) for _ in range(n)]
         return p_value(np.bincount(chosen, minlength=scores.size), flip_law(scores, 0.9))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from audit_cases import run_in_pieces
 from support import (
+    cells_of,
     problem,
     recomputed_epsilon,
     rest_is_slow,
@@ -87,7 +88,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
             fit_intercept=fit_intercept,
         )  # fmt: skip
         assert is_learned(plan)
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 12))
+        found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
         assert not found.violations, found
         assert found.ratios["first.units.moments"] > 0.4, found
 
@@ -108,9 +109,7 @@ def extreme_pairs(public, relation):
         (1e-300 * corner, corner), (5e-324 * corner, -axes[1]), (corner, (-1.0) ** np.arange(d)),
         (np.geomspace(1e-200, 1, d), np.geomspace(1, 1e-200, d)),
     ]  # fmt: skip
-    for (place, kind), size in itertools.product(
-        itertools.product(places, STORAGES), (0.0, 1e-160, 0.01, 1.0)
-    ):
+    for place, kind, size in cells_of("half", places, STORAGES, (0.0, 1e-160, 0.01, 1.0)):
         X = size * rng.uniform(-1, 1, (public.n_samples, d))
         y = rng.choice([-1.0, 1.0], public.n_samples)
         tables = []
@@ -148,7 +147,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
 
 def test_rows_that_are_not_shortened_are_found(monkeypatch):
     plan = planned("gradient", 20, 3)
-    pairs = neighbours(plan.problem, "replace-one", 12)
+    pairs = neighbours(plan.problem, "replace-one", 6)
     monkeypatch.setattr(first_releases, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.moments" in check_sensitivity(plan, pairs).violations
     monkeypatch.undo()

@@ -100,7 +100,7 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
     if plan.correction.tail is not None:
         correction = dataclasses.replace(plan.correction, n_above=50)
         plan = dataclasses.replace(plan, correction=correction)
-    found = check_sensitivity(plan, neighbours(plan.problem, relation, 12))
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
     assert not found.violations, found
     assert found.ratios["correction.step"] > 0.3, found
 
@@ -112,7 +112,7 @@ def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_ou
     plan = planned(60, d, task, n_outputs, 70.0 * n_outputs, max_iter=2)
     assert plan.correction.size is not None
     monkeypatch.setattr(unit_descent, "clipped_to", lambda bound, norms: np.ones(norms.size))
-    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 12))
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 6))
     assert "correction.step" in found.violations, found
 
 

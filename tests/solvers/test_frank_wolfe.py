@@ -248,7 +248,7 @@ def test_without_noise_the_constrained_optimum_is_found(form, task):
         case = f"radius={radius}, fit_intercept={fit_intercept}"
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
-        solver = solver_of(form, max_iter=1500, gradient_clip=1e6, data_norm=1e6)
+        solver = solver_of(form, max_iter=800, gradient_clip=1e6, data_norm=1e6)
         facts = problem(n, d, task=task, radius=radius, fit_intercept=fit_intercept)
         # a budget so large that the offset is the plain mean of the targets
         plan = without_noise(solver.plan(facts, PrivacyBudget(50.0)), smoothing=0.5)

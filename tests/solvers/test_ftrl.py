@@ -130,7 +130,7 @@ def test_second_moments_stay_within_their_sensitivity(relation, cells):
         assert plan.moments is not None
         start = plan.first.n_records
         measured = range(start, start + plan.moments.n_records)
-        pairs = neighbours(facts, relation, 60, random_state=k)
+        pairs = neighbours(facts, relation, 40, random_state=k)
         pairs = [pair for pair in pairs if changed_record(pair) in measured]
         found = check_sensitivity(plan, pairs, random_state=k)
         assert not found.violations, found.violations

@@ -486,9 +486,9 @@ def test_black_box_audits_of_growing_rounds_flag_too_little_noise_and_nothing_el
     solver = NoisySFW(gradient_clip=0.3, data_norm=1.0)
     plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(facts, relation)
-    assert not audit_plan(plan, *pair, 1000, random_state=0).flagged
+    assert not audit_plan(plan, *pair, 400, random_state=0).flagged
     weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 4))
-    assert audit_plan(weak, *pair, 1000, random_state=0).flagged
+    assert audit_plan(weak, *pair, 400, random_state=0).flagged
 
 
 def test_the_estimate_of_a_growing_round_is_the_gradient_where_all_records_are_alike(monkeypatch):
@@ -546,7 +546,7 @@ def test_minibatches_without_noise_come_close_to_the_optimum():
 def test_the_penalty_is_that_of_ridge_regression():
     X, y = scaled_table(80, 3)
     for penalty in (0.05, 1.0):
-        solver = NoisyMD(max_iter=3000, gradient_clip=1e6, data_norm=2.0, l2_penalty=penalty)
+        solver = NoisyMD(max_iter=400, gradient_clip=1e6, data_norm=2.0, l2_penalty=penalty)
         facts = l2_problem(80, 3, fit_intercept=False, radius=5.0)
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
         result = plan.run(solver_data(X, y, fit_intercept=False), stream())
@@ -598,7 +598,7 @@ def test_dense_and_sparse_agree(form, cells):
 @half_is_enough
 @every_form
 def test_tiny_sizes(form, cells):
-    sizes, kinds = [(2, 1), (3, 2), (5, 1), (4, 5)], ("dense", "csc")
+    sizes, kinds = [(2, 1), (4, 5)], ("dense", "csc")
     for (n, d), fit_intercept, kind, steps in cells_of(
         cells, sizes, (True, False), kinds, (1, None)
     ):

@@ -36,7 +36,7 @@ def harmed(plan):
     return dataclasses.replace(plan, inference=dataclasses.replace(plan.inference, **few))
 
 
-def replayed(plan, n_pairs=16, run=lambda plan: plan):
+def replayed(plan, n_pairs=8, run=lambda plan: plan):
     pairs = neighbours(
         plan.problem, plan.budget.relation, n_pairs, rows_per_user=plan.budget.rows_per_user
     )
@@ -117,10 +117,10 @@ def test_nor_a_slope_of_the_predictions(relation):
     plan = Descent(max_iter=2).plan(problem, PrivacyBudget(97.0, 1e-6, relation))
     assert plan.inference is None
     assert plan.correction.size is not None
-    for run, n_pairs in ((lambda plan: plan, 16), (run_in_pieces, 3)):
+    for run, n_pairs in ((lambda plan: plan, 8), (run_in_pieces, 3)):
         found = check_sensitivity(run(plan), neighbours(problem, relation, n_pairs))
         assert not found.violations, found
-        assert n_pairs < 16 or found.ratios["correction.step"] > 0.4, found
+        assert n_pairs < 8 or found.ratios["correction.step"] > 0.4, found
 
 
 def test_counts_that_no_column_tells_are_predicted_as_by_a_constant():
@@ -137,7 +137,7 @@ def test_counts_that_no_column_tells_are_predicted_as_by_a_constant():
 
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_nor_of_records_in_pieces_and_with_first_steps(relation):
-    found = replayed(planned(1.0, 80, relation, may_be_empty=True), 6, run=run_in_pieces)
+    found = replayed(planned(1.0, 80, relation, may_be_empty=True), 3, run=run_in_pieces)
     assert not found.violations, found
     found = replayed(planned(1.5, 80, relation, epsilon=1e6, inference=True))
     assert found.ratios["inference.first"] > 0.4
@@ -198,7 +198,7 @@ def test_a_replay_finds_what_is_not_bounded(plant, monkeypatch):
     where, name, wrong, mechanism = PLANTS[plant]
     original = getattr(where, name)
     monkeypatch.setattr(where, name, lambda *arguments: wrong(original, *arguments))
-    n_pairs = 40 if plant == "weights taken twice" else 16  # which few pairs show
+    n_pairs = 40 if plant == "weights taken twice" else 8  # which few pairs show
     assert mechanism in replayed(planned(1.0, relation="zero-out"), n_pairs).violations
 
 

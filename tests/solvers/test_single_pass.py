@@ -308,7 +308,7 @@ def test_the_sensitivity_holds_for_every_kind_of_loss(form):
         budget = PrivacyBudget(2.0, (1e-6, 0.0)[k % 2], RELATIONS[k // 2 % 2])
         solver = solver_of(form, max_iter=4)
         plan = solver.plan(problem(30, 2, loss=loss), budget)
-        pairs = neighbours(plan.problem, budget.relation, 8, random_state=k)
+        pairs = neighbours(plan.problem, budget.relation, 5, random_state=k)
         found = check_sensitivity(plan, pairs)
         assert not found.violations, (loss, found)
         assert found.ratios["runs[0].noise"] > 0.1, (loss, found)
@@ -336,7 +336,8 @@ def test_a_record_may_not_move_later_scores_by_more(form, monkeypatch):
     wrong = dataclasses.replace(
         wrong, guarantee=dataclasses.replace(plan.guarantee, releases=releases)
     )
-    assert "runs[0].noise" in check_sensitivity(wrong).violations
+    found = check_sensitivity(wrong, neighbours(plan.problem, BUDGET.relation, 8))
+    assert "runs[0].noise" in found.violations
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -438,7 +439,7 @@ def test_without_noise_the_optimum_is_near(form):
         solver = solver_of(form, max_iter=256, gradient_clip=5.0)
         facts = problem(n, d, task=task, radius=1.0, fit_intercept=False)
         result = solve(solver, facts, solver_data(X, y, fit_intercept=False), noise=False)
-        full = Selection(max_iter=1000, gradient_clip=5.0)
+        full = Selection(max_iter=300, gradient_clip=5.0)
         best = solve(full, facts, solver_data(X, y, fit_intercept=False), noise=False)
         loss = LOSSES[task]
         risk = [loss.value(X @ r.coef, y).mean() for r in (result, best)]
@@ -482,7 +483,7 @@ def test_storage_and_kind_of_labels_do_not_matter(form):
 ], ids=str)  # fmt: skip
 def test_compiled_steps_are_the_steps(settings, monkeypatch):
     rng = np.random.default_rng(0)
-    X, y = scaled_table(1500, 6, density=0.5)
+    X, y = scaled_table(500, 6, density=0.5)
     if "nonfinite" in settings:
         y = np.where(rng.uniform(size=y.size) < 0.1, np.nan, y)
     results = []

@@ -338,7 +338,7 @@ def test_one_draw_is_close_to_its_claim_and_not_beyond(forced, relation):
     assert softmax_scale(plan.step) == plan.step.scale
     pair = sparse_pair(facts, relation)
     settings = {"statistic": lambda result: result.coef[0], "random_state": 0}
-    found = audit_plan(plan, *pair, 1500, **settings)
+    found = audit_plan(plan, *pair, 1000, **settings)
     assert not found.flagged
     assert 2.0 < found.epsilon_lower_bound <= 4.0
     assert audit_plan(weaker(plan, 2.0), *pair, 2500, **settings).flagged

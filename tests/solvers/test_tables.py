@@ -316,7 +316,7 @@ def test_replays_in_learned_units():
         )
         plan = PhasedSGD().plan(fact, PrivacyBudget(300.0))
         assert isinstance(plan.first, LearnedUnits)
-        found = check_sensitivity(plan, neighbours(fact, "replace-one", 12))
+        found = check_sensitivity(plan, neighbours(fact, "replace-one", 8))
         assert not found.violations
         assert found.ratios["phases[0].noise"] > 0.4
 

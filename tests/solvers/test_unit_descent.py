@@ -156,7 +156,7 @@ def test_nor_where_the_number_of_valid_records_is_released(task, relation):
     changes = {"may_be_empty": True, "inference": task == "regression"}
     fact = dataclasses.replace(facts(40, 2, task), **changes)
     plan = Descent(max_iter=4).plan(fact, PrivacyBudget(300.0, 1e-6, relation))
-    found = check_sensitivity(plan, neighbours(fact, relation, 12))
+    found = check_sensitivity(plan, neighbours(fact, relation, 8))
     assert not found.violations, found
     assert found.ratios["units.present"] > 0.99, found
 
@@ -165,7 +165,7 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
     monkeypatch.setattr(learned_units, "LONGEST", 3.0)
-    found = check_sensitivity(plan)
+    found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 8))
     assert {"units.moments", "step"} & set(found.violations)
 
 
@@ -661,7 +661,7 @@ def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relati
         facts = welsch_facts(40, 2, n_outputs=n_outputs)
         solver = Descent(max_iter=4)
         plan = solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
-        found = check_sensitivity(plan)
+        found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 8))
         assert not found.violations, found
         assert found.ratios["step"] > 0.5, found
 

@@ -18,7 +18,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
 )
-from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
@@ -102,7 +102,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             fit_intercept=fit_intercept, nonnegative=nonnegative,
         )  # fmt: skip
         assert plan.units.center is not None
-        found = check_sensitivity(stored(plan))
+        found = check_sensitivity(stored(plan), neighbours(plan.problem, relation, 12))
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.4, found
@@ -113,7 +113,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
 def test_a_replay_finds_rows_that_are_too_long_in_their_units(monkeypatch, all_wide):
     plan = planned(40, 3, epsilon=300.0, max_iter=4)
     monkeypatch.setattr(wide_units, "clipped_to", lambda bound, norms: np.full(norms.size, 0.9))
-    found = check_sensitivity(plan)
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 8))
     assert "step" in found.violations
 
 
@@ -219,7 +219,7 @@ def test_storage_does_not_matter(all_wide):
     assert np.any(results[0].coef)
 
 
-@pytest.mark.parametrize("density", [0.01, 0.02])
+@rest_is_slow("density", [0.01, 0.02], ("0.01",))
 def test_columns_that_are_all_rare_share_a_unit(density):
     """Most drown in the noise of their frequencies, but together they tell."""
     rng = np.random.default_rng(0)
