@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -428,25 +428,41 @@ class Estimates(Overviewed):
 
 
 def telling_unknown(
-    found: Estimates, has_references: bool, strong: str = "", more: str = ""
+    found: Estimates,
+    references: Mapping[str, Any] | None,
+    strong: str = "",
+    more: str = "",
 ) -> Estimates:
     """The same with a note that names the rows of which nothing is known, and what helps.
 
-    `has_references` says that no category has to be left out; `strong` is a further cause, and
-    `more` further advice.
+    `references` has the category of each list that is left out, None if none is; it is None if
+    that is not known. `strong` is a further cause, and `more` further advice.
     """
     n_unknown = 0 if found.unknown is None else found.unknown.shape[1]
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
     named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
-    lists = "" if has_references else " (drop='first')"
+    is_known = references is not None and None not in references.values()
+    lists = "" if is_known else " (drop='first')"
+    rare = first_of(list(_rare_references(found, references or {})), 3)
+    if rare:
+        strong += f", a rare reference ({rare}): name a common one, drop={{column: category}}"
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
         "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
         f", sums of others{lists}{strong}. Try fewer columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
+
+
+def _rare_references(found: Estimates, references: Mapping[str, Any]) -> Iterator[str]:
+    """Lists most of whose categories have the whole line: all are compared with the reference."""
+    is_unknown = np.isinf(found.std).any(axis=0)
+    for name, category in references.items():
+        at = [k for k, source in enumerate(found.sources) if source == name]
+        if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
+            yield f"{name}: {category}"
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:

@@ -9,7 +9,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_dpsco import PublicEncoder
 from sklearn_dpsco.estimates import INTERCEPT, Estimates, telling_unknown
-from sklearn_dpsco.preprocessing.encoder import has_references
+from sklearn_dpsco.preprocessing.encoder import references
 
 ROOT = np.random.default_rng(0).normal(size=(3, 3))
 S, N = ROOT @ ROOT.T, np.diag([1.0, 2.0, 3.0])
@@ -64,15 +64,15 @@ def test_what_is_unknown_has_the_whole_line():
 
 
 def test_a_note_names_what_is_unknown():
-    assert telling_unknown(estimates(), False).notes == ()
+    assert telling_unknown(estimates(), None).notes == ()
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
-    first, note = telling_unknown(found, False, ", or strong", ", another").notes
+    first, note = telling_unknown(found, None, ", or strong", ", another").notes
     assert first == "first"
     assert "nothing is known of 1 direction: whole lines for b; others may" in note
     assert "most values beyond them" in note
     assert "sums of others (drop='first'), or strong. Try fewer" in note
     assert note.endswith("larger epsilon, another")
-    (_, note) = telling_unknown(found, True).notes
+    (_, note) = telling_unknown(found, {}).notes
     assert "drop" not in note
     assert note.endswith("fewer columns, a larger epsilon")
     # of many the first three
@@ -80,14 +80,27 @@ def test_a_note_names_what_is_unknown():
         names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
         noise=np.eye(8), unknown=np.eye(8)[:, :7],
     )  # fmt: skip
-    assert "for u: a, u: b, u: c and 4 more;" in telling_unknown(many, True).notes[0]
-    assert "of 7 directions" in telling_unknown(many, True).notes[0]
+    assert "for u: a, u: b, u: c and 4 more;" in telling_unknown(many, {}).notes[0]
+    assert "of 7 directions" in telling_unknown(many, {}).notes[0]
     # of none all that is said is true
     spread = Estimates(
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
         noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
     )  # fmt: skip
-    assert "for no row by itself" in telling_unknown(spread, True).notes[0]
+    assert "for no row by itself" in telling_unknown(spread, {}).notes[0]
+
+
+def test_a_note_names_a_reference_that_may_be_rare():
+    # all but one of a list's columns are unknown, then one of them, then another list's only one
+    told = {"u": "x", "v": "y"}
+    for at, is_told in (([0, 1], True), ([0], False), ([3], False)):
+        found = Estimates(
+            names=["u_a", "u_b", "u_c", "v_a"], sources=["u", "u", "u", "v"], coef=np.ones((1, 4)),
+            sampling=np.eye(4), noise=np.eye(4), unknown=np.eye(4)[:, at],
+        )  # fmt: skip
+        (note,) = telling_unknown(found, told).notes
+        assert ("a rare reference (u: x): name a common one, drop={column:" in note) == is_told
+        assert "rare reference" not in telling_unknown(found, {"u": None, "v": "y"}).notes[0]
 
 
 def test_references_of_encoders():
@@ -97,8 +110,11 @@ def test_references_of_encoders():
         PublicEncoder(schema, drop={"edu": "ba", "sex": "f"}), PublicEncoder(schema, drop="first"),
         PublicEncoder({"age": (0, 9)}), (-1, 1), None, OneHotEncoder(drop="first"),
     ]  # fmt: skip
-    expected = [False, False, True, True, True, False, False, False]
-    assert [has_references(encoder) for encoder in encoders] == expected
+    both, first = {"edu": None, "sex": None}, {"edu": "hs", "sex": "f"}
+    expected = [
+        both, {**both, "edu": "ba"}, {"edu": "ba", "sex": "f"}, first, {}, None, None, None,
+    ]  # fmt: skip
+    assert [references(encoder) for encoder in encoders] == expected
 
 
 def test_wald_tests():

@@ -89,6 +89,7 @@ class Settings(NamedTuple):
             n_users,
             self.may_be_empty,
             self.has_weights,
+            declared.n_indicators,
         )
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 

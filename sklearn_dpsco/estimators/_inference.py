@@ -17,7 +17,7 @@ from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, check_level, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import filled, has_references
+from ..preprocessing.encoder import filled, references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
@@ -251,12 +251,15 @@ class Inference(DPLinearModel):
                 nearly = "nearly " * ratios.startswith("odds")
                 ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
-        has_all = has_references(encoder) or not self.fit_intercept
         problem = self.plan_.problem
         cause, more = _ADVICE.get(problem.loss.task, ("", ""))
         if 2 * self._scaled_model.estimate.n_present < problem.n_samples:
             cause = f", most rows empty{cause}"
-        return telling_unknown(found, has_all, cause, more)
+        if problem.n_indicators:
+            more = f", missing='keep' in the place of indicators{more}"
+        return telling_unknown(
+            found, references(encoder) if self.fit_intercept else {}, cause, more
+        )
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.

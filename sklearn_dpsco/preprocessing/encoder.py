@@ -76,7 +76,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     drop : {"first"}, dict or None, default=None
         Which category of a list has no column, as the reference that the coefficients of the others
         are compared with: "first" is the first that is declared, of each list. A dict has a
-        category, or "first", for some lists, ``{"edu": "ba"}``. Without a reference, the columns of
+        category, or "first", for some lists, ``{"edu": "ba"}``: name a common one, since all are
+        compared with it, and of a rare one too little is known. Without a reference, the columns of
         a list and an intercept are sums of each other, which leaves standard errors
         (``inference=True``) infinite. A row of the reference has zeros. So has one of an unknown
         category with ``unknown="none"``, and a missing one with ``missing="zero"`` or, unless
@@ -161,7 +162,9 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         fields = self._fields()
         low = np.array([end for field in fields for end in field.low])
         high = np.array([end for field in fields for end in field.high])
-        return DeclaredOutput(low, high, float(np.sqrt(sum(field.square for field in fields))))
+        row_norm = float(np.sqrt(sum(field.square for field in fields)))
+        n_indicators = sum(field.missing == "indicator" for field in fields)
+        return DeclaredOutput(low, high, row_norm, n_indicators)
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:
@@ -409,11 +412,12 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def has_references(encoder: Any) -> bool:
-    """Whether a `PublicEncoder` has left out a category of each list; False of anything else."""
+def references(encoder: Any) -> dict[str, Any] | None:
+    """The category of each list that a `PublicEncoder` leaves out, or None; None of others."""
     if not isinstance(encoder, PublicEncoder):
-        return False
-    return all(f.reference is not None for f in encoder._fields() if f.scaling is None)
+        return None
+    lists = (f for f in encoder._fields() if f.scaling is None)
+    return {f.name: None if f.reference is None else f.declared[f.reference] for f in lists}
 
 
 def filled(encoder: Any) -> tuple[list[str], list[str]]:
