@@ -427,7 +427,8 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
     if references:
         notes.append(
             "categories that were not declared, if there are any, count as the reference "
-            f"({first_of(references, 3)}): unknown='other' gives them a column"
+            f"({first_of(references, 3)}): unknown='other' gives them a column, "
+            "outside='missing' makes gaps of them"
         )
     if middles:
         notes.append(

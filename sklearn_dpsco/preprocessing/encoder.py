@@ -67,8 +67,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     outside : {"clip", "missing"} or dict, default="clip"
         What a number out of its bounds is: "clip", the bound that is next to it, or "missing", for
         tables in which codes such as -1 or 999 stand for what is not known: then nothing outside
-        of the bounds is a value. A dict has a rule for some columns, ``{"age": "missing"}``, and
-        "clip" for the others.
+        of the bounds is a value, nor of a list, unless ``unknown="other"``. A dict has a rule for
+        some columns, ``{"age": "missing"}``, and "clip" for the others.
     unknown : {"none", "other"} or dict, default="none"
         What a category that was not declared becomes: no column is 1, or a column
         ``<column>_other`` is. A dict has a rule for some lists, ``{"edu": "other"}``, and "none"
@@ -428,7 +428,8 @@ def filled(encoder: Any) -> tuple[list[str], list[str]]:
     """
     references, middles = [], []
     for f in encoder._fields() if isinstance(encoder, PublicEncoder) else ():
-        if f.reference is not None and f.unknown == "none":
+        is_told = f.outside == "missing" and f.missing in ("keep", "indicator")
+        if f.reference is not None and f.unknown == "none" and not is_told:
             references.append(f"{f.name}: {f.declared[f.reference]}")
         is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
         if isinstance(f.declared, tuple) and is_middle and not isinstance(encoder.missing, Mapping):

@@ -196,8 +196,7 @@ def _explained(
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
         lines.append(
-            "These limits are for a person with one row in what a result is made from. With two, "
-            "50% can become "
+            "These limits are for a person with one row per result. With two, 50% can become "
             f"{two}, with five {five}{larger}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
@@ -498,7 +497,7 @@ def of_accountant(
         found.append(_facts(charge) | what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
-    alone = [float(charge.epsilon) for charge in charges]
+    alone = [float(c.epsilon) for c in charges]
     further, confirmed, decided = _of_budget(epsilon, spent, left, alone, has_branches)
     lines = [promise(*claim, False not in secrets)]
     lines += [*_explained(*claim, spent if found else None), *further]

@@ -339,7 +339,7 @@ def test_no_comfort_where_there_is_none(relation):
     assert "Delta is 0.000001: that much, at most one in 1,000,000, is added" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
         assert "Delta is 0.01: that much, at most one in 100, is added" in text(1.0, 0.01)
-    assert "is made from. With two, 50% can become 99.99999%, with five 100%, and" in found
+    assert "one row per result. With two, 50% can become 99.99999%, with five 100%, and" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
     assert "is 0: there is no exception." in joined(exact.guarantee.report())
 
