@@ -382,7 +382,7 @@ class Inference(DPLinearModel):
         X = self._features(X, reset=False)
         rows = np.array(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
         if not self._is_strict:  # as in predictions
-            rows[~np.isfinite(rows).all(axis=1)] = self._origin
+            rows = np.where(np.isfinite(rows), rows, self._usual_row)
         if found.coef.shape[1] > rows.shape[1]:
             rows = np.column_stack((rows, np.ones(len(rows))))
             return rows, rows @ found.coef.T

@@ -55,8 +55,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
         columns. "keep": NaN in all columns, of which a model makes an error, or with
-        ``nonfinite="zero"`` leaves the record out of the fit, and predicts one number for all such
-        rows. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
+        ``nonfinite="zero"`` leaves the record out of the fit, and predicts as if the cell were
+        usual. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
         others; of a number (or a boolean) also the number within its bounds (of 0 to 1) that stands
         for what is missing, ``{"age": 30.0}``: a usual one, known without the private table.
 
