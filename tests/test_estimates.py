@@ -173,10 +173,44 @@ def test_each_function_by_itself():
 
 
 @pytest.mark.parametrize(
+    ("text", "rows", "values", "names"),
+    [
+        ("b = a", [[-1, 1, 0]], [0], ["- a + b"]),
+        ("a - 2 * b = 1.5, b = 0", [[1, -2, 0], [0, 1, 0]], [1.5, 0], ["a - 2*b = 1.5", "b"]),
+        ("a=b=(intercept)", [[1, -1, 0], [0, 1, -1]], [0, 0], ["a - b", "b - (intercept)"]),
+        ("a + b", [[1, 1, 0]], [7], ["a + b = 7"]),
+        ("1 = .5a + 1e1 * b", [[-0.5, -10, 0]], [-1], ["- 0.5*a - 10*b = -1"]),
+    ],
+)
+def test_equations_are_hypotheses(text, rows, values, names):
+    found, by_rows = estimates(), estimates().t_test(rows, values)
+    assert found.wald_test(text, 7) == found.wald_test(rows, values)
+    named = found.t_test([text], 7)
+    assert named.params == names
+    np.testing.assert_array_equal(named.zvalues, by_rows.zvalues)
+
+
+def test_names_in_equations_may_hold_what_equations_do():
+    other = estimates(names=["a-b", "b"])
+    np.testing.assert_array_equal(other.t_test("a-b = b").coef, other.t_test([[1, -1, 0]]).coef)
+    other = estimates(names=["x, y = 2", "x"])
+    np.testing.assert_array_equal(
+        other.t_test("x - x, y = 2 = 1").coef, other.t_test([[-1, 1, 0]]).coef
+    )
+    several = Estimates(
+        names=["a", "b"], outputs=["x", "y"], coef=np.ones((2, 2)), sampling=np.eye(4),
+        noise=np.eye(4),
+    )  # fmt: skip
+    assert several.t_test("a = b").params == ["x: a - b", "y: a - b"]
+
+
+@pytest.mark.parametrize(
     ("hypotheses", "message"),
     [
-        ("b = a", "'b = a' is of two coefficients: give a row of a matrix, 1 at the one and -1"),
-        ("b = c", "no coefficient is called 'b = c': hypotheses are names, 'name = number', or"),
+        ("a = a", "no coefficient is called 'a = a'"),
+        ("a = b =", "no coefficient is called 'a = b ='"),
+        ("a b", "no coefficient is called 'a b'"),
+        ("b = c", "no coefficient is called 'b = c': hypotheses are names, 'name = number', "),
         ("c", "no coefficient is called 'c'"),
         (["a", "c"], "no coefficient is called 'c'"),
         ([[1.0, 2.0]], r"must be names or have the shape \(q, 3\), got \(1, 2\)"),

@@ -271,7 +271,7 @@ class Inference(DPLinearModel):
         ----------
         hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
             Features, or columns of the encoder's table, whose coefficients are all 0 if it is true;
-            "name = 2"; or the matrix R of R b = value.
+            "name = 2"; linear equations, "a = b"; or the matrix R of R b = value.
         value : float or array-like of shape (q,), default=0
 
         Returns
@@ -283,7 +283,7 @@ class Inference(DPLinearModel):
     def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
-        Such as a difference of two effects, ``[[1, -1, 0]]``: see `Estimates.t_test`.
+        Such as a difference of two effects, "a - b": see `Estimates.t_test`.
 
         Parameters
         ----------
