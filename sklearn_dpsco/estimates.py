@@ -311,13 +311,16 @@ class Estimates(Overviewed):
             names = [f"c{k}" for k in range(len(matrix))]
             return names, matrix, np.broadcast_to(np.asarray(value, np.float64), len(matrix))
         found = [function for text in given for function in self._functions(text)]
-        names, functions, said = zip(*found, strict=True)
-        k, values = len(self.outputs), np.tile(np.array(said), len(self.outputs))
+        k, names = len(self.outputs), [name for name, _, _ in found]
+        functions, values = (
+            np.array([row for _, row, _ in found]),
+            np.tile([x for *_, x in found], k),
+        )
         given_values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(values))
         values = np.where(np.isnan(values), given_values, values)
         if k > 1:
-            names = tuple(f"{output}: {name}" for output in self.outputs for name in names)
-        return list(names), np.kron(np.eye(k), np.array(functions)), values
+            names = [f"{output}: {name}" for output in self.outputs for name in names]
+        return names, np.kron(np.eye(k), functions), values
 
     def _functions(self, text: str) -> list[tuple[str, Array, float]]:
         """Functions of an output's coefficients of a text: names, rows, and the values or NaN."""
@@ -498,7 +501,7 @@ def telling_unknown(
 
 def _rare_references(found: Estimates, references: Mapping[str, Any]) -> Iterator[str]:
     """Lists most of whose categories have the whole line: all are compared with the reference."""
-    is_unknown = np.isinf(found.std).any(axis=0)
+    is_unknown = np.asarray(np.isinf(found.std).any(axis=0))
     for name, category in references.items():
         at = [k for k, source in enumerate(found.sources) if source == name]
         if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:

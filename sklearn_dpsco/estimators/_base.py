@@ -464,7 +464,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     @property
     def _usual_row(self) -> Array:
         """What predictions take for gaps: released centres, or where scaled features are 0."""
-        result = getattr(self, "_scaled_model", None)
+        result: Any = getattr(self, "_scaled_model", None)
         has_own = result is None or result.units is not None  # of which the origin is the centre
         center = None if has_own else getattr(result.frame, "center", None)
         # a mean of few rows may lie beyond the bounds by its noise
@@ -518,8 +518,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         """The coefficients and the intercept as a pandas data frame, a row for each feature.
 
         They are those that predict best. Where there is noise they are shrunk, in small tables a
-        good deal, and no estimates of effects: those, with intervals, are in `summary` of a fit
-        with ``inference=True``. The head of the frame says "predicting" (``frame.columns.name``).
+        good deal, and no estimates of effects, nor of their signs where columns go together: those,
+        with intervals, are in `summary` of a fit with ``inference=True``. The head of the frame says
+        "predicting" (``frame.columns.name``).
 
         Parameters
         ----------
