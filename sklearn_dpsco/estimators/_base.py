@@ -519,7 +519,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
 
         They are those that predict best. Where there is noise they are shrunk, in small tables a
         good deal, and no estimates of effects, nor of their signs where columns go together: those,
-        with intervals, are in `summary` of a fit with ``inference=True``. The head of the frame says
+        with intervals, are in `summary` of a fit with ``inference=True``. The frame's head says
         "predicting" (``frame.columns.name``).
 
         Parameters
