@@ -8,8 +8,11 @@ section 4.6.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -244,9 +247,10 @@ class Estimates(Overviewed):
         ----------
         hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
             Names of features, or of columns of the table for all features that are made of them,
-            whose coefficients (of all outputs) are tested; "name = 2" says their value. Or a matrix
-            R of the functions R b, b the coefficients of one output after the other, each with its
-            intercept last.
+            whose coefficients (of all outputs) are tested; "name = 2" says their value. Or linear
+            equations, as of statsmodels: "a = b", "a - 2 * b = 1, c = 0". Or a matrix R of the
+            functions R b, b the coefficients of one output after the other, each with its intercept
+            last.
         value : float or array-like of shape (q,), default=0
 
         Returns
@@ -311,35 +315,38 @@ class Estimates(Overviewed):
                 )
             names = [f"c{k}" for k in range(len(matrix))]
             return names, matrix, np.broadcast_to(np.asarray(value, np.float64), len(matrix))
-        n_outputs, n_params = self.coef.shape
-        pairs = [(k, number) for places, number in map(self._places, given) for k in places]
-        within, said = np.array(pairs).T
-        places = np.add.outer(np.arange(n_outputs) * n_params, within.astype(int)).ravel()
-        values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(places))
-        values = np.where(np.isnan(np.tile(said, n_outputs)), values, np.tile(said, n_outputs))
-        return [self.rows[k] for k in places], np.eye(self.coef.size)[places], values
+        found = [function for text in given for function in self._functions(text)]
+        k, names = len(self.outputs), [name for name, _, _ in found]
+        functions, values = (
+            np.array([row for _, row, _ in found]),
+            np.tile([x for *_, x in found], k),
+        )
+        given_values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(values))
+        values = np.where(np.isnan(values), given_values, values)
+        if k > 1:
+            names = [f"{output}: {name}" for output in self.outputs for name in names]
+        return names, np.kron(np.eye(k), functions), values
 
-    def _places(self, text: str) -> tuple[list[int], float]:
-        """Which coefficients of an output a name stands for, and the value it says, or NaN."""
-        places = {name: [k] for k, name in enumerate(self.param_names)}
+    def _functions(self, text: str) -> list[tuple[str, Array, float]]:
+        """Functions of an output's coefficients of a text: names, rows, and the values or NaN."""
+        params = self.param_names
+        places = {name: [k] for k, name in enumerate(params)}
         for source in dict.fromkeys(self.sources):
             made = [k for k, other in enumerate(self.sources) if other == source]
             places.setdefault(source, made)
         name, is_equation, said = text.rpartition("=")
         if text in places or not is_equation:
             name, said = text, "nan"
-        try:
-            return places[name.strip()], float(said)
-        except (KeyError, ValueError):
-            if name.strip() in places and said.strip() in places:
-                raise ValueError(
-                    f"{shown(text)} is of two coefficients: give a row of a matrix, 1 at the one "
-                    f"and -1 at the other, with a place for each of {listed(self.rows)}"
-                ) from None
+        with suppress(KeyError, ValueError):
+            number = float(said)
+            return [(params[k], np.eye(len(params))[k], number) for k in places[name.strip()]]
+        found = _equations(text, params)
+        if not found or not all(row.any() for row, _ in found):
             raise ValueError(
                 f"no coefficient is called {shown(text)}: hypotheses are names, 'name = number', "
-                "or rows of a matrix"
-            ) from None
+                f"'a - 2 * b = 0', or rows of a matrix; names are {listed(params)}"
+            )
+        return [(_called(row, params), row, number) for row, number in found]
 
     # ------------------------------------------------------------------------------ shown
 
@@ -434,26 +441,78 @@ class Estimates(Overviewed):
         return Overview((self.title, *meaning, *self.notes), ("", *columns), layout, rows)
 
 
+def _equations(text: str, names: list[str]) -> list[tuple[Array, float]] | None:
+    """Rows and values of linear equations, such as "a = b, a - 2 * c = 1"; None of other texts.
+
+    A row without "=" has the value NaN.
+    """
+    # names may hold any character, and one of them another: the longest that fits is meant
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    number, after = r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+", r"(?!\w)\s*(=|,|$|(?=[+-]))"
+    term = re.compile(rf"\s*([+-]?)\s*(?:({known})|({number})(?:\s*\*?\s*({known}))?){after}")
+    found: list[tuple[Array, float]] = []
+    at, sides = 0, [np.zeros(len(names) + 1)]
+    while at < len(text):
+        match = term.match(text, at)
+        if match is None:
+            return None
+        name, at = match[2] or match[4], match.end()
+        sides[-1][names.index(name) if name else -1] += float(f"{match[1]}{match[3] or 1}")
+        if match[5] == "=":
+            sides.append(np.zeros(len(names) + 1))
+        elif match[5] == "," or at == len(text):
+            rows = sides if len(sides) == 1 else [a - b for a, b in itertools.pairwise(sides)]
+            value = math.nan if len(sides) == 1 and not sides[0][-1] else 0.0
+            found += [(row[:-1], value - row[-1]) for row in rows]
+            sides = [np.zeros(len(names) + 1)]
+    return found if not sides[-1].any() and len(sides) == 1 else None
+
+
+def _called(row: Array, names: list[str]) -> str:
+    """What a linear function is called: "a - 2*b"."""
+    parts = [
+        f"{'-' if row[k] < 0 else '+'} {'' if abs(row[k]) == 1 else f'{abs(row[k]):g}*'}{names[k]}"
+        for k in np.flatnonzero(row)
+    ]
+    return " ".join(parts).removeprefix("+ ")
+
+
 def telling_unknown(
-    found: Estimates, has_references: bool, strong: str = "", more: str = ""
+    found: Estimates,
+    references: Mapping[str, Any] | None,
+    strong: str = "",
+    more: str = "",
 ) -> Estimates:
     """The same with a note that names the rows of which nothing is known, and what helps.
 
-    `has_references` says that no category has to be left out; `strong` is a further cause, and
-    `more` further advice.
+    `references` has the category of each list that is left out, None if none is; it is None if
+    that is not known. `strong` is a further cause, and `more` further advice.
     """
     n_unknown = 0 if found.unknown is None else found.unknown.shape[1]
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
     named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
-    lists = "" if has_references else " (drop='first')"
+    is_known = references is not None and None not in references.values()
+    lists = "" if is_known else " (drop='first')"
+    rare = first_of(list(_rare_references(found, references or {})), 3)
+    if rare:
+        strong += f", a rare reference ({rare}): name a common one, drop={{column: category}}"
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
         "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
         f", sums of others{lists}{strong}. Try fewer columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
+
+
+def _rare_references(found: Estimates, references: Mapping[str, Any]) -> Iterator[str]:
+    """Lists most of whose categories have the whole line: all are compared with the reference."""
+    is_unknown = np.asarray(np.isinf(found.std).any(axis=0))
+    for name, category in references.items():
+        at = [k for k, source in enumerate(found.sources) if source == name]
+        if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
+            yield f"{name}: {category}"
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:

@@ -41,7 +41,7 @@ from .geometry import Geometry
 from .losses import Squared
 from .mechanisms import Gaussian, SelectVertex
 from .preprocessing.declared import declared_bounds
-from .preprocessing.encoder import has_references
+from .preprocessing.encoder import references
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, stream_from_random_state
@@ -472,7 +472,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         self._total = max(float(whole[d, d]), TINY)
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
-        self._has_references = has_references(self.bounds_X)
+        self._references = references(self.bounds_X)
         return self
 
     def _table_units(self, n_features: int) -> tuple[Array, Array]:
@@ -592,7 +592,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             title=f"{self._names[at]} by least squares from private moments",  # type: ignore[index]
             notes=tuple(notes),
         )
-        return telling_unknown(estimates, self._has_references)
+        return telling_unknown(estimates, self._references)
 
     def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
         """R2 with its noise, adjusted R2, AIC and BIC of a regression.

@@ -17,7 +17,7 @@ from sklearn_dpsco import (
     survival_curve,
 )
 from sklearn_dpsco.estimates import INTERCEPT, Estimates, telling_unknown
-from sklearn_dpsco.preprocessing.encoder import has_references
+from sklearn_dpsco.preprocessing.encoder import references
 
 ROOT = np.random.default_rng(0).normal(size=(3, 3))
 S, N = ROOT @ ROOT.T, np.diag([1.0, 2.0, 3.0])
@@ -72,15 +72,15 @@ def test_what_is_unknown_has_the_whole_line():
 
 
 def test_a_note_names_what_is_unknown():
-    assert telling_unknown(estimates(), False).notes == ()
+    assert telling_unknown(estimates(), None).notes == ()
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
-    first, note = telling_unknown(found, False, ", or strong", ", another").notes
+    first, note = telling_unknown(found, None, ", or strong", ", another").notes
     assert first == "first"
     assert "nothing is known of 1 direction: whole lines for b; others may" in note
     assert "most values beyond them" in note
     assert "sums of others (drop='first'), or strong. Try fewer" in note
     assert note.endswith("larger epsilon, another")
-    (_, note) = telling_unknown(found, True).notes
+    (_, note) = telling_unknown(found, {}).notes
     assert "drop" not in note
     assert note.endswith("fewer columns, a larger epsilon")
     # of many the first three
@@ -88,14 +88,27 @@ def test_a_note_names_what_is_unknown():
         names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
         noise=np.eye(8), unknown=np.eye(8)[:, :7],
     )  # fmt: skip
-    assert "for u: a, u: b, u: c and 4 more;" in telling_unknown(many, True).notes[0]
-    assert "of 7 directions" in telling_unknown(many, True).notes[0]
+    assert "for u: a, u: b, u: c and 4 more;" in telling_unknown(many, {}).notes[0]
+    assert "of 7 directions" in telling_unknown(many, {}).notes[0]
     # of none all that is said is true
     spread = Estimates(
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
         noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
     )  # fmt: skip
-    assert "for no row by itself" in telling_unknown(spread, True).notes[0]
+    assert "for no row by itself" in telling_unknown(spread, {}).notes[0]
+
+
+def test_a_note_names_a_reference_that_may_be_rare():
+    # all but one of a list's columns are unknown, then one of them, then another list's only one
+    told = {"u": "x", "v": "y"}
+    for at, is_told in (([0, 1], True), ([0], False), ([3], False)):
+        found = Estimates(
+            names=["u_a", "u_b", "u_c", "v_a"], sources=["u", "u", "u", "v"], coef=np.ones((1, 4)),
+            sampling=np.eye(4), noise=np.eye(4), unknown=np.eye(4)[:, at],
+        )  # fmt: skip
+        (note,) = telling_unknown(found, told).notes
+        assert ("a rare reference (u: x): name a common one, drop={column:" in note) == is_told
+        assert "rare reference" not in telling_unknown(found, {"u": None, "v": "y"}).notes[0]
 
 
 def test_references_of_encoders():
@@ -105,8 +118,11 @@ def test_references_of_encoders():
         PublicEncoder(schema, drop={"edu": "ba", "sex": "f"}), PublicEncoder(schema, drop="first"),
         PublicEncoder({"age": (0, 9)}), (-1, 1), None, OneHotEncoder(drop="first"),
     ]  # fmt: skip
-    expected = [False, False, True, True, True, False, False, False]
-    assert [has_references(encoder) for encoder in encoders] == expected
+    both, first = {"edu": None, "sex": None}, {"edu": "hs", "sex": "f"}
+    expected = [
+        both, {**both, "edu": "ba"}, {"edu": "ba", "sex": "f"}, first, {}, None, None, None,
+    ]  # fmt: skip
+    assert [references(encoder) for encoder in encoders] == expected
 
 
 def test_wald_tests():
@@ -165,10 +181,44 @@ def test_each_function_by_itself():
 
 
 @pytest.mark.parametrize(
+    ("text", "rows", "values", "names"),
+    [
+        ("b = a", [[-1, 1, 0]], [0], ["- a + b"]),
+        ("a - 2 * b = 1.5, b = 0", [[1, -2, 0], [0, 1, 0]], [1.5, 0], ["a - 2*b = 1.5", "b"]),
+        ("a=b=(intercept)", [[1, -1, 0], [0, 1, -1]], [0, 0], ["a - b", "b - (intercept)"]),
+        ("a + b", [[1, 1, 0]], [7], ["a + b = 7"]),
+        ("1 = .5a + 1e1 * b", [[-0.5, -10, 0]], [-1], ["- 0.5*a - 10*b = -1"]),
+    ],
+)
+def test_equations_are_hypotheses(text, rows, values, names):
+    found, by_rows = estimates(), estimates().t_test(rows, values)
+    assert found.wald_test(text, 7) == found.wald_test(rows, values)
+    named = found.t_test([text], 7)
+    assert named.params == names
+    np.testing.assert_array_equal(named.zvalues, by_rows.zvalues)
+
+
+def test_names_in_equations_may_hold_what_equations_do():
+    other = estimates(names=["a-b", "b"])
+    np.testing.assert_array_equal(other.t_test("a-b = b").coef, other.t_test([[1, -1, 0]]).coef)
+    other = estimates(names=["x, y = 2", "x"])
+    np.testing.assert_array_equal(
+        other.t_test("x - x, y = 2 = 1").coef, other.t_test([[-1, 1, 0]]).coef
+    )
+    several = Estimates(
+        names=["a", "b"], outputs=["x", "y"], coef=np.ones((2, 2)), sampling=np.eye(4),
+        noise=np.eye(4),
+    )  # fmt: skip
+    assert several.t_test("a = b").params == ["x: a - b", "y: a - b"]
+
+
+@pytest.mark.parametrize(
     ("hypotheses", "message"),
     [
-        ("b = a", "'b = a' is of two coefficients: give a row of a matrix, 1 at the one and -1"),
-        ("b = c", "no coefficient is called 'b = c': hypotheses are names, 'name = number', or"),
+        ("a = a", "no coefficient is called 'a = a'"),
+        ("a = b =", "no coefficient is called 'a = b ='"),
+        ("a b", "no coefficient is called 'a b'"),
+        ("b = c", "no coefficient is called 'b = c': hypotheses are names, 'name = number', "),
         ("c", "no coefficient is called 'c'"),
         (["a", "c"], "no coefficient is called 'c'"),
         ([[1.0, 2.0]], r"must be names or have the shape \(q, 3\), got \(1, 2\)"),

@@ -270,6 +270,23 @@ def clear_rows(X: Any, which: Flags, original: Any, value: float = 0.0) -> Any:
     return X
 
 
+def filled_rows(X: Any, usual: Array) -> Any:
+    """X with a number for each column in the place of NaN and infinities; sparse X canonical."""
+    which = nonfinite_rows(X)
+    if not which.any():
+        return X
+    usual = np.clip(usual, np.finfo(X.dtype).min, np.finfo(X.dtype).max)
+    if sparse.issparse(X):
+        data = X.data.copy()
+        for part in value_parts(X):
+            is_gap = ~np.isfinite(data[part])
+            data[part][is_gap] = usual[stored_places(X, part, 1)[is_gap]]
+        return with_values(X, data)
+    X = X.copy(order="K")
+    X[which] = np.where(np.isfinite(X[which]), X[which], usual)
+    return X
+
+
 def as_labels(y: Any) -> NDArray[Any]:
     """Labels as an array of shape (n,), of objects if they are in a list: see `as_objects`."""
     y = plain(y)

@@ -90,6 +90,7 @@ class Settings(NamedTuple):
             n_users,
             self.may_be_empty,
             self.has_weights,
+            declared.n_indicators,
         )
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
@@ -152,8 +153,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         "raise" raises a `ValueError`, which tells one bit of the data that lies outside the
         guarantee. "zero" makes it an empty record, which contributes nothing and is still counted;
         no error and no warning shows it, and the guarantee covers such records, too. With "zero",
-        `predict` takes an invalid row for one whose scaled features are all 0; with "raise" it
-        raises.
+        `predict` takes for a gap the released centre of its column, or if the model has none the
+        middle of its bounds (0 if one of them is 0); with "raise" it raises.
     accountant : None, BudgetAccountant or Branch, default=None
         Where `fit` charges its guarantee, in full, after the data were checked and before
         anything else is computed from their values; a branch of `BudgetAccountant.parallel` is for
@@ -465,9 +466,19 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         declared = declared_bounds(self.bounds_X, d)
         return settings.plan((n, d), declared, n_outputs, class_weight)
 
+    @property
+    def _usual_row(self) -> Array:
+        """What predictions take for gaps: released centres, or where scaled features are 0."""
+        result: Any = getattr(self, "_scaled_model", None)
+        has_own = result is None or result.units is not None  # of which the origin is the centre
+        center = None if has_own else getattr(result.frame, "center", None)
+        # a mean of few rows may lie beyond the bounds by its noise
+        within = 0.0 if center is None else np.clip(center, -1.0, 1.0)
+        return np.asarray(self._origin + self._width * within)
+
     def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
         """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
-        facts = self.coef_, self.intercept_, self._origin, self._is_strict, made_of_scores
+        facts = self.coef_, self.intercept_, self._usual_row, self._is_strict, made_of_scores
         # all that is sent to the blocks; only models without bounds clip
         predict = functools.partial(predicted, *facts, getattr(self, "limits_X_", None))
         if not cells.is_elsewhere(X):
@@ -513,8 +524,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         """The coefficients and the intercept as a pandas data frame, a row for each feature.
 
         They are those that predict best. Where there is noise they are shrunk, in small tables a
-        good deal, and no estimates of effects: those, with intervals, are in `summary` of a fit
-        with ``inference=True``. The head of the frame says "predicting" (``frame.columns.name``).
+        good deal, and no estimates of effects, nor of their signs where columns go together: those,
+        with intervals, are in `summary` of a fit with ``inference=True``. The frame's head says
+        "predicting" (``frame.columns.name``).
 
         Parameters
         ----------
@@ -649,7 +661,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
         In the units of y. All targets of a fit, and so their means, are within the bounds: a row
         far out, on which the model has not been fitted, is predicted at the end. With
-        ``nonfinite="zero"``, an invalid row is taken for one whose scaled features are all 0. Of
+        ``nonfinite="zero"``, gaps of a row count as `nonfinite` says. Of
         blocks of rows elsewhere (see :ref:`scaling`), predictions are a lazy array of Dask.
 
         Parameters
@@ -823,7 +835,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 def predicted(
     coef: Array,
     intercept: Any,
-    origin: Array,
+    usual: Array,
     is_strict: bool,
     made_of_scores: Callable[[Array], Any] | None,
     limits: tuple[Array, Array] | None,
@@ -831,8 +843,8 @@ def predicted(
 ) -> Any:
     """Raw predictions of a fitted linear model for the rows of X, or what is made of them.
 
-    `coef` is in the user's units, as `intercept`, with a row for each output; `origin` is the row
-    in the place of one that is invalid, unless that is an error; features are clipped to `limits`.
+    `coef` is in the user's units, as `intercept`, with a row for each output; `usual` has a
+    number for gaps of each column, unless they are an error; features are clipped to `limits`.
     """
 
     def linear(X: Any) -> Any:
@@ -854,13 +866,9 @@ def predicted(
     # in one layout, by which products are rounded: a copy without invalid rows would have another
     X = X if sparse.issparse(X) else np.ascontiguousarray(X)
     with np.errstate(all="ignore"):
-        if is_strict:
-            raw = linear(X)
-        else:
-            X = canonical(X) if sparse.issparse(X) else X
-            invalid = cells.nonfinite_rows(X)
-            raw = linear(cells.clear_rows(X, invalid, X))
-            raw[invalid] = linear(origin[None, :])
+        if not is_strict:
+            X = cells.filled_rows(canonical(X) if sparse.issparse(X) else X, usual)
+        raw = linear(X)
     return raw if made_of_scores is None else made_of_scores(raw)
 
 

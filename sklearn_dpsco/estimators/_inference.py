@@ -25,7 +25,7 @@ from ..data.cells import check_in_memory
 from ..estimates import Estimates, WaldTest, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.encoder import filled, has_references
+from ..preprocessing.encoder import filled, references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel
@@ -269,12 +269,15 @@ class Inference(DPLinearModel):
                 nearly = "nearly " * ratios.startswith("odds")
                 ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
-        has_all = has_references(encoder) or not self.fit_intercept
         problem = self.plan_.problem
         cause, more = _ADVICE.get(problem.loss.task, ("", ""))
         if 2 * self._scaled_model.estimate.n_present < problem.n_samples:
             cause = f", most rows empty{cause}"
-        return telling_unknown(found, has_all, cause, more)
+        if problem.n_indicators:
+            more = f", missing='keep' in the place of indicators{more}"
+        return telling_unknown(
+            found, references(encoder) if self.fit_intercept else {}, cause, more
+        )
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.
@@ -286,7 +289,7 @@ class Inference(DPLinearModel):
         ----------
         hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
             Features, or columns of the encoder's table, whose coefficients are all 0 if it is true;
-            "name = 2"; or the matrix R of R b = value.
+            "name = 2"; linear equations, "a = b"; or the matrix R of R b = value.
         value : float or array-like of shape (q,), default=0
 
         Returns
@@ -299,7 +302,7 @@ class Inference(DPLinearModel):
     def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
-        Such as a difference of two effects, ``[[1, -1, 0]]``: see `Estimates.t_test`.
+        Such as a difference of two effects, "a - b": see `Estimates.t_test`.
 
         Parameters
         ----------
@@ -399,7 +402,7 @@ class Inference(DPLinearModel):
         X = self._features(X, reset=False)
         rows = np.array(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
         if not self._is_strict:  # as in predictions
-            rows[~np.isfinite(rows).all(axis=1)] = self._origin
+            rows = np.where(np.isfinite(rows), rows, self._usual_row)
         if found.coef.shape[1] > rows.shape[1]:
             rows = np.column_stack((rows, np.ones(len(rows))))
             return rows, rows @ found.coef.T
@@ -444,7 +447,8 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
     if references:
         notes.append(
             "categories that were not declared, if there are any, count as the reference "
-            f"({first_of(references, 3)}): unknown='other' gives them a column"
+            f"({first_of(references, 3)}): unknown='other' gives them a column, "
+            "outside='missing' makes gaps of them"
         )
     if middles:
         notes.append(

@@ -38,11 +38,14 @@ class DeclaredOutput:
         The largest l2 norm of a row in scaled units, in which a column is (x - middle) / half
         width, or x over the size of the other end where one end is 0. At most
         sqrt(n_outputs), which is what it is for columns that have nothing to do with each other.
+    n_indicators : int
+        How many columns tell of gaps, and could be spared.
     """
 
     low: Array
     high: Array
     row_norm: float
+    n_indicators: int = 0
 
     @classmethod
     def of_box(cls, low: Any, high: Any) -> Self:
@@ -80,11 +83,12 @@ class Declared(NamedTuple):
     bounds: Any
     row_norm: float | None  # in scaled units; None if nothing but bounds is known
     nonnegative: bool  # whether no scaled feature is negative
+    n_indicators: int = 0
 
 
 def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
     """The bounds and what else is declared, by numbers or by a transformer."""
-    row_norm = None
+    row_norm, n_indicators = None, 0
     if is_declaring(bounds_X):
         kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
         if isinstance(bounds_X, type):
@@ -93,13 +97,15 @@ def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
         if found is None:
             _refuse(kind, kind, "does not declare bounds of its outputs")
         bounds_X, row_norm = found.bounds_X, found.row_norm
+        n_indicators = found.n_indicators
         if found.n_outputs != n_features:
             raise ValueError(
                 f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
                 "transformer that makes X, or one with its parameters"
             )
     ends = check_feature_bounds(bounds_X)
-    return Declared(bounds_X, row_norm, ends is not None and bool(np.all(ends[0] == 0)))
+    nonnegative = ends is not None and bool(np.all(ends[0] == 0))
+    return Declared(bounds_X, row_norm, nonnegative, n_indicators)
 
 
 def declared_columns(bounds_X: Any) -> int | None:

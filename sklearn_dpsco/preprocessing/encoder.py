@@ -55,8 +55,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         same, and a 0/1 column
         ``<column>_missing``, which for a category is the only 1 of its group. "zero": 0 in all
         columns. "keep": NaN in all columns, of which a model makes an error, or with
-        ``nonfinite="zero"`` leaves the record out of the fit, and predicts one number for all such
-        rows. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
+        ``nonfinite="zero"`` leaves the record out of the fit, and predicts as if the cell were
+        usual. A dict has a rule for some columns, ``{"age": "indicator"}``, and "middle" for the
         others; of a number (or a boolean) also the number within its bounds (of 0 to 1) that stands
         for what is missing, ``{"age": 30.0}``: a usual one, known without the private table.
 
@@ -67,8 +67,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     outside : {"clip", "missing"} or dict, default="clip"
         What a number out of its bounds is: "clip", the bound that is next to it, or "missing", for
         tables in which codes such as -1 or 999 stand for what is not known: then nothing outside
-        of the bounds is a value. A dict has a rule for some columns, ``{"age": "missing"}``, and
-        "clip" for the others.
+        of the bounds is a value, nor of a list, unless ``unknown="other"``. A dict has a rule for
+        some columns, ``{"age": "missing"}``, and "clip" for the others.
     unknown : {"none", "other"} or dict, default="none"
         What a category that was not declared becomes: no column is 1, or a column
         ``<column>_other`` is. A dict has a rule for some lists, ``{"edu": "other"}``, and "none"
@@ -76,7 +76,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     drop : {"first"}, dict or None, default=None
         Which category of a list has no column, as the reference that the coefficients of the others
         are compared with: "first" is the first that is declared, of each list. A dict has a
-        category, or "first", for some lists, ``{"edu": "ba"}``. Without a reference, the columns of
+        category, or "first", for some lists, ``{"edu": "ba"}``: name a common one, since all are
+        compared with it, and of a rare one too little is known. Without a reference, the columns of
         a list and an intercept are sums of each other, which leaves standard errors
         (``inference=True``) infinite. A row of the reference has zeros. So has one of an unknown
         category with ``unknown="none"``, and a missing one with ``missing="zero"`` or, unless
@@ -161,7 +162,9 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         fields = self._fields()
         low = np.array([end for field in fields for end in field.low])
         high = np.array([end for field in fields for end in field.high])
-        return DeclaredOutput(low, high, float(np.sqrt(sum(field.square for field in fields))))
+        row_norm = float(np.sqrt(sum(field.square for field in fields)))
+        n_indicators = sum(field.missing == "indicator" for field in fields)
+        return DeclaredOutput(low, high, row_norm, n_indicators)
 
     @property
     def bounds_X(self) -> tuple[Array, Array]:
@@ -409,11 +412,12 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def has_references(encoder: Any) -> bool:
-    """Whether a `PublicEncoder` has left out a category of each list; False of anything else."""
+def references(encoder: Any) -> dict[str, Any] | None:
+    """The category of each list that a `PublicEncoder` leaves out, or None; None of others."""
     if not isinstance(encoder, PublicEncoder):
-        return False
-    return all(f.reference is not None for f in encoder._fields() if f.scaling is None)
+        return None
+    lists = (f for f in encoder._fields() if f.scaling is None)
+    return {f.name: None if f.reference is None else f.declared[f.reference] for f in lists}
 
 
 def filled(encoder: Any) -> tuple[list[str], list[str]]:
@@ -424,7 +428,8 @@ def filled(encoder: Any) -> tuple[list[str], list[str]]:
     """
     references, middles = [], []
     for f in encoder._fields() if isinstance(encoder, PublicEncoder) else ():
-        if f.reference is not None and f.unknown == "none":
+        is_told = f.outside == "missing" and f.missing in ("keep", "indicator")
+        if f.reference is not None and f.unknown == "none" and not is_told:
             references.append(f"{f.name}: {f.declared[f.reference]}")
         is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
         if isinstance(f.declared, tuple) and is_middle and not isinstance(encoder.missing, Mapping):

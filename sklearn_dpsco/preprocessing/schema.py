@@ -170,7 +170,13 @@ class Field:
 
     @classmethod
     def of_categories(
-        cls, name: str, declared: list[Any], missing: str, unknown: str, reference: int | None
+        cls,
+        name: str,
+        declared: list[Any],
+        missing: str,
+        unknown: str,
+        reference: int | None,
+        outside: str = "clip",
     ) -> Self:
         """One 0/1 column for each category but the reference, of which a row has at most one 1."""
         more = ["other"] * (unknown == "other") + ["missing"] * (missing == "indicator")
@@ -182,7 +188,8 @@ class Field:
                 "out of the schema, or say drop={...} for other columns"
             )
         ends = [0.0] * len(columns), [1.0] * len(columns)
-        return cls(name, declared, missing, unknown, columns, *ends, 1.0, reference=reference)
+        facts = name, declared, missing, unknown
+        return cls(*facts, columns, *ends, 1.0, reference=reference, outside=outside)
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
@@ -191,6 +198,8 @@ class Field:
             has_other = self.unknown == "other"
             if has_other:
                 codes[codes == -1] = size
+            elif self.outside == "missing":
+                codes[codes == -1] = -2
             if self.missing == "indicator":
                 # missing is one more category, and the only 1 of its group
                 codes[codes == -2] = size + has_other
@@ -227,15 +236,22 @@ def _check_columns(
     outside: Any,
 ) -> None:
     """Rules by column must be of columns of their kind."""
-    ranges = [name for name, given in schema.items() if isinstance(given, tuple)]
+    several = [name for name, given in schema.items() if given is not bool]
     for what, rules, known, kind in (
         ("missing", missing, schema, "not in the schema"),
-        ("outside", outside, ranges, "no numbers with bounds"),
+        ("outside", outside, several, "no numbers with bounds and no lists"),
         *((what, rules, lists, "no lists of categories") for what, rules in of_lists.items()),
     ):
         others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
         if others:
             raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
+    unknown = of_lists["unknown"]
+    for name in lists if isinstance(outside, Mapping) else []:
+        of_others = unknown.get(name) if isinstance(unknown, Mapping) else unknown
+        if outside.get(name) == "missing" and of_others == "other":
+            raise ValueError(
+                f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
+            )
 
 
 def fields_of(
@@ -282,7 +298,7 @@ def fields_of(
         if name in lists:
             declared = _categories(name, given)
             reference = _reference(name, declared, drop)
-            fields.append(Field.of_categories(name, declared, *facts, reference))
+            fields.append(Field.of_categories(name, declared, *facts, reference, rule))
         elif given is bool:
             fields.append(Field.of_number(name, bool, *facts))
         elif isinstance(given, tuple):

@@ -247,12 +247,14 @@ class Guarantee(Overviewed):
             lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
         has_groups = any(release.group for release in self.releases)
         columns = ("release", "uses", "mechanism", "sensitivity", "noise scale", "records")
-        width = max([16, *(len(release.name) for release in self.releases)])
-        layout = f"  {{:{width}s}} {{:>5s}}  {{:12s}} {{:>11s}} {{:>12s}}" + "  {}" * has_groups
         rows = [
             (name, str(count), kind, f"{change:.4g}", f"{scale:.4g}", group or "")[: 5 + has_groups]
             for name, count, kind, change, scale, group in map(_facts, self.releases)
         ]
+        name, kind = (
+            max([least, *(len(row[k]) for row in rows)]) for k, least in ((0, 16), (2, 12))
+        )
+        layout = f"  {{:{name}s}} {{:>5s}}  {{:{kind}s}} {{:>11s}} {{:>12s}}" + "  {}" * has_groups
         return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
 
     def report(self, *, dataset: str | None = None, purpose: str | None = None) -> Report:

@@ -67,7 +67,7 @@ _NOTHING_ELSE = (
     "new budget for them. (If not, more can be revealed than these limits say.)"
 )
 _ONE_ROW = (
-    "- [ ] No person has more than one row. Checked how: ____________ (If not, the limits for "
+    "- [ ] No person has more than one row{}. Checked how: ____________ (If not, the limits for "
     "several rows hold.)"
 )
 _ONE_PERSON = (
@@ -75,8 +75,8 @@ _ONE_PERSON = (
     "Checked how: ____________ (If not, the limits do not hold for who is.)"
 )
 _MOST_ROWS = (
-    "- [ ] Nobody has more than {} rows. Checked how: ____________ (If not, the limits do not hold "
-    "for who has.)"
+    "- [ ] Nobody has more than {} rows{}. Checked how: ____________ (If not, the limits do not "
+    "hold for who has.)"
 )
 _SIGNED = "Name: ______________________________   Date: ______________"
 _PAGE = (
@@ -124,8 +124,13 @@ def _factor(epsilon: float) -> str:
 
 
 def _percent(epsilon: float, before: float = 0.5) -> str:
-    """What a probability can become, at most."""
-    return f"{up(100 * float(expit(epsilon + math.log(before / (1 - before)))))}%"
+    """What a probability can become, at most; near 100% in as many digits as tell it from that."""
+    log_odds = epsilon + math.log(before / (1 - before))
+    rest = 100 * float(expit(-log_odds))
+    if 1e-6 < rest < 0.1:
+        digits = -math.floor(math.log10(rest))
+        return f"{100 - math.floor(rest * 10**digits) / 10**digits:.{digits}f}%"
+    return f"{up(100 * float(expit(log_odds)))}%"
 
 
 def promise(
@@ -191,7 +196,7 @@ def _explained(
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
         lines.append(
-            "These limits are for a person with one row of the data. With two, 50% can become "
+            "These limits are for a person with one row per result. With two, 50% can become "
             f"{two}, with five {five}{larger}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
@@ -365,10 +370,11 @@ def _report(
     """
     (first, *lines), confirmed, decided = page
     (secrets, had_groups), is_row = known, of_person == 1
+    of_each = " in what any one result is made from" if what == "ledger" else ""
     if is_row:
-        confirmed = [_ONE_ROW, *confirmed]
+        confirmed = [_ONE_ROW.format(of_each), *confirmed]
     else:
-        own = [] if had_groups == {True} else [_MOST_ROWS.format(of_person)]
+        own = [] if had_groups == {True} else [_MOST_ROWS.format(of_person, of_each)]
         confirmed = [*own, *[_ONE_PERSON] * (True in had_groups), *confirmed]
     results = "the published results" if what == "ledger" else "one published result"
     title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
@@ -432,14 +438,18 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
 
 
 def _of_budget(
-    epsilon: float, spent: float, left: float, has_results: bool, has_branches: bool
+    epsilon: float, spent: float, left: float, alone: list[float], has_branches: bool
 ) -> tuple[list[str], list[str], list[str]]:
-    """What is said of a budget, what is to be confirmed, and what to be decided."""
+    """What is said of a budget, what is to be confirmed, and what to be decided.
+
+    `alone` has the limit of each result alone.
+    """
     in_branches = ", though of rows that are in no branch yet more may" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 1000, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
-    if has_results:
+    if alone:
+        less = max(sum(alone) - spent, spent + left - epsilon if is_left else 0.0)
         lines += [
             f"Used is epsilon {rounded(spent, 4):.4g} of {epsilon:.4g}, and "
             + (
@@ -448,8 +458,9 @@ def _of_budget(
                 if is_left
                 else f"no further result of all rows stays within the budget{in_branches}"
             )
-            + ". Do not add these numbers up: together, results tell less than the sum of what "
-            "each can alone.",
+            + "."
+            + " Do not add these numbers up: together, results tell less than the sum of what "
+            "each can alone." * (less > epsilon / 1000),
             "The ledger is the list of results below. A model is a formula, with a number for each "
             "column, that predicts; a score says how well it does. Several results may be made "
             "from the same rows.",
@@ -460,9 +471,10 @@ def _of_budget(
         )
         decided.append("- [ ] The results below may be published.")
     if is_left or has_branches:
-        only = " If not, it is for people to stop: nothing else does." if has_results else ""
+        only = " If not, it is for people to stop: nothing else does." if alone else ""
+        of_what = "the data" if is_left else "rows that are in no branch yet"
         decided.append(
-            "- [ ] More may be computed from the data, until the budget is used (50% can become "
+            f"- [ ] More may be computed from {of_what}, until the budget is used (50% can become "
             f"{_percent(epsilon)}).{only}"
         )
     return lines, confirmed, decided
@@ -485,7 +497,8 @@ def of_accountant(
         found.append(_facts(charge) | what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
-    further, confirmed, decided = _of_budget(epsilon, spent, left, bool(found), has_branches)
+    alone = [float(c.epsilon) for c in charges]
+    further, confirmed, decided = _of_budget(epsilon, spent, left, alone, has_branches)
     lines = [promise(*claim, False not in secrets)]
     lines += [*_explained(*claim, spent if found else None), *further]
     if has_branches:
@@ -494,8 +507,8 @@ def of_accountant(
             "a group the costliest counts."
         )
         confirmed.append(
-            "- [ ] The branches of a group have no row (or person) in common, and which of them a "
-            "row is in was settled without a look at its values."
+            "- [ ] The branches of a group have no row and no person in common, and which of them "
+            "a row is in was settled without a look at its values."
         )
     rows = [
         (

@@ -63,6 +63,8 @@ class Problem:
         release. Some may be empty whatever this says, and no sensitivity depends on it.
     has_weights : bool
         Whether records have weights of their own, which released frequencies do not count.
+    n_indicators : int
+        How many features tell of gaps, and could be spared; for messages.
     n_outputs : int
         Number of predictions for a record: K classes (1 if K = 2), or targets.
     dimension, size : int
@@ -94,6 +96,7 @@ class Problem:
     n_users: int = field(default=0, compare=False)
     may_be_empty: bool = field(default=False, compare=False)
     has_weights: bool = field(default=False, compare=False)
+    n_indicators: int = field(default=0, compare=False)
     # what follows from these
     n_outputs: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)

@@ -560,6 +560,10 @@ def _check_rows(
     if problem.by_user:
         n, what, counted = problem.n_users, "users", "n_users"
     advice = ["fewer features", "a larger epsilon"]
+    if problem.n_indicators:
+        spared = "missing='keep' in the place of indicators"
+        advice[0] += f" ({spared}: {problem.n_indicators} fewer)"
+    gaps = " (rows with gaps, if there are any, do not count)" * problem.may_be_empty
     if budget.record_factor > 1:
         advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
     if problem.loss.task == "regression" and not problem.by_user:
@@ -573,13 +577,13 @@ def _check_rows(
     if n < needed:
         raise TooFewRowsError(
             f"inference=True needs about {math.ceil(needed)} {what} for {k} coefficients at this "
-            f"epsilon, for standard errors that are not noise; {counted}={n}. {take}"
+            f"epsilon, for standard errors that are not noise; {counted}={n}{gaps}. {take}"
         )
     if n < enough:
         alike = " if classes are alike, and from more if one is rare"
         alike *= problem.loss.task == "classification"
         warn_user(
-            f"{counted}={n} is too small to learn from how sure {k} coefficients are at this "
+            f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at this "
             "epsilon: intervals may be the whole line, those of columns that vary little, go with "
             "others or have strong effects first. Few are from about "
             f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",

@@ -316,10 +316,11 @@ def test_the_other_mode_refuses_in_fit_and_predict(name):
 
 
 @each_solver
-def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
+def test_predictions_take_gaps_for_released_centres_or_the_origin(name):
     X, y = table(name)
     X = 2 * X
     for settings, where in entry(name).origins:
+        bounds = settings.get("bounds_X", (-1, 1))
         for kind, storage in STORAGES.items():
             if kind.startswith("cs"):
                 if settings.keys() & known(name, {"bounds_X": 0, "center_X": 0}):
@@ -331,7 +332,15 @@ def test_predictions_of_invalid_rows_are_those_of_the_origin(name):
             broken[3, 1], broken[7] = np.nan, -np.inf
             found, expected = predict(storage(broken)), predict(X)
             origin = getattr(model, where) if isinstance(where, str) else np.array(where)
-            expected[[3, 7]] = predict(origin[None, :].astype(np.float64))
+            usual, frame = model._usual_row, getattr(model, "_scaled_model", None)
+            center = getattr(getattr(frame, "frame", None), "center", None)
+            if center is None or "bounds_X" not in entry(name).columns:  # else their own
+                np.testing.assert_allclose(usual, origin)
+            elif name in ("DPLinearRegression", "DPLogisticRegression"):
+                means = np.mean(np.clip(X, *np.reshape(bounds, (2, -1))), axis=0)
+                np.testing.assert_allclose(usual, means, atol=0.1)
+            gaps = np.array([[X[3, 0], usual[1], *X[3, 2:]], usual])
+            expected[[3, 7]] = predict(gaps)
             np.testing.assert_allclose(
                 found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{settings} {kind}"
             )

@@ -291,6 +291,12 @@ def test_rare_events_do_not_make_r2_large(rate):
     assert hits >= (7 if rate < 0.01 else 9)
 
 
+def test_columns_of_a_plan_are_as_wide_as_its_names():
+    plan = plan_score(1781, scoring="r2", epsilon=2.0, bounds_y=(0, 200))
+    head, *rows = str(plan.guarantee).splitlines()[-3:]
+    assert [row.index(" 1  ") for row in rows] == [head.index("uses") + 2] * 2
+
+
 @pytest.mark.filterwarnings("default:.*too small to learn from")
 def test_a_plan_warns_of_an_r2_that_will_be_hidden():
     with pytest.warns(PrivacyParameterWarning, match="how large r2 is"):

@@ -620,9 +620,31 @@ def test_numbers_out_of_their_bounds_are_missing_if_that_is_the_rule(missing):
     np.testing.assert_array_equal(copy.transform(table), expected)
     one = encoder.set_params(outside={"income": "missing"}).transform(table)
     np.testing.assert_array_equal(one[:, 0], clips.transform(table)[:, 0])
-    for bad in ("drop", {"age": "drop"}, {"edu": "missing"}, {"ok": "clip"}, {"no": "clip"}):
+    for bad in ("drop", {"age": "drop"}, {"edu": "none"}, {"ok": "clip"}, {"no": "clip"}):
         with pytest.raises(ValueError, match="outside"):
             encoder.set_params(outside=bad).transform(table)
+
+
+@pytest.mark.parametrize("missing", ["middle", "indicator", "zero", "keep"])
+def test_codes_that_are_not_declared_are_missing_if_that_is_the_rule(missing):
+    table = pd.DataFrame({"sector": [1, 9, 2, None], "union": ["N", "Y", "?", None]})
+    gaps = pd.DataFrame({"sector": [1, None, 2, None], "union": ["N", "Y", None, None]})
+    encoder = PublicEncoder(
+        {"sector": [1, 2, 3], "union": ["N", "Y"]}, missing=missing, drop="first"
+    )
+    expected = encoder.transform(gaps)
+    for outside in ("missing", {"sector": "missing", "union": "missing"}):
+        encoder.set_params(outside=outside)
+        np.testing.assert_array_equal(encoder.transform(table), expected)
+        again = PublicEncoder.from_json(encoder.to_json())
+        np.testing.assert_array_equal(again.transform(table), expected)
+    # what counts as the reference is told apart
+    assert bool(filled(encoder)[0]) == (missing in ("middle", "zero"))
+    encoder.set_params(unknown={"sector": "other"})
+    with pytest.raises(ValueError, match="unknown gives a column to the same cells"):
+        encoder.fit()
+    other = encoder.set_params(outside="missing").transform(table)
+    assert other[1, encoder.get_feature_names_out().tolist().index("sector_other")] == 1
 
 
 # ------------------------------------------------------------------------- references

@@ -111,7 +111,7 @@ def test_users_and_the_other_relation():
 def boxes(report):
     """Whether it asks for a promise of so many rows, and for whose rows are whose."""
     text = joined(report)
-    words = "has more than 3 rows. Checked how:", "is counted as two persons: the numbers"
+    words = "has more than 3 rows", "is counted as two persons: the numbers"
     return tuple(f"- [ ] Nobody {one}" in text for one in words)
 
 
@@ -219,7 +219,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
     assert parts == ["all records", first, second, first, third, "all records"]
     assert "outside of this ledger" in text
     assert "Of the branches of a group the costliest counts" in text
-    assert "- [ ] The branches of a group have no row (or person) in common," in text
+    assert "- [ ] The branches of a group have no row and no person in common," in text
     assert "costliest" not in str(BudgetAccountant(1.0).report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
@@ -254,6 +254,31 @@ def test_what_a_page_says_is_left_can_be_spent():
         accountant.spend(zcdp(float(said)))
     accountant.spend(zcdp(accountant.remaining()))
     assert "no further result of all rows" in joined(accountant.report())
+
+
+def test_numbers_that_add_up_are_not_called_less_than_their_sum():
+    # pure epsilons are a sum; beside it one result, and two of normal noise
+    for delta, sizes, less in (
+        (0, [0.5, 0.3], False),
+        (1e-6, [1.0], False),
+        (1e-6, [0.3, 0.3], True),
+    ):
+        accountant = BudgetAccountant(1.0, delta)
+        assert "Do not add these numbers up" not in joined(accountant.report())
+        for epsilon in sizes:
+            facts = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+            accountant.spend(plan_mean(5000, 2, **facts))
+        text = joined(accountant.report())
+        assert ("Do not add these numbers up" in text) == less
+        assert "more than one row in what any one result is made from. Checked" in text
+
+
+def test_where_nothing_is_left_only_rows_in_no_branch_are_asked_about():
+    accountant = BudgetAccountant(1.0)
+    branch = accountant.parallel().branch()
+    branch.spend(plan_mean(5000, 2, epsilon=1.0, delta=0, accountant=branch))
+    text = joined(accountant.report())
+    assert "More may be computed from rows that are in no branch yet, until" in text
 
 
 def test_parts_of_a_search():
@@ -307,14 +332,14 @@ def test_no_comfort_where_there_is_none(relation):
         model = DPLinearRegression(epsilon=epsilon, delta=delta, relation=relation, **FACTS)
         return joined(model.plan(5000, 2).guarantee.report())
 
-    for epsilon, sure in ((1.0, "73.2"), (3.0, "95.3"), (8.0, "100")):
+    for epsilon, sure in ((1.0, "73.2"), (3.0, "95.3"), (8.0, "99.97")):
         found = text(epsilon)
         assert f"50% sure can become at most {sure}% sure" in found
         assert ("close to certainty" in found) == (epsilon == 8.0)
     assert "Delta is 0.000001: that much, at most one in 1,000,000, is added" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
         assert "Delta is 0.01: that much, at most one in 100, is added" in text(1.0, 0.01)
-    assert "one row of the data. With two, 50% can become 100%, with five 100%, and" in found
+    assert "one row per result. With two, 50% can become 99.99999%, with five 100%, and" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
     assert "is 0: there is no exception." in joined(exact.guarantee.report())
 

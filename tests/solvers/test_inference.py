@@ -108,6 +108,12 @@ def test_too_few_rows_are_refused_before_anything_is_spent():
         planned(int(0.9 * needed), 10)
     with pytest.raises(ValueError, match=r"larger epsilon, relation='zero-out' \(half as many"):
         planned(1000, 10, relation="replace-one")
+    encoder = PublicEncoder({"a": (0, 1), "b": ["u", "v"]}, missing="indicator")
+    model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1), inference=True)
+    with pytest.raises(ValueError, match=r"n_samples=200\. .*missing='keep'.*indicators: 2 fewer"):
+        model.plan(200, 5)
+    with pytest.raises(ValueError, match=r"n_samples=200 .rows with gaps, if there are any"):
+        model.set_params(nonfinite="zero").plan(200, 5)
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
