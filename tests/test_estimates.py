@@ -194,7 +194,7 @@ def test_equations_are_hypotheses(text, rows, values, names):
     found, by_rows = estimates(), estimates().t_test(rows, values)
     assert found.wald_test(text, 7) == found.wald_test(rows, values)
     named = found.t_test([text], 7)
-    assert named.params == names
+    assert named.param_names == names
     np.testing.assert_array_equal(named.zvalues, by_rows.zvalues)
 
 
@@ -209,7 +209,7 @@ def test_names_in_equations_may_hold_what_equations_do():
         names=["a", "b"], outputs=["x", "y"], coef=np.ones((2, 2)), sampling=np.eye(4),
         noise=np.eye(4),
     )  # fmt: skip
-    assert several.t_test("a = b").params == ["x: a - b", "y: a - b"]
+    assert several.t_test("a = b").param_names == ["x: a - b", "y: a - b"]
 
 
 @pytest.mark.parametrize(
