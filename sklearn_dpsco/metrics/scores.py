@@ -319,6 +319,16 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
     return tuple(check_choice("scoring", name, SCORINGS) for name in names)
 
 
+def _check_two_classes(names: tuple[str, ...], n_classes: int) -> None:
+    two = set(_OF_TWO_CLASSES) & set(names)
+    if two and n_classes != 2:
+        raise ValueError(
+            f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}: for one class "
+            "against the rest, score y == label, with an estimator that has classes_ [False, True] "
+            "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
+        )
+
+
 @says_level("confidence")
 def plan_score(
     n_samples: int,
@@ -393,7 +403,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     ends_of_scores = number_bounds(score_bounds, "score_bounds")
     if ends_of_scores is None:
         raise ValueError("score_bounds must be a pair (low, high), got None")
-    n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
+    _check_two_classes(names, n_classes := check_count("n_classes", n_classes, low=2, high=1e4))
     n_groups = check_count("n_groups", n_groups, high=1000)
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
@@ -420,21 +430,13 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         )
         for target, (low, high) in enumerate(zip(lows, highs, strict=True))
     ]
-    two = set(_OF_TWO_CLASSES) & set(names)
-    if two and n_classes != 2:
-        raise ValueError(
-            f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}: for one class "
-            "against the rest, score y == label, with an estimator that has classes_ [False, True] "
-            "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
-        )
-    confidence = check_level("confidence", confidence)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
 
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
-    make = functools.partial(_plan, names, facts, confidence, narrows)
+    make = functools.partial(_plan, names, facts, check_level("confidence", confidence), narrows)
     plan = plan_within(accounting.of_size(n).budget, make)
     _warn_if_hidden(plan)
     return plan
@@ -1058,19 +1060,9 @@ def dp_score(
         raise ValueError("by and by_values must be given together: by_values are the public groups")
     if exposure is not None and labels is not None:
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
-    if bounds_y is None:
-        planned["bounds_y"] = _public(estimator, "bounds_y")
-    of_fit = getattr(_public(estimator, "plan_"), "problem", None)
-    if isinstance(n_bins, str) and n_bins == "auto" and of_fit and of_fit.loss.task == "rates":
-        planned["n_bins"] = "doubling"  # by the model's link alone
-    if max_rows_per_user == "auto" and accountant is None:
-        of_model = _public(estimator, "guarantee_")
-        planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
-    if invalid == "auto" and by is None:  # the rule of the fit
-        excludes = groups is not None or _public(estimator, "nonfinite") == "zero"
-        planned["invalid"] = "exclude" if excludes else "count"
+    _take_from_model(planned, estimator, by is not None, groups is not None)
     n, labels_by = _n_records(X, y), None
     if by is not None:
         labels_by = cells.check_classes(by_values, "by_values")
@@ -1102,6 +1094,23 @@ def dp_score(
     is_one = scoring is None or isinstance(scoring, str)
     found: Any = [of[names[0]] if is_one else of for of in scores]
     return _Scores(zip(targets, found, strict=True)) if targets else found[0]
+
+
+def _take_from_model(
+    planned: dict[str, Any], estimator: Any, is_grouped: bool, has_groups: bool
+) -> None:
+    """What the model says in public, where nothing else was said."""
+    if planned["bounds_y"] is None:
+        planned["bounds_y"] = _public(estimator, "bounds_y")
+    of_fit, n_bins = getattr(_public(estimator, "plan_"), "problem", None), planned["n_bins"]
+    if isinstance(n_bins, str) and n_bins == "auto" and of_fit and of_fit.loss.task == "rates":
+        planned["n_bins"] = "doubling"  # by the model's link alone
+    if planned["max_rows_per_user"] == "auto" and planned["accountant"] is None:
+        of_model = _public(estimator, "guarantee_")
+        planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
+    if planned["invalid"] == "auto" and not is_grouped:  # the rule of the fit
+        excludes = has_groups or _public(estimator, "nonfinite") == "zero"
+        planned["invalid"] = "exclude" if excludes else "count"
 
 
 def _target_names(y: Any) -> list[Any]:
