@@ -270,9 +270,10 @@ class LearnedUnitsDefaults:
     moments_share: float = 0.1  # for both
     moment_growth: float = 2.0  # of the bound on the rows in them
     # The m from which very small columns are found before, and made as large as others: the share
-    # for all rounds; mean squares, over the largest, of such; and what one that was enlarged has
-    # at least, over its noise, and over that of others.
-    least_for_sizes: float = 1000.0
+    # for all rounds; mean squares, over the largest, of such; what one that was enlarged has at
+    # least, over its noise, and over that of others; and what those of all small ones may add up to
+    # in rounds of their own.
+    least_for_sizes: float = 500.0
     # A flag is in some p of the rows, and has a mean square of p at most however it is enlarged:
     # where that rose by less than this part of what it should have, the column stays as it was.
     grown_size: float = 0.25
@@ -280,6 +281,7 @@ class LearnedUnitsDefaults:
     small_size: float = 0.05
     clear_size: float = 4.0
     found_size: float = 0.3
+    room_of_small: float = 0.4
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
     far_share: float = 0.02

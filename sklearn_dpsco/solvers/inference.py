@@ -232,7 +232,8 @@ class NewtonSteps(Part):
                 move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
-            copy = copy.map(predicted, at)
+            # rows whose second derivatives are larger here count less in scores, too
+            copy = copy.map(predicted, at).map(scored, at, True).map(_weighed, at, bound)
         if self.n_hessians > max(1, self.n_first):
             bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
         return at, copy, bread, before, clip

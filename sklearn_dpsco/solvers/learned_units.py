@@ -45,7 +45,8 @@ from .wide_units import moments_size, size_of_moments, wide_rows
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
-_N_SIZES = 4  # rounds that look for very small columns
+_N_SIZES = 5  # rounds that look for very small columns
+_RECENTRED = 1, 3  # after these the centre is released anew
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of bounded rates
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
@@ -180,7 +181,7 @@ class LearnedUnits(Part):
             ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
             ("row length", self.long, 1),
-            ("feature means", self.center, 1 if self.sizes is None else 2),
+            ("feature means", self.center, 1 + (self.sizes is not None) * len(_RECENTRED)),
             ("centred length", self.length, 1),
             ("mean squares", self.sizes, _N_SIZES),
             ("second moments", self.moments, self.n_rounds),
@@ -445,45 +446,56 @@ class LearnedUnits(Part):
         """The centre, and what columns are multiplied by: very small ones are enlarged.
 
         Columns whose bounds are far too wide are small, and in second moments less than the noise.
-        Rows are cut to their usual length here, which has little noise. The centre is released
-        anew in between, as its noise is much of a column that is small. What stays small although
-        it is enlarged, such as rare flags, is left as it is, and so is what the error of the centre
-        explains, as of constant columns.
+        Rows are cut to their usual length here, which has little noise; from the second round on
+        they are those of small columns alone, which are short, and made longer. The centre is
+        released anew in between, as its noise is much of a column that is small. What stays small
+        although it is enlarged, such as rare flags, is left as it is, and so is what the error of
+        the centre explains, as of constant columns.
         """
         if self.sizes is None:
             return center, by
         rules, ratio, first = unit_rules(self.problem), data.n_samples / n, by
         scale = ratio * math.sqrt(self.sizes.variance)
+        # (where most rows are empty, too little is known)
+        is_known = self.accuracy >= ratio * rules.least_for_sizes
         is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
         of_center: Any = 0.0  # what may be left of it in a column, in units of x
-        used, before = by, np.zeros(center.size)
+        by = by * np.ones(center.size)
+        used, before, noise = by, np.zeros(center.size), scale
         for t in range(_N_SIZES):
-            previous, used = used, by
-            squares = np.asarray(data.sum(power_sum, center, by, 2)) / data.n_samples
-            values = ratio * np.maximum(self.sizes.release(squares, stream), 0.0)
+            previous, last_noise, room = used, noise, 1.0
+            if t > 0:  # without the others rows are shorter: less is hidden by noise
+                room = max(1.0, rules.room_of_small / (max(1, is_small.sum()) * usual))
+            used, noise = by, scale / room
+            shown = np.where(is_small | (room == 1.0), by * math.sqrt(room), 0.0)
+            squares = np.asarray(data.sum(power_sum, center, shown, 2)) / data.n_samples
+            found = ratio / room * np.maximum(self.sizes.release(squares, stream), 0.0)
+            values = np.where(shown > 0, found, before)
             if t == 0:
-                is_small = values < rules.small_size * values.max()
+                least = max(rules.small_size * values.max(), 2 * scale)
+                is_small = is_known & (values < min(least, values.max()))
             # few rows, which are cut: such a column stays as it was
-            expected = np.maximum(before - rules.clear_size * scale, 0.0) * (used / previous) ** 2
+            expected = np.maximum(before - rules.clear_size * last_noise, 0.0)
+            expected *= (used / previous) ** 2
             is_full = is_small & (values < rules.grown_size * expected)
             by, is_small, before = np.where(is_full, previous, by), is_small & ~is_full, values
-            usual = max(float(np.median(values[~is_small])), scale)
-            larger = by * np.sqrt(usual / np.maximum(values + 2 * scale, TINY))
+            if t == 0:
+                usual = max(float(np.median(values[~is_small])), scale)
+            larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
             by = np.where(is_small, np.clip(larger, by, most), by)
-            if t == 0 and self.center is not None:
+            if t in _RECENTRED and self.center is not None:
                 mean = np.asarray(data.sum(power_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
                 moved = statistics.shrunk_vector(noisy, variance) * ratio / by
-                # of other columns the mean of both
-                center = center + np.where(is_small, moved, moved / 2)
+                # of other columns the mean of all
+                center = center + moved * np.where(is_small, 1.0, 1 / (t / 2 + 1.5))
                 # rows that are cut move it less than all the way
                 of_center = ratio * (2 * math.sqrt(variance) + 0.1 * np.abs(noisy)) / by
+                before = np.zeros(center.size)  # was, perhaps, no more than the error of the centre
         least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2
-        least += max(rules.clear_size * scale, rules.found_size * usual)
+        least += max(rules.clear_size * noise, rules.found_size * usual)
         is_found = values > least
-        # (where most rows are empty, too little is known)
-        is_known = self.accuracy >= ratio * rules.least_for_sizes
-        return center, np.where(is_known & (is_found | ~is_small), by, first) / cut
+        return center, np.where(is_found | ~is_small, by, first) / cut
 
     def _release_moments(
         self,
@@ -649,7 +661,7 @@ def plan_units(
     has_sizes = has_moments and not is_diagonal and m > rules.least_for_sizes
     n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
-        center = purse.noise(unit, rules.center_share, d, 2 if has_sizes else 1)
+        center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(_RECENTRED))
     if has_moments:
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
         change = statistics.second_moments(problem, budget)

@@ -440,6 +440,29 @@ def test_what_counts_less_of_a_person_does_not_depend_on_the_outcome(monkeypatch
     assert np.any(np.abs(errors()) > 5.5)
 
 
+def test_rows_count_alike_in_last_scores_and_second_derivatives(monkeypatch):
+    """Also where the first step makes a rare flag's rows more informative than they seemed."""
+    rng, bounds, sizes = np.random.default_rng(0), [], []
+    X = (rng.random((50_000, 1)) < 0.03) * 1.0
+    y = rng.random(50_000) < expit(-X[:, 0] - 2)
+    weighed, summed = inference._weighed, inference.score_and_moment_sum
+
+    def bounded(copy, at, bound):
+        bounds.append(bound)
+        return weighed(copy, at, bound)
+
+    def sized(copy, clip):
+        numbers, p = copy.numbers, expit(copy.numbers.raw)
+        sizes.append(np.max(numbers.norms * np.sqrt(numbers.weights * p * (1 - p))) / bounds[-1])
+        return summed(copy, clip)
+
+    monkeypatch.setattr(inference, "_weighed", bounded)
+    monkeypatch.setattr(inference, "score_and_moment_sum", sized)
+    for seed in range(8):
+        fitted(X, y, 2, epsilon=1.0, seed=seed, bounds_X=(0, 1))
+    assert np.max(sizes) < 1 + 1e-9
+
+
 @functools.cache
 def fits(kind, n_classes, n=6000, epsilon=1.5):
     """Estimates of 80 independent tables, with the true slopes; but for few without ends."""

@@ -142,7 +142,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
         assert found.ratios["step"] > (0.45 if epsilon == 5000 else 0.5), found
         if plan.units.moments is not None:
             assert found.ratios["units.moments"] > 0.5, found
-        assert (plan.units.sizes is not None) == (epsilon == 5000)
+        assert (plan.units.sizes is not None) == (plan.units.accuracy > 500)
         if plan.units.sizes is not None:
             assert found.ratios["units.sizes"] > 0.5, found
             assert found.ratios["units.center"] > 0.5, found
@@ -323,8 +323,8 @@ def test_a_length_is_that_of_rows_that_are_not_0_where_noise_is_large():
         assert 0.25 < found < 2.0
 
 
-def test_columns_in_wide_bounds_are_kept_before_small_ones_are_looked_for():
-    """Where their second moments are small and not enlarged, they are no noise."""
+def test_columns_in_wide_bounds_are_kept():
+    """Their second moments are small, but no noise."""
     rng = np.random.default_rng(7)
     X = np.column_stack([rng.normal(13, 3, 3000).clip(0, 20), rng.uniform(16, 90, (3000, 1))])
     X = np.column_stack([X, rng.random((3000, 4)) < [0.5, 0.75, 0.18, 0.07]])
@@ -333,8 +333,24 @@ def test_columns_in_wide_bounds_are_kept_before_small_ones_are_looked_for():
     bounds = np.array([-60, -160, 0, 0, 0, 0]), np.array([90, 240, 1, 1, 1, 1])
     model = DPGammaRegressor(epsilon=3.0, delta=1e-6, bounds_X=bounds, bounds_y=(0.2, 300))
     scores = [model.set_params(random_state=seed).fit(X, y).score(X, y) for seed in range(5)]
-    assert model.plan_.units.sizes is None
     assert np.median(scores) > 0.45, scores
+
+
+def test_bounds_of_one_column_may_be_far_too_wide():
+    # 300 times: small beside the noise of the centre, and of the mean squares of all columns
+    scores = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(10_000, 10)).clip(-5, 5)
+        y = X @ np.linspace(1, 0.2, 10) / np.sqrt(10) + rng.normal(size=len(X))
+        X[:, 0] = X[:, 0] / 3 + 20
+        bounds = np.where(np.arange(10) == 0, 500, 5)
+        model = DPLinearRegression(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-bounds, bounds),
+            bounds_y=(-20, 20), random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        scores.append(model.score(X, y))
+    assert min(scores) > 0.27, scores
 
 
 def test_columns_that_are_nearly_the_same_are_told_apart():
@@ -760,7 +776,7 @@ def test_a_table_of_which_most_is_empty_is_as_good_as_the_rest_of_it(share, infe
             model = DPLinearRegression(**settings, random_state=seed).fit(*table)
             error = np.mean((model.predict(X) - mean) ** 2) / mean.var()
             found[way].append(model.coef_std_[0] if inference else error)
-    assert np.median(found["empty"]) < 1.5 * np.median(found["dropped"])
+    assert np.median(found["empty"]) < 1.7 * np.median(found["dropped"])
     assert np.max(found["empty"]) < 3 * np.max(found["dropped"]) < 1
 
 
