@@ -570,7 +570,14 @@ def descended(task, n_outputs, d=20, n=1000, spread=0.3):
     k = n_outputs if n_outputs > 1 else 0
     frame = Frame(np.zeros(k) if k else 0.0)
     units = SimpleNamespace(
-        problem=facts(n, d, task, n_outputs), users=None, frame=frame, spread=spread, n_present=n
+        problem=facts(n, d, task, n_outputs),
+        users=None,
+        frame=frame,
+        spread=spread,
+        n_present=n,
+        top=1.0,
+        top_noise=math.inf,
+        trace=1.0,
     )
     return units, unit_descent.Walk(Gaussian(1.0, 0.01, 1), 0.4, 50, 20.0, 0.0)
 
@@ -601,6 +608,15 @@ def test_few_records_explain_more_of_the_slopes():
     )
     assert few.chance == pytest.approx(100 * many.chance)
     assert few.part < many.part
+
+
+def test_of_slopes_more_is_kept_where_one_moment_is_clearly_larger_than_others():
+    units, walk = descended("classification", 1)
+    slopes = 0.3 * np.ones((20, 1))
+    parts = []
+    for units.top, units.top_noise in ((0.5, 0.5), (0.5, 0.1)):
+        parts.append(unit_descent._clear_part(units, slopes, walk).part)
+    assert 0 < parts[0] < parts[1] < 1
 
 
 @pytest.mark.parametrize(
