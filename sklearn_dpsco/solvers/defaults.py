@@ -397,7 +397,7 @@ class UnitDescentDefaults:
     user_share: float = 0.03
     present_share: float = 0.005
     # Of slopes, noise over energy to this power is taken away: 1 is the factor of James and Stein.
-    noise_power: float = 1.5
+    noise_power: float = 3.0
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
 
