@@ -338,9 +338,8 @@ class RatesDefaults:
     beyond: float = 0.25
     not_normal: float = 0.3
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
-    # most of the slopes; and the standard deviation of what they multiply these by.
+    # most of the slopes.
     many_columns: float = 0.25
-    slope_prior: float = 0.5
 
 
 RATES = RatesDefaults()
@@ -399,7 +398,8 @@ class UnitDescentDefaults:
     hidden: float = 10.0
     user_share: float = 0.03
     present_share: float = 0.005
-    many_columns: float = 30.0  # of which one that is noise says less about the others
+    # Of slopes, noise over energy to this power is taken away: 1 is the factor of James and Stein.
+    noise_power: float = 3.0
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 
 
@@ -436,6 +436,7 @@ class CorrectionDefaults:
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160
     aim: float = 160.0
     prior: float = 1.0  # standard deviation of the changes of slope and intercept
+    slope_prior: float = 0.5  # and of what slopes are multiplied by
     prior_of_classes: float = 0.3  # of several classes' intercepts
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
     # the spread of the predictions is thought to be wrong by

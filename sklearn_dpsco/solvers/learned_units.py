@@ -91,6 +91,7 @@ class Units(NamedTuple):
     growth: float  # how much larger clips are than those that suit the largest noise, squared
     transform: Array
     doubts: Doubts | None = None
+    top_noise: float = math.inf  # how far `top` may be above it
     copy: Any = None  # the r_i without the intercept's coordinate, not weighted
     spread: float = 0.0  # root mean square of the predictions of slopes of norm 1
     # Variances of the released means: of a target, in its units (of rates that of its logarithm),
@@ -369,11 +370,12 @@ class LearnedUnits(Part):
             bound = self._release_far(copy, n, stream)
             bound = min(1.0, max(bound, math.sqrt(trace)))  # if most rows are 0
             copy = copy.map(_bounded, bound).kept()
-        top /= bound**2
+        top, top_noise = top / bound**2, math.inf
         if self.top is not None:
             moments = np.asarray(copy.sum(statistics.moment_sum)) / data.n_samples
             eigenvalues = np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64)
             top = self._release_top(eigenvalues, ratio, stream)
+            top_noise = 3 * ratio * math.sqrt(self.top.variance)
         transform = by if self.n_rounds else by * np.eye(d)
         of_rows = transform / bound, top, trace / bound**2
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
@@ -386,6 +388,7 @@ class LearnedUnits(Part):
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
+        found["top_noise"] = top_noise
         if self.center is not None:
             found["center_noise"] = (ratio * rough) ** 2 * self.center.variance
         return center, found | {"copy": copy if problem.inference or is_rate else None}

@@ -52,6 +52,7 @@ from .wide_units import wide_mean
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
+_NORMAL_SPREAD = 1 / float(ndtri(0.75))  # of normal numbers whose median size is 1
 _N_POINTS = 200  # of normal predictions
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 # what standard errors depend on, by the task
@@ -270,12 +271,14 @@ class UnitDescentPlan(Plan):
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
         coef = _descend(units, np.zeros(problem.size), walk, stream)
-        slopes = coef.reshape(problem.dimension, -1)[:d]
+        slopes, clear = coef.reshape(problem.dimension, -1)[:d], WHOLE
         before = float((slopes**2).sum())
         if not problem.is_wide:
-            # at least that of noise alone: where derivatives are clipped, the loss is less curved
-            kept = walk.kept_noise(units.curvature * units.trace / problem.dimension)
-            slopes *= _clear_part(slopes, walk.variance * kept)
+            clear = _clear_part(units, slopes, walk)
+            # (of rates, levels follow from the slopes)
+            if problem.loss.task == "rates" or getattr(self.correction, "size", None) is None:
+                slopes *= clear.part
+                clear = WHOLE
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
         if keeps_level and self.units.accuracy / units.ratio >= CORRECTION.least_for_level:
@@ -286,7 +289,7 @@ class UnitDescentPlan(Plan):
             coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
             coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
         if self.correction is not None:
-            coef = self.correction.run(units, coef, stream)
+            coef = self.correction.run(units, coef, stream, clear)
         elif self.inference is None and _tells_levels(units) and units.unit[d] > 0:
             # clipped derivatives hardly pull back what noise has moved
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
@@ -528,6 +531,11 @@ class Walk(NamedTuple):
 
     def kept_noise(self, curvature: float) -> float:
         """Variance of the averaged iterate, for a variance of 1 in each release."""
+        weights = self.weights(curvature)
+        return float(weights @ weights)
+
+    def weights(self, curvature: float) -> Array:
+        """What a release of 1 in each step adds to the averaged iterate."""
         n, coef, direction, total = self.n_steps, 0.0, 1.0, [0.0]
         for _ in range(n):  # what a release of 1 does to the iterates after it, added up
             coef -= (1 - self.momentum) * self.length / n * direction
@@ -535,8 +543,7 @@ class Walk(NamedTuple):
             total.append(total[-1] + coef)
         added, first = np.array(total), np.arange(n)
         # of the iterates in the second half, those after the release of each step
-        weights = added[n - first] - added[np.maximum(n // 2 - first, 0)]
-        return float(weights @ weights) / (n - n // 2) ** 2
+        return (added[n - first] - added[np.maximum(n // 2 - first, 0)]) / (n - n // 2)
 
 
 def _descend(
@@ -629,15 +636,72 @@ def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
 # ------------------------------------------------------- what is left of noise and of clipping
 
 
-def _clear_part(slopes: Array, variance: float) -> float:
-    """What slopes are multiplied by: 0 where their energy is that of their noise.
+class Clear(NamedTuple):
+    """What slopes are multiplied by, and the part of their energy that the sample explains."""
 
-    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
-    moments, which matter little to predictions; the more so, the more columns there are.
+    part: float
+    chance: float
+
+
+WHOLE = Clear(1.0, 0.0)
+
+
+def _clear_part(units: Units, slopes: Array, walk: Walk) -> Clear:
+    """Slopes are multiplied by 0 where their energy is that of their noise.
+
+    Of the releases, and of the sample were there nothing to find. Signals mostly lie along the
+    largest moments, and noise along all, which the known part of the largest one tells. A little
+    less is taken away than by the factor of James and Stein, as not all is known.
     """
-    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
-    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
-    return max(0.0, 1 - noise * noise / columns)
+    problem, d = units.problem, len(slopes)
+    if problem.has_frequencies:  # what classes have in common changes no probability
+        slopes = slopes - slopes.mean(axis=1, keepdims=True)
+    n_free = d * (slopes.shape[1] - problem.has_frequencies)
+    size = max(float((slopes**2).sum()), TINY)
+    curvature, square = _where_clipped(units, walk.clip, slopes, units.spread * math.sqrt(size))
+    # of rows that count less if they are longer than 1, and for no more than steps suit
+    moment = min(units.top, units.spread**2 / max(1.0, units.spread * math.sqrt(d)))
+    weights = walk.weights(curvature * moment)
+    noise = n_free * walk.variance * float(weights @ weights) / size
+    chance = d * moment * square / units.n_present * float(weights.sum()) ** 2 / size
+    # over the mean of all, which is at most 1 / d
+    larger = max(1.0, (units.top - units.top_noise) * problem.dimension)
+    scale = larger + (1 - larger) * min(1.0, noise + chance)
+    part = 1 - min(1.0, (noise + chance) / scale) ** UNIT_DESCENT.noise_power
+    return Clear(part, min(1.0, chance / scale))
+
+
+def _where_clipped(units: Units, clip: float, slopes: Array, spread: float) -> tuple[float, float]:
+    """Curvature of the loss and mean square of its derivatives where these are clipped.
+
+    For predictions that are normal, of that spread, and right. Derivatives that are all clipped, as
+    those of labels may be, hardly pull back what noise has moved.
+    """
+    problem = units.problem
+    if problem.loss.task == "rates":
+        return units.curvature, 0.0
+    if units.users is not None:  # whose sums are clipped
+        clip = math.inf
+    if problem.loss.task == "regression":  # whose targets have a median size of 1
+        k = problem.n_outputs
+        sd = math.sqrt(max(_NORMAL_SPREAD**2 - spread**2 / k, TINY))
+        far = min(clip / problem.joint_unit / sd, 40.0)
+        inside = 1 - 2 * float(ndtr(-far))
+        squares = inside - 2 * far * math.exp(-far * far / 2) / math.sqrt(2 * math.pi)
+        return inside, k * sd**2 * (squares + far**2 * (1 - inside))
+    p = softmax(_normal_points(slopes, spread) + _class_offsets(units), axis=1)
+    # (of two classes, whose scores are 0 and z, a curvature in z is half of that in both)
+    clip, unit = (clip, 1.0) if problem.has_frequencies else (math.sqrt(2) * clip, 0.5)
+    # residuals r of each class, and traces of their derivatives J, where clipped less those along r
+    of_all = (p**2).sum(axis=1, keepdims=True)
+    norms = np.maximum(of_all - 2 * p + 1, TINY)
+    along = (p**3).sum(axis=1, keepdims=True) - 2 * p**2 + p - (of_all - p) ** 2
+    shorter = np.minimum(1.0, clip / np.sqrt(norms))
+    traces = shorter * (1 - of_all - np.where(shorter < 1, along / norms, 0.0))
+    curvature = float((p * traces).sum()) / len(p) / (p.shape[1] - 1)
+    square = float((p * shorter**2 * norms).sum()) / len(p)
+    weight = units.frame.mean_weight
+    return weight * unit * curvature, weight * unit * square
 
 
 def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
@@ -691,14 +755,14 @@ class Correction(Part):
         sizes = ("prediction size", self.size, 1), ("residual size", self.tail, 1)
         return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
 
-    def run(self, units: Units, coef: Array, stream: RandomStream) -> Array:
+    def run(self, units: Units, coef: Array, stream: RandomStream, clear: Clear = WHOLE) -> Array:
         """The corrected coefficients, in the units.
 
         All are moved as far as the move is above its noise, slopes and intercept apart; or see
         `_scaled`.
         """
         if self.size is not None:
-            (coef, walk), unit = self._scaled(units, coef, stream), _LINE_UNIT
+            (coef, walk), unit = self._scaled(units, coef, stream, clear), _LINE_UNIT
             if units.problem.loss.task == "rates":
                 noise = walk.variance * walk.kept_noise(units.curvature * unit**2) * unit**2
                 return units.near_mean(coef, noise)
@@ -725,11 +789,14 @@ class Correction(Part):
         move[:d] = _without_doubts(units, move[:d], walk)
         return coef + move.ravel(), walk
 
-    def _scaled(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Walk]:
+    def _scaled(
+        self, units: Units, coef: Array, stream: RandomStream, clear: Clear
+    ) -> tuple[Array, Walk]:
         """Another slope and intercept, between which and the old ones the noise decides; the steps.
 
-        Classes have one slope, and an intercept each; that of two is found as a distance from where
-        the released frequencies tell it.
+        The old slope is what is clear of the descent's. One that the same records tell is too large
+        by what they fit by chance. Classes have one slope, and an intercept each; that of two is
+        found as a distance from where the released frequencies tell it.
         """
         problem, half = units.problem, _LINE_UNIT
         d, k = problem.n_features, problem.n_outputs
@@ -744,7 +811,7 @@ class Correction(Part):
             """Where the intercepts are thought to be, for slopes times this."""
             return point[d] if points is None else _levels(units, steeper * points)
 
-        start = np.append(spread, level(1.0)) / half
+        start = np.append(clear.part * spread, level(clear.part)) / half
         walk = self._walk_on_line(line, self._clip(line, start, stream))
         after = _descend(line, start, walk, stream)
         curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
@@ -753,9 +820,9 @@ class Correction(Part):
             curved[1:] = frequencies * (1 - frequencies)
             curved[0] = curved[1:].mean()
             prior[1:] = CORRECTION.prior_of_classes
-        if problem.loss.task == "rates":
-            prior[0] = min(prior[0], RATES.slope_prior * start[0])
-        steeper = min(CORRECTION.steepest, max(0.0, after[0] / start[0]))
+        prior[0] = min(prior[0], CORRECTION.slope_prior * spread / half)
+        slope = after[0] * half / spread - clear.chance
+        steeper = min(CORRECTION.steepest, max(0.0, slope))
         thought = level(steeper)
         if points is not None:
             curved[1:] = units.balance / 8  # half of the variance of labels
@@ -763,7 +830,7 @@ class Correction(Part):
             prior[1:] = np.sqrt(_level_variance(units, slopes) + wrong**2) / half
         noise = np.array([walk.kept_noise(0.4 * of_one) for of_one in curved])
         kept = 1 / (1 + walk.variance * noise / np.maximum(prior**2, TINY))
-        steeper = 1 + kept[0] * (after[0] / start[0] - 1)
+        steeper = clear.part + kept[0] * (slope - clear.part)
         steeper = min(CORRECTION.steepest, max(0.0, steeper))
         found = level(steeper) + kept[1:] * (after[1:] * half - thought)
         coef = coef * steeper
@@ -911,14 +978,18 @@ def _normal_points(slopes: Array, spread: float) -> Array:
     return np.vstack((points, -points)) * (spread / max(size, TINY))
 
 
+def _class_offsets(units: Units) -> Array:
+    """Constant predictions of all classes, of two 0 and the second's."""
+    offset = np.atleast_1d(units.frame.offset)
+    return np.append(0.0, offset) if units.problem.n_outputs == 1 else offset
+
+
 def _levels(units: Units, points: Array) -> Array:
     """What intercepts are above the constant prediction, shape (K,), for predictions about them.
 
     Weights of classes shift the intercepts of a model without them by their logarithms.
     """
-    problem, offset = units.problem, units.frame.offset
-    if problem.n_outputs == 1:
-        offset = np.array([0.0, offset])
+    problem, offset = units.problem, _class_offsets(units)
     weights: Any = units.frame.class_weight
     weights = problem.class_weight if weights is None else weights
     shift = 0.0 if weights is None else np.log(np.maximum(weights, 1e-12))
