@@ -398,7 +398,10 @@ class UnitDescentDefaults:
     hidden: float = 10.0
     user_share: float = 0.03
     present_share: float = 0.005
-    # Of slopes, noise over energy to this power is taken away: 1 is the factor of James and Stein.
+    many_columns: float = 30.0  # of which one that is noise says less about the others
+    # Of slopes of labels, from this m on: noise over energy to this power is taken away, of which 1
+    # is the factor of James and Stein.
+    least_for_clear: float = 200.0
     noise_power: float = 3.0
     sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
 

@@ -52,7 +52,6 @@ from .wide_units import wide_mean
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
-_NORMAL_SPREAD = 1 / float(ndtri(0.75))  # of normal numbers whose median size is 1
 _N_POINTS = 200  # of normal predictions
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 # what standard errors depend on, by the task
@@ -271,14 +270,8 @@ class UnitDescentPlan(Plan):
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
         coef = _descend(units, np.zeros(problem.size), walk, stream)
-        slopes, clear = coef.reshape(problem.dimension, -1)[:d], WHOLE
-        before = float((slopes**2).sum())
-        if not problem.is_wide:
-            clear = _clear_part(units, slopes, walk)
-            # (of rates, levels follow from the slopes)
-            if problem.loss.task == "rates" or getattr(self.correction, "size", None) is None:
-                slopes *= clear.part
-                clear = WHOLE
+        slopes = coef.reshape(problem.dimension, -1)[:d]
+        before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
         if keeps_level and self.units.accuracy / units.ratio >= CORRECTION.least_for_level:
@@ -306,6 +299,22 @@ class UnitDescentPlan(Plan):
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
             units, coef = units._replace(frame=frame), 0.0 * coef
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
+
+    def _shrink(self, units: Units, slopes: Array, walk: Walk) -> Clear:
+        """Shrink slopes, in place, or say by how much last steps on their size are to do so."""
+        problem, m = self.problem, self.units.accuracy / units.ratio
+        if problem.is_wide:
+            return WHOLE
+        if problem.loss.task == "classification" and m >= UNIT_DESCENT.least_for_clear:
+            clear = _clear_of_labels(units, slopes, walk)
+            if self.correction is not None:
+                return clear
+            slopes *= clear.part
+            return WHOLE
+        # at least that of noise alone: where derivatives are clipped, the loss is less curved
+        kept = walk.kept_noise(units.curvature * units.trace / problem.dimension)
+        slopes *= _clear_part(slopes, walk.variance * kept)
+        return WHOLE
 
     def _walk(self, units: Units) -> Walk:
         """The steps, from public facts and released numbers."""
@@ -646,12 +655,22 @@ class Clear(NamedTuple):
 WHOLE = Clear(1.0, 0.0)
 
 
-def _clear_part(units: Units, slopes: Array, walk: Walk) -> Clear:
-    """Slopes are multiplied by 0 where their energy is that of their noise.
+def _clear_part(slopes: Array, variance: float) -> float:
+    """What slopes are multiplied by: 0 where their energy is that of their noise.
 
-    Of the releases, and of the sample were there nothing to find. Signals mostly lie along the
-    largest moments, and noise along all, which the known part of the largest one tells. A little
-    less is taken away than by the factor of James and Stein, as not all is known.
+    Closer to 1 than the factor of James and Stein, as noise is mostly along directions of small
+    moments, which matter little to predictions; the more so, the more columns there are.
+    """
+    noise = slopes.size * float(variance) / max(float((slopes**2).sum()), TINY)
+    columns = 1 + (len(slopes) / UNIT_DESCENT.many_columns) ** 2
+    return max(0.0, 1 - noise * noise / columns)
+
+
+def _clear_of_labels(units: Units, slopes: Array, walk: Walk) -> Clear:
+    """The same of labels, by the noise of clipped derivatives, and of the sample.
+
+    Where nothing is to be found, nearly all derivatives are clipped. Signals mostly lie along the
+    largest moments, and noise along all, which the known part of the largest one tells.
     """
     problem, d = units.problem, len(slopes)
     if problem.has_frequencies:  # what classes have in common changes no probability
@@ -664,7 +683,7 @@ def _clear_part(units: Units, slopes: Array, walk: Walk) -> Clear:
     weights = walk.weights(curvature * moment)
     noise = n_free * walk.variance * float(weights @ weights) / size
     chance = d * moment * square / units.n_present * float(weights.sum()) ** 2 / size
-    # over the mean of all, which is at most 1 / d
+    # over the mean of all moments, which is at most 1 / d
     larger = max(1.0, (units.top - units.top_noise) * problem.dimension)
     scale = larger + (1 - larger) * min(1.0, noise + chance)
     part = 1 - min(1.0, (noise + chance) / scale) ** UNIT_DESCENT.noise_power
@@ -672,23 +691,14 @@ def _clear_part(units: Units, slopes: Array, walk: Walk) -> Clear:
 
 
 def _where_clipped(units: Units, clip: float, slopes: Array, spread: float) -> tuple[float, float]:
-    """Curvature of the loss and mean square of its derivatives where these are clipped.
+    """Curvature of a loss of labels and mean square of its derivatives where these are clipped.
 
-    For predictions that are normal, of that spread, and right. Derivatives that are all clipped, as
-    those of labels may be, hardly pull back what noise has moved.
+    For predictions that are normal, of that spread, and right. Derivatives that are all clipped
+    hardly pull back what noise has moved.
     """
     problem = units.problem
-    if problem.loss.task == "rates":
-        return units.curvature, 0.0
     if units.users is not None:  # whose sums are clipped
         clip = math.inf
-    if problem.loss.task == "regression":  # whose targets have a median size of 1
-        k = problem.n_outputs
-        sd = math.sqrt(max(_NORMAL_SPREAD**2 - spread**2 / k, TINY))
-        far = min(clip / problem.joint_unit / sd, 40.0)
-        inside = 1 - 2 * float(ndtr(-far))
-        squares = inside - 2 * far * math.exp(-far * far / 2) / math.sqrt(2 * math.pi)
-        return inside, k * sd**2 * (squares + far**2 * (1 - inside))
     p = softmax(_normal_points(slopes, spread) + _class_offsets(units), axis=1)
     # (of two classes, whose scores are 0 and z, a curvature in z is half of that in both)
     clip, unit = (clip, 1.0) if problem.has_frequencies else (math.sqrt(2) * clip, 0.5)
@@ -820,7 +830,8 @@ class Correction(Part):
             curved[1:] = frequencies * (1 - frequencies)
             curved[0] = curved[1:].mean()
             prior[1:] = CORRECTION.prior_of_classes
-        prior[0] = min(prior[0], CORRECTION.slope_prior * spread / half)
+        if problem.loss.task == "rates" or clear is not WHOLE:
+            prior[0] = min(prior[0], CORRECTION.slope_prior * spread / half)
         slope = after[0] * half / spread - clear.chance
         steeper = min(CORRECTION.steepest, max(0.0, slope))
         thought = level(steeper)
