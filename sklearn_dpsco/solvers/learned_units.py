@@ -468,7 +468,9 @@ class LearnedUnits(Part):
         for t in range(_N_SIZES):
             previous, last_noise, room = used, noise, 1.0
             if t > 0:  # without the others rows are shorter: less is hidden by noise
-                room = max(1.0, rules.room_of_small / (max(1, is_small.sum()) * usual))
+                size = max(1, is_small.sum()) * usual
+                # in the end few rows, which are cut, have little
+                room = max(1.0, (1.0 if t == _N_SIZES - 1 else rules.room_of_small) / size)
             used, noise = by, scale / room
             shown = np.where(is_small | (room == 1.0), by * math.sqrt(room), 0.0)
             squares = np.asarray(data.sum(power_sum, center, shown, 2)) / data.n_samples
@@ -476,14 +478,17 @@ class LearnedUnits(Part):
             values = np.where(shown > 0, found, before)
             if t == 0:
                 least = max(rules.small_size * values.max(), 2 * scale)
-                is_small = is_known & (values < min(least, values.max()))
+                is_small = was_small = is_known & (values < min(least, values.max()))
             # few rows, which are cut: such a column stays as it was
             expected = np.maximum(before - rules.clear_size * last_noise, 0.0)
             expected *= (used / previous) ** 2
             is_full = is_small & (values < rules.grown_size * expected)
-            by, is_small, before = np.where(is_full, previous, by), is_small & ~is_full, values
+            by, values = np.where(is_full, previous, by), np.where(is_full, before, values)
+            is_small, before = is_small & ~is_full, values
             if t == 0:
                 usual = max(float(np.median(values[~is_small])), scale)
+            if t == _N_SIZES - 1:
+                break
             larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
             by = np.where(is_small, np.clip(larger, by, most), by)
             if t in _RECENTRED and self.center is not None:
@@ -494,11 +499,12 @@ class LearnedUnits(Part):
                 center = center + moved * np.where(is_small, 1.0, 1 / (t / 2 + 1.5))
                 # rows that are cut move it less than all the way
                 of_center = ratio * (2 * math.sqrt(variance) + 0.1 * np.abs(noisy)) / by
-                before = np.zeros(center.size)  # was, perhaps, no more than the error of the centre
+                # (a part of which was the error of the centre)
+                before = np.maximum(values - 1.5 * (used * moved) ** 2, 0.0)
         least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2
         least += max(rules.clear_size * noise, rules.found_size * usual)
         is_found = values > least
-        return center, np.where(is_found | ~is_small, by, first) / cut
+        return center, np.where(is_found | ~was_small, by, first) / cut
 
     def _release_moments(
         self,
