@@ -468,7 +468,7 @@ class LearnedUnits(Part):
         for t in range(_N_SIZES):
             previous, last_noise, room = used, noise, 1.0
             if t > 0:  # without the others rows are shorter: less is hidden by noise
-                size = max(1, is_small.sum()) * usual
+                size = max(1, is_small.sum()) * max(usual, 2.0**-40)
                 # in the end few rows, which are cut, have little
                 room = max(1.0, (1.0 if t == _N_SIZES - 1 else rules.room_of_small) / size)
             used, noise = by, scale / room
