@@ -26,7 +26,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def pytest_configure(config):
     if getattr(config.option, "dist", None) == "load":
-        config.option.dist = "loadfile"  # what is made once for a module, such as a cluster of Dask
+        # neighbours together: what is made once for a module, such as a cluster, is made once
+        config.option.dist = "worksteal"
     gc.disable()  # until all tests are collected, which stay: nothing of them is garbage
     # not in pyproject.toml, where pytest would import the package before coverage starts
     config.addinivalue_line(

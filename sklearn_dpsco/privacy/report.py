@@ -444,7 +444,8 @@ def _of_budget(
 
     `alone` has the limit of each result alone.
     """
-    in_branches = ", though of rows that are in no branch yet more may" if has_branches else ""
+    open_rows = "rows that are in no branch yet, or in one whose budget is not used up"
+    in_branches = f", though of {open_rows}, more may" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 1000, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
@@ -472,7 +473,7 @@ def _of_budget(
         decided.append("- [ ] The results below may be published.")
     if is_left or has_branches:
         only = " If not, it is for people to stop: nothing else does." if alone else ""
-        of_what = "the data" if is_left else "rows that are in no branch yet"
+        of_what = "the data" if is_left else open_rows
         decided.append(
             f"- [ ] More may be computed from {of_what}, until the budget is used (50% can become "
             f"{_percent(epsilon)}).{only}"
@@ -508,7 +509,8 @@ def of_accountant(
         )
         confirmed.append(
             "- [ ] The branches of a group have no row and no person in common, and which of them "
-            "a row is in was settled without a look at its values."
+            "a row is in was settled without a look at its values. (If not, the limits for several "
+            "rows hold.)"
         )
     rows = [
         (
