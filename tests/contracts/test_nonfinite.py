@@ -174,7 +174,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(name, form, relation):
                 worst = max(worst, ratio)
     # among these are the worst pairs of tables, or nearly
     sharpest = "tree" if name.startswith("DPFTRL") else main_form(name)
-    assert worst > (0.7 if form == sharpest else 0.1)
+    assert worst > (0.8 if form == sharpest else 0.1)
 
 
 def test_an_invalid_record_of_a_scaler_or_of_bounds_is_empty():

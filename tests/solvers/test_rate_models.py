@@ -96,8 +96,9 @@ def test_slopes_have_a_step_of_their_own_where_noise_may_be_most_of_them():
 )  # fmt: skip
 def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference, rows, relation):
     worst = {}
-    for may_be_empty in (False, True):
-        facts = {"inference": with_inference, "may_be_empty": may_be_empty}
+    # with and without rounds for small columns
+    for may_be_empty, epsilon in ((False, 100.0), (True, 400.0)):
+        facts = {"inference": with_inference, "may_be_empty": may_be_empty, "epsilon": epsilon}
         found = replayed(planned(power, 80, relation, rows=rows, **facts))
         assert not found.violations, found
         assert not found.untested, found
@@ -106,7 +107,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference,
     # the worst cases are attained, so that nothing smaller would do
     tight = ("units.target_mean", "units.present", "step", "inference.size", "of_users.present")
     for name in set(tight) & worst.keys():
-        assert worst[name] > (0.9 if name == "step" else 0.99), (name, worst)
+        assert worst[name] > 0.99, (name, worst)
     assert min(worst.values()) >= 0.49, worst
 
 
@@ -366,7 +367,7 @@ def labels_of_users(seed, n_users=1000, rows=4, gone=0.08):
 
 
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
-    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(6, 12))
+    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(6, 11))
     # taken for present, they count by halves as users with scores beyond all clips
     released = statistics.n_present
 
@@ -374,5 +375,5 @@ def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
         return released(total, n_slots, most, *others) if most == n_slots else most
 
     monkeypatch.setattr(statistics, "n_present", of_rows_alone)
-    with_ends = [np.isfinite(labels_of_users(seed)).all() for seed in range(6, 12)]
-    assert sum(with_ends) <= 2
+    with_ends = [np.isfinite(labels_of_users(seed)).all() for seed in range(6, 11)]
+    assert sum(with_ends) <= 1

@@ -635,6 +635,7 @@ def test_few_records_explain_more_of_the_slopes():
         for units, walk in (descended(1, n=n) for n in (100, 10_000))
     )
     assert few.chance == pytest.approx(100 * many.chance)
+    assert many.chance > 0
     assert few.part < many.part
 
 
@@ -685,7 +686,7 @@ def test_the_curvature_of_clipped_derivatives_is_that_of_their_mean(n_outputs, c
 
 @pytest.mark.parametrize(
     ("k", "n", "d", "epsilon", "most"),
-    [(2, 4000, 10, 0.25, 0.01), (6, 4000, 10, 0.25, 0.03), (3, 400, 30, 13.0, 0.03)],
+    [(2, 400, 30, 13.0, 0.02), (10, 4000, 30, 0.25, 0.1), (3, 400, 30, 13.0, 0.03)],
 )
 def test_labels_without_a_signal_are_predicted_by_their_frequencies(k, n, d, epsilon, most):
     losses = []
@@ -873,7 +874,7 @@ def test_a_table_of_which_most_is_empty_is_as_good_as_the_rest_of_it(share, infe
     settings = {"bounds_X": ([-6, 0, 0], [6, 1, 60]), "bounds_y": (-10, 10), "nonfinite": "zero"}
     settings |= {"relation": "zero-out", "precision": "float", "inference": inference}
     found = {"empty": [], "dropped": []}
-    for seed in range(8):
+    for seed in range(16):
         rng, n = np.random.default_rng(seed), 40_000
         X = np.column_stack((rng.normal(size=n), rng.random(n) < 0.1, rng.gamma(3, 5, n)))
         mean = X @ [0.3, 0.2, 0.02] - 0.5
@@ -886,7 +887,7 @@ def test_a_table_of_which_most_is_empty_is_as_good_as_the_rest_of_it(share, infe
             model = DPLinearRegression(**settings, random_state=seed).fit(*table)
             error = np.mean((model.predict(X) - mean) ** 2) / mean.var()
             found[way].append(model.coef_std_[0] if inference else error)
-    assert np.median(found["empty"]) < 1.7 * np.median(found["dropped"])
+    assert np.median(found["empty"]) < 1.5 * np.median(found["dropped"])
     assert np.max(found["empty"]) < 3 * np.max(found["dropped"]) < 1
 
 
