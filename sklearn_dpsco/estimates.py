@@ -317,12 +317,9 @@ class Estimates(Overviewed):
             return names, matrix, np.broadcast_to(np.asarray(value, np.float64), len(matrix))
         found = [function for text in given for function in self._functions(text)]
         k, names = len(self.outputs), [name for name, _, _ in found]
-        functions, values = (
-            np.array([row for _, row, _ in found]),
-            np.tile([x for *_, x in found], k),
-        )
-        given_values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(values))
-        values = np.where(np.isnan(values), given_values, values)
+        functions, said = np.array([row for _, row, _ in found]), np.tile([x for *_, x in found], k)
+        values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(said))
+        values = np.where(np.isnan(said), values, said)
         if k > 1:
             names = [f"{output}: {name}" for output in self.outputs for name in names]
         return names, np.kron(np.eye(k), functions), values

@@ -154,12 +154,7 @@ class Inference(DPLinearModel):
 
     @says_level("level")
     def conf_int(
-        self,
-        level: float = 0.95,
-        encoder: Any = None,
-        *,
-        units: str = "data",
-        base: Any = None,
+        self, level: float = 0.95, encoder: Any = None, *, units: str = "data", base: Any = None
     ) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
