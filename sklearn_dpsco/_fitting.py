@@ -379,7 +379,7 @@ class PrivateFit:
         if hasattr(self, "guarantee_"):
             noise = "secret" if self.noise_is_secret_ else "not secret: random_state was given"
             noise = "none" if self.guarantee_.is_void else noise
-            lines = [line.strip() for line in self.guarantee_.overview().lines]
+            lines = [line.strip().rstrip(".") for line in self.guarantee_.overview().lines]
             rows += [("guarantee of the fit", "; ".join(lines)), ("noise", noise)]
         return Overview(("Privacy",), rows=rows)
 

@@ -526,7 +526,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         They are those that predict best. Where there is noise they are shrunk, in small tables a
         good deal, and no estimates of effects, nor of their signs where columns go together: those,
         with intervals, are in `summary` of a fit with ``inference=True``. The frame's head says
-        "predicting" (``frame.columns.name``).
+        so (``frame.columns.name``).
 
         Parameters
         ----------
@@ -565,7 +565,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         intercept = intercept - coef @ shift
         rows, labels = np.vstack((coef.T, intercept)), self._output_labels()
         pandas = import_pandas("coef_frame")
-        name = None if self.guarantee_.is_void else "predicting"
+        name = None if self.guarantee_.is_void else "for predictions, not effects"
         if columns is None:
             index = pandas.Index([*names, "(intercept)"], name="feature")
         else:

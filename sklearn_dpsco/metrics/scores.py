@@ -797,16 +797,18 @@ class DPScore(Overviewed):
             if self.is_of_group:  # how many others it has not is no matter of validity
                 about = f"{valid} of this group, "
         about += f"{self.clipped}, " if self.clipped else ""
-        end = f"{100 * self.confidence:g} % interval, {about}{self.guarantee.claim}"
-        end += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
+        claim = f"{about}{self.guarantee.claim}"
+        claim += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if self.by_class is not None:
             labels = [str(label) for label in np.asarray(self.classes)]
             rows = [
                 (label, *(f"{count:.0f}" for count in counts))
                 for label, counts in zip(labels, self.value, strict=True)
             ]
-            lines = [f"{self.scoring} ({end})", "rows: true, columns: predicted"]
-            return _table(lines, ("", *labels), rows)
+            layout = "rows: true, columns: predicted"
+            layout += "; class_frame() has precision and recall with intervals"
+            return _table([f"{self.scoring} ({claim})", layout], ("", *labels), rows)
+        end = f"{100 * self.confidence:g} % interval, {claim}"
         if np.ndim(self.value):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
             lines = [f"{self.scoring}{self.of_class} ({end})"]

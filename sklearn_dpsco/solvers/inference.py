@@ -47,7 +47,7 @@ from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, base_loss, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import PrivacyBudget, mu_epsilon
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
@@ -60,8 +60,9 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have
 # bounded derivatives, and scores the tails of rows.
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
-# Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
-_ENOUGH = 2.0
+# Times the rows without which a fit is refused: from there on, nine of ten intervals have ends
+# (but for columns that hardly vary).
+_ENOUGH = {"regression": 1.4, "classification": 2.0, "rates": 1.4}
 _FEW = 4.0  # coefficients
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
@@ -486,7 +487,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
     needed = rules.least * k**1.5 / m * n_records
     # of few coefficients of labels, the error of a whole step is more than its part
     few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
-    enough = _ENOUGH * needed * max(1.0, few)
+    enough = _ENOUGH[problem.loss.task] * needed * max(1.0, few)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif n_records < needed:
@@ -560,16 +561,23 @@ def _check_rows(
     n, what, counted = problem.n_samples, "rows", "n_samples"
     if problem.by_user:
         n, what, counted = problem.n_users, "users", "n_users"
-    advice = ["fewer features", "a larger epsilon"]
+    if n >= max(needed, enough):
+        return
+    goal = needed if n < needed else enough
+    # noise falls as Gaussian DP's mu grows; shares depend on it, too
+    mu, growth = budget.mu * budget.rows_per_user, 1.1 * enough / n
+    epsilon = mu_epsilon(mu * growth, budget.delta) if mu else budget.epsilon * growth
+    advice = ["fewer features", f"a larger epsilon (about {rounded(epsilon, 2):g})"]
     if problem.n_indicators:
         spared = "missing='keep' in the place of indicators"
         advice[0] += f" ({spared}: {problem.n_indicators} fewer)"
     gaps = " (rows with gaps, if there are any, do not count)" * problem.may_be_empty
-    if budget.record_factor > 1:
+    if budget.record_factor > 1 and goal < 2 * n:
         advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
-    if problem.loss.task == "regression" and not problem.by_user:
+    helps = not problem.by_user and 0.8 * goal < n
+    if problem.loss.task == "regression" and helps:
         advice.append("PrivateMoments (about .8 as many rows for as few whole lines)")
-    elif problem.loss.task == "classification" and not problem.by_user:
+    elif problem.loss.task == "classification" and helps:
         advice.append(
             "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows; "
             "if most probabilities are within .2 and .8)"
@@ -580,16 +588,15 @@ def _check_rows(
             f"inference=True needs about {math.ceil(needed)} {what} for {k} coefficients at this "
             f"epsilon, for standard errors that are not noise; {counted}={n}{gaps}. {take}"
         )
-    if n < enough:
-        alike = " if classes are alike, and from more if one is rare"
-        alike *= problem.loss.task == "classification"
-        warn_user(
-            f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at this "
-            "epsilon: intervals may be the whole line, those of columns that vary little, go with "
-            "others or have strong effects first. Few are from about "
-            f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
-            PrivacyParameterWarning,
-        )
+    alike = " if classes are alike, and from more if one is rare"
+    alike *= problem.loss.task == "classification"
+    warn_user(
+        f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at this "
+        "epsilon: intervals may be the whole line, those of columns that vary little, go with "
+        "others or have strong effects first. Few are from about "
+        f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
+        PrivacyParameterWarning,
+    )
 
 
 def expected_std(

@@ -136,7 +136,7 @@ def test_frames_predict(name):
     frame = model.coef_frame()
     assert list(frame.index) == ["a", "b", "c", "(intercept)"]
     assert list(frame.columns) == (["yes"] if is_classifier(name) else ["coef"])
-    assert frame.columns.name == "predicting"
+    assert frame.columns.name == "for predictions, not effects"
     assert (frame.dtypes == np.float64).all()
     expected = raw(model, columns_as(X))
     values = frame.to_numpy()

@@ -98,7 +98,7 @@ def test_every_form_fits_without_noise_and_says_so_once(name, form):
             assert released
             assert all(r.mechanism.scale == 0 for r in model.guarantee_.releases)
             assert model.guarantee_.epsilon == INF
-            assert model.coef_frame().columns.name is None  # and not "predicting"
+            assert model.coef_frame().columns.name is None  # and not "for predictions, not effects"
             assert np.isfinite(outcome(model)).all()
 
 

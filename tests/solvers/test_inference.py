@@ -65,6 +65,10 @@ def planned(
     return Descent(**settings).plan(facts, budget)
 
 
+def epsilon_in(message):
+    return float(re.search(r"larger epsilon \(about ([.\d]+)\)", str(message))[1])
+
+
 def table(n, d, seed, kind="normal"):
     """X, y, and the slopes of y on X in the population; the bounds are 6 and 30."""
     rng = np.random.default_rng(seed)
@@ -108,9 +112,12 @@ def test_too_few_rows_are_refused_before_anything_is_spent():
         planned(1000, 10)
     needed = int(str(caught.value).split("about ")[1].split()[0])
     planned(math.ceil(1.1 * needed), 10)
+    planned(1000, 10, epsilon=epsilon_in(caught.value))  # that it names is enough
     with pytest.raises(ValueError, match="needs about"):
         planned(int(0.9 * needed), 10)
-    with pytest.raises(ValueError, match=r"larger epsilon, relation='zero-out' \(half as many"):
+    with pytest.raises(ValueError, match=r"\), relation='zero-out' \(half as many"):
+        planned(int(1.1 * needed), 10, relation="replace-one")
+    with pytest.raises(ValueError, match=r"\(about [.\d]+\) or inference=False"):  # half is not
         planned(1000, 10, relation="replace-one")
     encoder = PublicEncoder({"a": (0, 1), "b": ["u", "v"]}, missing="indicator")
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1), inference=True)
@@ -124,9 +131,12 @@ def test_too_few_rows_are_refused_before_anything_is_spent():
 def test_few_rows_warn_before_anything_is_spent(task):
     with pytest.raises(ValueError, match="needs about") as caught:
         planned(1000, 10, task)
+    n = int(str(caught.value).split("about ")[1].split()[0])
+    with pytest.raises(ValueError, match="needs about") as caught:
+        planned(int(0.98 * n), 10, task)
     assert ("PrivateMoments (about" in str(caught.value)) == (task == "regression")
     assert ("on probabilities" in str(caught.value)) == (task == "classification")
-    n = 2 * int(str(caught.value).split("about ")[1].split()[0])
+    n *= 1.4 if task == "regression" else 2
     with pytest.warns(PrivacyParameterWarning, match="is too small to learn from how") as warned:
         planned(int(0.9 * n), 10, task)
     said = int(re.search(r"from about (\d+) rows on", str(warned[0].message))[1])
@@ -134,6 +144,7 @@ def test_few_rows_warn_before_anything_is_spent(task):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         planned(int(1.15 * n), 10, task)
+        planned(int(0.9 * n), 10, task, epsilon=epsilon_in(warned[0].message))
         accountant = BudgetAccountant(1.0, 1e-6, relation="zero-out")
         X, y, _w = table(800, 3, 0, "labels" if task == "classification" else "normal")
         with pytest.raises(PrivacyParameterWarning, match="intervals may be the whole"):
