@@ -44,10 +44,11 @@ SOLVERS = {
 CONSTANT = solvers.FrankWolfe().with_facts(form="constant")
 
 
-def zcdp(epsilon, delta=1e-6, relation="replace-one"):
+def gaussian(epsilon, delta=1e-6, relation="replace-one", composition="gdp"):
     """A guarantee that spends the budget on one Gaussian release."""
-    mechanism = Gaussian.calibrate(1.0, PrivacyBudget(epsilon, delta).allowance)
-    return Guarantee(epsilon, delta, relation, "zcdp", (Release("x", mechanism),))
+    budget = PrivacyBudget(epsilon, delta, currency=composition)
+    mechanism = Gaussian.calibrate(1.0, budget.gaussian_allowance)
+    return Guarantee(epsilon, delta, relation, composition, (Release("x", mechanism),))
 
 
 def pure(epsilon, kind=Laplace, count=1, delta=0.0):

@@ -95,7 +95,7 @@ def calibrate_batches(
 
     enough = math.sqrt(count / (2 * left.amount))
     unsampled = make(enough), budget.gaussian_allowance.kind
-    has_no_order = budget.currency == "zcdp" and budget.order is None
+    has_no_order = budget.currency != "auto" and budget.order is None
     # batches of rows are not batches of users
     is_out = budget.delta < LEAST_DELTA or budget.epsilon > _LARGEST_EPSILON
     n_composed = count + sum(release.count for release in others)

@@ -106,6 +106,7 @@ def plan_probes(
 ) -> SearchPlan:
     """The plan of a search, or of a fit of the default if a choice cannot pay."""
     plain: Composition = "pure" if budget.is_pure else "zcdp"
+    plain = "gdp" if budget.currency == "gdp" else plain
     if len(candidates) < 2 or n_samples < rows_for_choice(budget):
         # the default alone, in the currency that gives it the least noise
         plans = plans_of(candidates[0], budget, plain)
@@ -137,6 +138,8 @@ def plan_probes(
         ways.insert(0, ("zcdp", True))
     if budget.mixed_allowance.kind == "gdp":
         ways[:0] = [("gdp", True), ("pld", False)]
+    if budget.currency == "gdp":  # an accountant's, which has no order
+        ways = [("gdp", False), ("zcdp", False)]
     for currency, has_order in ways:
         with suppress(UnfitCurrencyError):
             if currency == "pld":

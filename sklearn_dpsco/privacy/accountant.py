@@ -6,21 +6,40 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from decimal import ROUND_DOWN
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 from weakref import WeakValueDictionary
 
-from .._checks import check_int, check_real, check_string, import_pandas, rounded, shown
+from .._checks import (
+    check_choice,
+    check_int,
+    check_real,
+    check_string,
+    import_pandas,
+    rounded,
+    shown,
+)
 from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
-from .budget import ROUNDING, Currency, PrivacyBudget, renyi_epsilon, zcdp_epsilon
+from .budget import (
+    ROUNDING,
+    Currency,
+    PrivacyBudget,
+    mu_epsilon,
+    pure_mu,
+    pure_of_mu,
+    renyi_epsilon,
+    zcdp_epsilon,
+)
 from .guarantee import Guarantee
 from .ledger import COSTS, Charge, Ledger, Snapshot, Turn, check_slack
 from .report import Report, of_accountant
+from .selections import LARGEST_MU
 
 _ELSEWHERE = (
     "this accountant lives in another process, or no longer exists: nothing can be charged to it "
@@ -62,14 +81,26 @@ class BudgetAccountant(Account):
         A part of delta that is kept for releases which may tell something outright, as a
         `PrivateVocabulary` may of a word that one user alone has: it takes a fifth of its delta.
         All costs then add up to what goes with the rest of delta.
+    composition : {"auto", "gdp", "zcdp"}, default="auto"
+        How costs add up. "gdp" is Gaussian DP: the least noise for all defaults. Random batches
+        count as if they were not random, and pure releases as Gaussian noise above them. "zcdp" is
+        for fits with random batches, and for those with delta=0 next to others; Gaussian noise is
+        larger there, by 7 % at (1, 1e-6), 2 to 13 % for delta from 1e-10 to 1e-5, up to a half at
+        delta = 0.1. "auto" is "gdp" unless delta is 0, or epsilon so large (50 at 1e-6) that
+        selections have no Gaussian curve above them.
 
     Notes
     -----
     Releases are composed, not the epsilons of the fits. A charge is accepted if what each unit
-    bears (a row, or a user, of one branch in each group) passes one of two tests:
+    bears (a row, or a user, of one branch in each group) passes one of two tests, the first or
+    that of `composition`:
 
     * *pure*: all its guarantees compose purely, and
       :math:`\sum \varepsilon_i \le \varepsilon`;
+    * *Gaussian DP*: :math:`\sum \mu_i^2 \le \mu^2`, where :math:`\mu` is
+      `PrivacyBudget.mu` of the total, at delta less `slack`, and :math:`\mu_i` that of Gaussian
+      noise which tells neighbours apart no less than the fit does: for one that composes purely
+      at :math:`\varepsilon_i` also :math:`2 \Phi^{-1}(1 / (1 + e^{-\varepsilon_i}))`;
     * *zCDP*: :math:`\sum \min(\rho_i, \varepsilon_i / \alpha) \le \rho`, where
       :math:`\rho` is `PrivacyBudget.rho` of the total, at delta less `slack`, and :math:`\alpha`
       the order at which its conversion is best. :math:`\rho_i` adds up the releases' costs in zCDP
@@ -78,17 +109,11 @@ class BudgetAccountant(Account):
       that do not compose purely. A release on random batches costs its Renyi divergence of order
       :math:`\alpha`, over :math:`\alpha`, where that is less.
 
-    Each summand of the second test, times alpha, bounds the Renyi divergence of order alpha,
-    so that the sum is a Renyi filter (Feldman and Zrnic 2021): the budget holds also if fits
-    are chosen after looking at the results of earlier ones, and if they run at the same time
-    (doc/privacy, section 1). Outcomes that pass the pure test need no delta, so either test may
-    be used.
-
-    Plans of fits under an accountant are made in zCDP, those with random batches at the order
-    :math:`\alpha`, so that they add up whatever their mechanisms are. A plan with Gaussian noise
-    alone then has sqrt(mu^2 / (2 rho)) times the noise that it has without an accountant: 7 % more
-    at (1, 1e-6), 2 to 13 % for delta from 1e-10 to 1e-5 and epsilon from 0.01 to 100, and up to
-    28 % at delta = 1e-3 and 51 % at delta = 0.1.
+    The sums are filters (Smith and Thakurta 2022; of Renyi divergences Feldman and Zrnic 2021):
+    the budget holds also if fits are chosen after looking at the results of earlier ones, and if
+    they run at the same time (doc/privacy, section 1). Outcomes that pass the pure test need no
+    delta, so either test may be used. Plans of fits under an accountant are made in its currency,
+    in zCDP those with random batches at the order :math:`\alpha`.
 
     Copies (`copy.copy`, `copy.deepcopy`, `sklearn.clone`) are the same object, so every fit of a
     search is charged. A pickle, also of a `Branch`, holds an identifier, and the path of the file
@@ -114,14 +139,24 @@ class BudgetAccountant(Account):
         relation: Relation = "replace-one",
         max_rows_per_user: int = 1,
         slack: float = 0.0,
+        composition: Literal["auto", "gdp", "zcdp"] = "auto",
     ) -> None:
         budget = PrivacyBudget(epsilon, delta, relation)
         if budget.is_infinite:
             raise ValueError("epsilon of an accountant must be finite: inf would bound nothing")
         rows = check_int("max_rows_per_user", max_rows_per_user, low=1)
         slack = check_slack(slack, budget)
-        state = Snapshot(uuid.uuid4().hex, budget, rows, budget.best_order, slack, Ledger())
-        self._set_up(state._replace(order=state.whole.best_order))
+        whole = replace(budget, delta=delta - slack)
+        has_gdp = 0 < whole.mu <= LARGEST_MU  # beyond, selections have no Gaussian curve
+        check_choice("composition", composition, ("auto", "gdp", "zcdp"))
+        if composition == "gdp" and not has_gdp:
+            raise ValueError(
+                f"composition='gdp' needs delta > 0 and mu, here {whole.mu:.3g}, of at most "
+                f"{LARGEST_MU:g}: take 'auto'"
+            )
+        kind = "gdp" if has_gdp and composition != "zcdp" else "zcdp"
+        facts = uuid.uuid4().hex, budget, rows, whole.best_order, slack, kind
+        self._set_up(Snapshot(*facts, Ledger()))
 
     def _set_up(self, state: Snapshot, file: Path | None = None) -> None:
         self._id, self._state = state.id, state
@@ -230,8 +265,8 @@ class BudgetAccountant(Account):
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         self._check_process()
-        _, budget, rows, order, *_ = self._state
-        return budget, "zcdp", None if budget.is_pure else order, rows
+        _, budget, rows, order, _, kind, _ = self._state
+        return budget, kind, None if budget.is_pure or kind == "gdp" else order, rows
 
     @property
     def ledger(self) -> tuple[Charge, ...]:
@@ -368,16 +403,18 @@ class BudgetAccountant(Account):
         rho, kind, order = guarantee.cost("zcdp"), guarantee.composition, state.order
         epsilon = guarantee.spent if kind == "pure" else math.inf if rho > 0 else 0.0
         at_order = rho if budget.is_pure else guarantee.renyi(order) / order
-        costs = epsilon, rho, min(at_order, epsilon / order), guarantee.slack
+        half_mu_squared = guarantee.cost("gdp") if guarantee.composes_in("gdp") else math.inf
+        half_mu_squared = min(half_mu_squared, pure_mu(epsilon) ** 2 / 2)
+        costs = epsilon, rho, min(at_order, epsilon / order), half_mu_squared, guarantee.slack
         named |= dict(zip(COSTS, map(float, costs), strict=True))
         claim = float(guarantee.epsilon), float(guarantee.delta), budget.relation
         named |= {"branch": branch, "has_groups": has_groups}
         charge = Charge(*claim, guarantee.rows_per_user, kind, guarantee=guarantee, **named)
         state = state._replace(ledger=state.ledger.plus(charge))
-        whole = state.whole.rho * ROUNDING
+        pure, whole = budget.epsilon * ROUNDING, state.size * ROUNDING
         if not all(
-            (epsilon <= budget.epsilon * ROUNDING or rho <= whole) and slack <= state.slack
-            for epsilon, _, rho, slack in state.ledger.units()
+            (unit[0] <= pure or state.cost(unit) <= whole) and unit[-1] <= state.slack
+            for unit in state.ledger.units()
         ):
             raise PrivacyBudgetError(self._refusal(charge, state.ledger))
         if self._file is not None:
@@ -393,13 +430,15 @@ class BudgetAccountant(Account):
     def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
         """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
         found, budget, order = [], self._state.budget, self._state.order
-        for epsilon, rho, at_order, slack in ledger.units():
+        for epsilon, rho, at_order, half_mu_squared, slack in ledger.units():
             delta = budget.delta - slack
             bounds = [budget.epsilon if most is None else most, epsilon]
             if delta > 0 and at_order > 0:
                 # one part in 1e12: the other end of the bracket
                 bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
                 bounds.append(renyi_epsilon(order, order * at_order, delta))
+                if self._state.composition == "gdp" and math.isfinite(half_mu_squared):
+                    bounds.append(mu_epsilon(math.sqrt(2 * half_mu_squared), delta) * (1 + 1e-12))
             found.append(float(min(bounds)))
         return max(found)
 
@@ -408,12 +447,17 @@ class BudgetAccountant(Account):
         state = self._state
         delta = state.budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        found, whole = [], state.whole.rho
-        for epsilon, _, rho, _ in state.ledger.units(path):
-            left = max(0.0, whole - rho)
-            pure = state.budget.epsilon - epsilon
-            of_pure = max(0.0, pure, math.sqrt(2 * left), state.order * left)
-            found.append(zcdp_epsilon(left, delta) if delta > 0 else float(of_pure))
+        found, whole, is_gdp = [], state.size, state.composition == "gdp"
+        for unit in state.ledger.units(path):
+            left, pure = max(0.0, whole - state.cost(unit)), state.budget.epsilon - unit[0]
+            if delta == 0:
+                others = math.sqrt(2 * left), state.order * left
+                others = (pure_of_mu(others[0]),) if is_gdp else others
+                found.append(float(max(0.0, pure, *others)))
+            elif is_gdp:
+                found.append(mu_epsilon(math.sqrt(2 * left), delta) if left > 0 else 0.0)
+            else:
+                found.append(zcdp_epsilon(left, delta))
         return min(found)
 
     def _refusal(self, charge: Charge, ledger: Ledger) -> str:
@@ -436,14 +480,21 @@ class BudgetAccountant(Account):
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
+        of_kind = ""
+        is_other = charge.half_mu_squared > charge.rho or charge.composition in ("pld", "renyi")
+        if self._state.composition == "gdp" and is_other:
+            of_kind = (
+                "Such a fit costs less beside others where all add up in zCDP: "
+                f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, composition='zcdp'). "
+            )
         return (
             f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){of_delta} would be "
             f"exceeded: {rounded(spent, 6):g} of its epsilon is spent, and with this charge "
             f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
             f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
-            f"{charge.composition} composition and delta={charge.delta:g}. What reads other "
-            "records than the fits before, such as a score on a test set, goes into a branch of "
-            "its own: accountant.parallel()"
+            f"{charge.composition} composition and delta={charge.delta:g}. {of_kind}What reads "
+            "other records than the fits before, such as a score on a test set, goes into a branch "
+            "of its own: accountant.parallel()"
         )
 
     # ------------------------------------------------------------- file, lock, process

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit, log_ndtr, ndtri
 
 from .._checks import auto_or, check_choice, check_int, check_real
 from .._types import Precision, Relation
@@ -80,6 +81,16 @@ def mu_epsilon(mu: float, delta: float) -> float:
     if not delta > 0:
         return math.nan
     return bracketed(lambda epsilon: not mu_delta(mu, epsilon) >= delta, _NARROW)[0]
+
+
+def pure_mu(epsilon: float) -> float:
+    """Least mu such that whatever is epsilon-DP is mu-Gaussian-DP (doc/privacy, section 1)."""
+    return -2 * float(ndtri(expit(-epsilon)))
+
+
+def pure_of_mu(mu: float) -> float:
+    """The inverse of `pure_mu`."""
+    return float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
 
 
 def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
@@ -176,8 +187,8 @@ class PrivacyBudget:
     precision : {"exact", "float"}, default="exact"
         Arithmetic of the noise; "float" is not safe against attacks on low bits.
     currency : {"auto", "zcdp", "gdp"}, default="auto"
-        "zcdp" for plans that an accountant adds up with others of any kind, "gdp" for those that
-        are added up in Gaussian DP; "auto" takes the analysis that gives a single plan the least
+        "zcdp" and "gdp" for plans that an accountant adds up with others in zCDP or in Gaussian DP;
+        "auto" takes the analysis that gives a single plan the least
         noise.
     order : float > 1 or None, default=None
         Order of the Renyi filter of that accountant, at which random batches cost less than in rho.
@@ -308,4 +319,5 @@ class PrivacyBudget:
         if currency == "pld":
             return replace(self, epsilon=epsilon, currency="auto", order=None)
         kind: Currency = "gdp" if currency == "gdp" else "zcdp"
-        return replace(self, epsilon=epsilon, currency=kind, order=self.order or self.best_order)
+        order = None if self.currency == "gdp" else self.order or self.best_order
+        return replace(self, epsilon=epsilon, currency=kind, order=order)

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from .._checks import check_bool, check_int, check_real, check_string
+from .._checks import check_bool, check_choice, check_int, check_real, check_string
 from .._types import Array
 from ..randomness.stream import current_process
 from .branches import BranchPath
@@ -31,8 +31,11 @@ from .guarantee import Guarantee
 
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
-COSTS = ("pure_epsilon", "rho", "rho_at_order", "slack")
+COSTS = ("pure_epsilon", "rho", "rho_at_order", "half_mu_squared", "slack")
 _LATER = "noise_is_secret", "has_groups"  # files of earlier versions lack them
+# Costs that are left out of a file where they are this: earlier versions knew of neither.
+_USUAL = {"half_mu_squared": math.inf, "slack": 0.0}
+_COLUMN = {"gdp": "half_mu_squared", "zcdp": "rho_at_order"}  # the cost that adds up
 _MOST_UNITS = 64  # that are told apart: as a rule few are, since most costs grow together
 
 
@@ -51,6 +54,8 @@ class Charge:
     rho_at_order : float
         What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
         the accountant is at most alpha times this.
+    half_mu_squared : float
+        What it costs of the budget's mu^2 / 2 in Gaussian DP; infinite if nothing is known there.
     slack : float
         Part of delta with which something is told that the other costs do not cover.
     branch : tuple of str
@@ -83,6 +88,7 @@ class Charge:
     pure_epsilon: float
     rho: float
     rho_at_order: float
+    half_mu_squared: float = math.inf
     slack: float = 0.0
     branch: BranchPath = ()
     label: str | None = None
@@ -195,12 +201,23 @@ class Snapshot(NamedTuple):
     max_rows_per_user: int
     order: float
     slack: float
+    composition: str  # "gdp" or "zcdp": how the costs add up
     ledger: Ledger
 
     @property
     def whole(self) -> PrivacyBudget:
-        """What the costs may add up to, next to the slack that is kept."""
+        """The budget next to the slack that is kept."""
         return replace(self.budget, delta=self.budget.delta - self.slack)
+
+    @property
+    def size(self) -> float:
+        """What the costs may add up to, in the currency of `composition`."""
+        whole = self.whole
+        return whole.mu**2 / 2 if self.composition == "gdp" else whole.rho
+
+    def cost(self, unit: Array) -> float:
+        """What a unit bears in this currency."""
+        return float(unit[COSTS.index(_COLUMN[self.composition])])
 
     @classmethod
     def read(cls, path: Path) -> Snapshot:
@@ -218,12 +235,13 @@ class Snapshot(NamedTuple):
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
             slack = check_slack(document.get("slack", 0.0), budget)
+            composition = check_choice("composition", document.get("composition", "zcdp"), _COLUMN)
             charges = []
             for entry in document["charges"]:
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}
-                if set(entry) | {"slack", *_LATER} != names:
+                if set(entry) | {*_USUAL, *_LATER} != names:
                     raise ValueError("a charge with missing or unexpected keywords")
-                costs = {key: entry.get(key, 0.0) for key in COSTS}
+                costs = {key: entry.get(key, _USUAL.get(key, 0.0)) for key in COSTS}
                 costs = {key: math.inf if cost is None else cost for key, cost in costs.items()}
                 branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
                 charge = Charge(**entry | costs | {"branch": branch, "time": time})
@@ -235,7 +253,8 @@ class Snapshot(NamedTuple):
                 raise ValueError("its charges do not add up to its total")
             if ledger.slack > slack:
                 raise ValueError("its charges have more slack than it keeps")
-            return cls(check_string("id", document["id"]), budget, rows, order, slack, ledger)
+            facts = check_string("id", document["id"]), budget, rows, order, slack, composition
+            return cls(*facts, ledger)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{str(path)!r} is not a ledger that this version can read: {error}. If it was "
@@ -265,6 +284,7 @@ class Snapshot(NamedTuple):
             "max_rows_per_user": self.max_rows_per_user,
             "order": self.order,
             **({"slack": self.slack} if self.slack else {}),
+            **({"composition": self.composition} if self.composition != "zcdp" else {}),
             "total": _stated(self.ledger.total()),
             "charges": entries,
         }
@@ -294,10 +314,10 @@ class Snapshot(NamedTuple):
 
 
 def _stated(cost: Array) -> dict[str, float | None]:
-    """The costs by name; JSON has no infinity, and earlier versions knew of no slack."""
+    """The costs by name, but for `_USUAL` ones; JSON has no infinity."""
     named = zip(COSTS, cost.tolist(), strict=True)
-    stated = {key: value if math.isfinite(value) else None for key, value in named}
-    return stated if stated["slack"] else {k: v for k, v in stated.items() if k != "slack"}
+    told = {key: value for key, value in named if value != _USUAL.get(key)}
+    return {key: value if math.isfinite(value) else None for key, value in told.items()}
 
 
 def _no_constant(name: str) -> float:

@@ -541,6 +541,12 @@ def build(name, form=None, **parameters):
     return kind_of(name)(**settings | parameters)
 
 
+def composition_for(name, form):
+    """How an accountant of it may add up: only a few papers' solvers have no Gaussian curve."""
+    has_curve = build(name, form, accountant=None).plan(60, 3).guarantee.composes_in("gdp")
+    return {"composition": "gdp" if has_curve else "zcdp"}
+
+
 def forms(name):
     """The names of its forms. Batches of a classifier are left out: nothing new, and slow."""
     return [form for form in entry(name).forms if form != "batches" or not is_classifier(name)]

@@ -77,8 +77,16 @@ def test_plans_spend_what_there_is_and_no_more(name, form, cells):
             assert 0.85 * epsilon <= opinion <= epsilon * (1 + 1e-3), case
         else:
             assert 0.9 * guarantee.delta <= guarantee.spent <= guarantee.delta, case
+        if is_shared and guarantee.composes_in("gdp"):
+            with BudgetAccountant(epsilon, 1e-6, relation):
+                of_shared = model.plan(n, d).guarantee
+            assert stated_epsilon(of_shared) <= epsilon * (1 + 1e-3), case
+            assert of_shared.composition in ("gdp", "pure"), case
+            if of_shared.delta:
+                half_mu_squared = PrivacyBudget(epsilon, 1e-6).mu ** 2 / 2
+                assert 0 < of_shared.cost("gdp") <= half_mu_squared * (1 + 1e-9), case
         if is_shared:  # with others, whatever their mechanisms are
-            with BudgetAccountant(epsilon, 1e-6, relation) as accountant:
+            with BudgetAccountant(epsilon, 1e-6, relation, composition="zcdp") as accountant:
                 guarantee = model.plan(n, d).guarantee
             assert stated_epsilon(guarantee) <= epsilon * (1 + 1e-3), case
             assert guarantee.composition in ("zcdp", "pure", "pld"), case

@@ -5,6 +5,7 @@ How each estimator is charged is in contracts/test_accountant.py.
 
 import copy
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -16,15 +17,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from joblib import parallel_backend
+from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
-from support import ORDERS, assert_refuses, problem, pure, scaled_table, zcdp
+from support import ORDERS, assert_refuses, gaussian, problem, pure, scaled_table
 
 from sklearn_dpsco import (
     BudgetAccountant,
     DPLassoFW,
+    DPMirrorRegressor,
     Guarantee,
     PrivacyBudget,
     PrivacyBudgetError,
@@ -32,10 +36,10 @@ from sklearn_dpsco import (
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
-from sklearn_dpsco.privacy.budget import zcdp_epsilon
+from sklearn_dpsco.privacy.budget import mu_epsilon, pure_mu, pure_of_mu, zcdp_epsilon
 from sklearn_dpsco.privacy.ledger import Charge, Ledger, Snapshot
 from sklearn_dpsco.randomness.stream import current_process
-from sklearn_dpsco.solvers import Gradient
+from sklearn_dpsco.solvers import Gradient, NoisyMD
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
@@ -64,8 +68,13 @@ def search(model, **parameters):
 
 
 def test_releases_are_composed_and_not_epsilons():
-    accountant = BudgetAccountant(1.0, DELTA)
-    guarantees = [zcdp(0.3, 1e-7), zcdp(0.2), zcdp(0.2), zcdp(0.4, 1e-8)]
+    accountant = BudgetAccountant(1.0, DELTA, composition="zcdp")
+    guarantees = [
+        gaussian(0.3, 1e-7, composition="zcdp"),
+        gaussian(0.2, composition="zcdp"),
+        gaussian(0.2, composition="zcdp"),
+        gaussian(0.4, 1e-8, composition="zcdp"),
+    ]
     for guarantee in guarantees:
         accountant.spend(guarantee)
     assert charged(accountant) == guarantees
@@ -78,25 +87,25 @@ def test_releases_are_composed_and_not_epsilons():
 
 
 def test_a_whole_budget_is_accepted_and_nothing_after_it():
-    for whole in (zcdp(1.0), pure(1.0), pure(1.0, SelectVertex, 7, DELTA)):
+    for whole in (gaussian(1.0), pure(1.0), pure(1.0, SelectVertex, 7, DELTA)):
         accountant = BudgetAccountant(1.0, DELTA)
         assert accountant.total_spent() == 0
         assert accountant.remaining() == pytest.approx(1.0, rel=1e-8)
         accountant.spend(whole)
         assert accountant.total_spent() == pytest.approx(1.0, rel=1e-8)
-        for more in (zcdp(1e-3), pure(1e-3)):
+        for more in (gaussian(1e-3), pure(1e-3)):
             with pytest.raises(PrivacyBudgetError, match=r"epsilon=1, .*nothing was charged"):
                 accountant.spend(more)
         assert charged(accountant) == [whole]
 
 
 def test_pure_guarantees_add_up_among_themselves():
-    accountant = BudgetAccountant(1.0, DELTA)
+    accountant = BudgetAccountant(1.0, DELTA, composition="zcdp")
     for _ in range(10):
         accountant.spend(pure(0.1))
     assert accountant.total_spent() == pytest.approx(1.0)  # rho would be 0.05 of 0.024356
     # small ones are cheaper in zCDP: 0.01^2 / 2 each, 487.1 of which make 0.024356
-    many = BudgetAccountant(1.0, DELTA)
+    many = BudgetAccountant(1.0, DELTA, composition="zcdp")
     for _ in range(487):
         many.spend(pure(0.01))
     assert 0.999 < many.total_spent() < 1
@@ -104,11 +113,60 @@ def test_pure_guarantees_add_up_among_themselves():
         many.spend(pure(0.01))
 
 
+def test_gaussian_dp_adds_up_in_squares_and_takes_whole_budgets():
+    # the noise of four fits of a quarter of mu^2 is that of one fit of it all
+    mu = PrivacyBudget(1.0, DELTA).mu
+    accountant, second = BudgetAccountant(1.0, DELTA), PLDAccountant()
+    for _ in range(4):
+        accountant.spend(guarantee := gaussian(mu_epsilon(mu / 2, DELTA)))
+        second.compose(guarantee.dp_event)
+    assert accountant.total_spent() == pytest.approx(1.0, rel=1e-6)
+    assert second.get_epsilon(DELTA) == pytest.approx(1.0, rel=1e-3)
+    assert accountant.remaining() < 1e-4
+    with pytest.raises(PrivacyBudgetError):
+        accountant.spend(gaussian(1e-3))
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 1.0, 20.0, 500.0])
+def test_what_is_pure_is_below_a_gaussian_curve(epsilon):
+    """Binary randomized response, the worst, at all levels of a test; and no smaller curve is."""
+    mu = pure_mu(epsilon)
+    assert pure_of_mu(mu) == pytest.approx(epsilon, rel=1e-12)
+    at = 1 / (1 + math.exp(epsilon))  # where its trade-off curve bends
+    assert ndtr(-ndtri(at) - mu) == pytest.approx(at, rel=1e-6)
+    alpha = np.linspace(0, 1, 10_001)
+    curve = np.maximum(1 - math.exp(epsilon) * alpha, math.exp(-epsilon) * (1 - alpha))
+    assert np.all(ndtr(-ndtri(alpha) - mu) <= curve + 1e-12)
+
+
+def test_what_has_no_cost_in_gaussian_dp_is_refused_by_what_to_do():
+    X, y = scaled_table(60, 3)
+    accountant, batches = BudgetAccountant(1.0, DELTA), NoisyMD(batch_size=6, max_iter=20)
+    model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), solver=batches, units="bounds")
+    alone = model.plan(60, 3).guarantee
+    assert alone.composition == "pld"
+    with pytest.raises(PrivacyBudgetError, match="composition='zcdp'"):
+        accountant.spend(alone)
+    model.set_params(accountant=accountant).fit(X, y)  # planned as if they were not random
+    assert model.guarantee_.composition == "gdp"
+    assert accountant.remaining() < 1e-4
+    other = BudgetAccountant(1.0, DELTA, composition="zcdp")
+    assert model.set_params(accountant=other).plan(60, 3).guarantee.composition == "pld"
+
+
+def test_composition_is_checked():
+    assert_refuses(BudgetAccountant, "composition must be one of", 1.0, composition="renyi")
+    for epsilon, delta in ((1.0, 0.0), (100.0, DELTA)):
+        assert_refuses(BudgetAccountant, "take 'auto'", epsilon, delta, composition="gdp")
+        assert BudgetAccountant(epsilon, delta).currency == "zcdp"
+    assert BudgetAccountant(40.0, DELTA).currency == "gdp"
+
+
 def test_a_mix_of_pure_and_zcdp():
     # rho of the total at (1, 1e-6) is 0.024356
-    accountant = BudgetAccountant(1.0, DELTA)
+    accountant = BudgetAccountant(1.0, DELTA, composition="zcdp")
     accountant.spend(pure(0.1))
-    accountant.spend(zcdp(0.8))
+    accountant.spend(gaussian(0.8, composition="zcdp"))
     # gumbel selections recorded as pure cost an eighth of epsilon^2 each, not a half
     gumbel = Release("x", SelectVertex(1.0, 1 / 0.01), 20)
     accountant.spend(Guarantee(0.2, 0.0, "replace-one", "pure", (gumbel,)))
@@ -118,17 +176,17 @@ def test_a_mix_of_pure_and_zcdp():
     # the pure ones cost less at the order of the budget
     assert 0.8 < spent < zcdp_epsilon(rho, DELTA)
     with pytest.raises(PrivacyBudgetError):
-        accountant.spend(zcdp(0.4))
+        accountant.spend(gaussian(0.4, composition="zcdp"))
 
 
 def test_a_large_pure_guarantee_counts_at_the_order_of_the_budget():
     # 1^2 / 2 is more than rho of the total, 0.18507, but the Renyi divergence is at most 1
-    accountant = BudgetAccountant(3.0, DELTA)
+    accountant = BudgetAccountant(3.0, DELTA, composition="zcdp")
     accountant.spend(pure(1.0))
-    accountant.spend(zcdp(1.0))
+    accountant.spend(gaussian(1.0, composition="zcdp"))
     left = accountant.remaining()
     assert 0.5 < left < 2
-    accountant.spend(zcdp(left))
+    accountant.spend(gaussian(left, composition="zcdp"))
     assert accountant.total_spent() <= 3
     # the events at every order: a binary response is the worst pure mechanism
     alpha, rho = (
@@ -143,7 +201,7 @@ def test_a_large_pure_guarantee_counts_at_the_order_of_the_budget():
 
 
 def test_the_order_is_the_best_one_for_the_total():
-    accountant = BudgetAccountant(1.0, DELTA)
+    accountant = BudgetAccountant(1.0, DELTA, composition="zcdp")
     rho = accountant.budget.rho
 
     def log_delta(alpha):
@@ -158,7 +216,7 @@ def test_the_order_is_the_best_one_for_the_total():
 def test_without_delta_only_pure_guarantees():
     accountant = BudgetAccountant(1.0, 0.0)
     with pytest.raises(PrivacyBudgetError, match="delta=0 accepts only"):
-        accountant.spend(zcdp(0.01))
+        accountant.spend(gaussian(0.01))
     assert accountant.ledger == ()
     accountant.spend(pure(0.7))
     assert accountant.total_spent() == pytest.approx(0.7)
@@ -168,16 +226,18 @@ def test_without_delta_only_pure_guarantees():
         accountant.spend(pure(0.4))
 
 
-def test_what_remains_is_accepted_and_no_more():
-    histories = ((), (pure(0.4),), (zcdp(0.5),), (pure(0.1), zcdp(0.6)))
+@pytest.mark.parametrize("kind", ["gdp", "zcdp"])
+def test_what_remains_is_accepted_and_no_more(kind):
+    make = functools.partial(gaussian, composition=kind)
+    histories = ((), (pure(0.4 if kind == "zcdp" else 0.15),), (make(0.5),), (pure(0.1), make(0.6)))
     for before, delta in itertools.product(histories, (0.0, 1e-8, DELTA)):
         for factor, accepted in ((1.0, True), (1 + 1e-6, False)):
-            accountant = BudgetAccountant(1.0, DELTA)
+            accountant = BudgetAccountant(1.0, DELTA, composition=kind)
             for guarantee in before:
                 accountant.spend(guarantee)
             epsilon = accountant.remaining(delta) * factor
             assert 0 < epsilon < 1.25
-            more = zcdp(epsilon, delta) if delta else pure(epsilon)
+            more = make(epsilon, delta) if delta else pure(epsilon)
             if accepted:
                 accountant.spend(more)
             else:
@@ -188,7 +248,7 @@ def test_what_remains_is_accepted_and_no_more():
 def test_the_other_relation_is_refused():
     accountant = BudgetAccountant(1.0, DELTA)
     with pytest.raises(PrivacyBudgetError, match=r"relation is 'replace-one'.*'zero-out'"):
-        accountant.spend(zcdp(0.1, relation="zero-out"))
+        accountant.spend(gaussian(0.1, relation="zero-out"))
     assert accountant.ledger == ()
 
 
@@ -201,18 +261,18 @@ def test_what_decides_is_read_only():
     for name in ("epsilon", "rho"):
         with pytest.raises(AttributeError):
             setattr(accountant.budget, name, 100.0)
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     with pytest.raises(AttributeError):
         accountant.ledger[0].rho = 0.0
     with pytest.raises(PrivacyBudgetError):
-        accountant.spend(zcdp(0.5))
+        accountant.spend(gaussian(0.5))
 
 
 def test_a_refusal_names_an_epsilon_that_fits():
     for before, more in (
-        (zcdp(0.5), lambda epsilon: zcdp(epsilon, 1e-8)),
+        (gaussian(0.5), lambda epsilon: gaussian(epsilon, 1e-8)),
         (pure(0.1), pure),
-        (zcdp(0.9), pure),
+        (gaussian(0.9), pure),
     ):
         accountant = BudgetAccountant(1.0, DELTA)
         branch = accountant.parallel().branch()
@@ -226,7 +286,7 @@ def test_a_refusal_names_an_epsilon_that_fits():
         assert len(accountant.ledger) == 2
 
 
-def test_the_noise_under_an_accountant_is_what_the_docstring_says():
+def test_the_noise_in_zcdp_is_what_the_docstring_says():
     def ratio(epsilon, delta):
         budget = PrivacyBudget(epsilon, delta)
         return budget.mu / math.sqrt(2 * budget.rho)
@@ -269,17 +329,17 @@ def test_only_guarantees_and_plans_can_be_spent():
 def test_parallel_branches_cost_the_largest_of_them():
     accountant, one = BudgetAccountant(1.0, DELTA), BudgetAccountant(1.0, DELTA)
     first, second, third = (group.branch() for group in [accountant.parallel()] for _ in range(3))
-    first.spend(zcdp(0.3))
+    first.spend(gaussian(0.3))
     assert accountant.total_spent() == pytest.approx(0.3)
     for epsilon in (0.3, 0.5):
-        second.spend(zcdp(epsilon))
+        second.spend(gaussian(epsilon))
     with pytest.raises(PrivacyBudgetError):
-        second.spend(zcdp(0.9))
-    third.spend(zcdp(0.4))
+        second.spend(gaussian(0.9))
+    third.spend(gaussian(0.4))
     for epsilon in (0.2, 0.1):  # in no branch
-        accountant.spend(zcdp(epsilon))
+        accountant.spend(gaussian(epsilon))
     for epsilon in (0.3, 0.5, 0.2, 0.1):
-        one.spend(zcdp(epsilon))
+        one.spend(gaussian(epsilon))
     assert accountant.total_spent() == pytest.approx(one.total_spent(), rel=1e-9)
     assert accountant.remaining() == pytest.approx(one.remaining(), rel=1e-9)
     assert len(accountant.ledger) == 6
@@ -314,7 +374,7 @@ def test_a_branch_is_given_and_not_entered():
 
 
 def test_what_remains_in_a_branch():
-    for delta, make in ((0.0, pure), (DELTA, zcdp)):
+    for delta, make in ((0.0, pure), (DELTA, gaussian)):
         for factor in (1.0, 1 + 1e-6):
             accountant = BudgetAccountant(1.0, DELTA)
             accountant.spend(make(0.2))
@@ -334,7 +394,7 @@ def test_what_remains_in_a_branch():
 def test_each_unit_passes_a_test_of_its_own():
     accountant = BudgetAccountant(1.0, DELTA)
     fits, scores = (group.branch() for group in [accountant.parallel()] for _ in range(2))
-    fits.spend(zcdp(1.0))
+    fits.spend(gaussian(1.0))
     # no record of a score is in the fit, whose releases have no pure epsilon
     assert scores.remaining(0.0) == 1.0
     for epsilon in (0.7, 0.3):
@@ -342,12 +402,12 @@ def test_each_unit_passes_a_test_of_its_own():
     assert accountant.total_spent() == pytest.approx(1.0, rel=1e-8)
     for account in (accountant, fits, scores):
         assert account.remaining(0.0) < 1e-4
-        for more in (pure(1e-3), zcdp(1e-3)):
+        for more in (pure(1e-3), gaussian(1e-3)):
             with pytest.raises(PrivacyBudgetError):
                 account.spend(more)
     # before its branches, a fit on all records is one of each of them
     accountant = BudgetAccountant(1.0, DELTA)
-    accountant.spend(zcdp(0.5))
+    accountant.spend(gaussian(0.5))
     assert accountant.parallel().branch().remaining(0.0) == accountant.remaining(0.0) < 0.5
 
 
@@ -372,7 +432,7 @@ def test_what_units_bear_is_that_of_the_largest_of_them():
             if rng.random() < 0.7 and len(path) < 4:
                 path = (*path, f"g{rng.integers(2)}", f"b{rng.integers(3)}")
                 paths.append(path)
-            cost = rng.integers(0, 5, 4).astype(float)
+            cost = rng.integers(0, 5, 5).astype(float)
             cost[0] = math.inf if rng.random() < 0.2 else cost[0]
             ledger = ledger._with(path, cost)
         for path in paths:
@@ -388,8 +448,8 @@ def test_what_units_bear_is_that_of_the_largest_of_them():
     # of very many, their maximum
     ledger = Ledger()
     for k in range(100):
-        ledger = ledger._with(("g", f"b{k}"), np.array([k, 100 - k, 0.0, 0.0]))
-    np.testing.assert_array_equal(ledger.units(), [[99, 100, 0, 0]])
+        ledger = ledger._with(("g", f"b{k}"), np.array([k, 100 - k, 0.0, 0.0, 0.0]))
+    np.testing.assert_array_equal(ledger.units(), [[99, 100, 0, 0, 0]])
 
 
 def test_a_file_is_read_with_the_slack_that_was_accepted(tmp_path):
@@ -404,7 +464,7 @@ def test_a_file_is_read_with_the_slack_that_was_accepted(tmp_path):
         ]
         ledger = Ledger().plus(*charges)
         n_other += ledger.total()[-1] != ledger.slack  # by the last bit
-        Snapshot("x", budget, 1, budget.best_order, ledger.slack, ledger).write(path)
+        Snapshot("x", budget, 1, budget.best_order, ledger.slack, "zcdp", ledger).write(path)
         assert len(Snapshot.read(path).ledger.charges) == 3
     assert n_other > 0
 
@@ -412,16 +472,16 @@ def test_a_file_is_read_with_the_slack_that_was_accepted(tmp_path):
 def test_a_user_with_records_in_two_branches_bears_both():
     accountant = BudgetAccountant(1.0, DELTA)
     rows, users = accountant.parallel(), accountant.parallel("users")
-    two_rows = dataclasses.replace(zcdp(0.2), epsilon=0.5, rows_per_user=2)
+    two_rows = dataclasses.replace(gaussian(0.2), epsilon=0.5, rows_per_user=2)
     for branch in (rows.branch(), rows.branch().parallel("users").branch()):
-        for claim, has_groups in ((zcdp(0.5), True), (two_rows, False)):
+        for claim, has_groups in ((gaussian(0.5), True), (two_rows, False)):
             with pytest.raises(PrivacyBudgetError, match=r"parallel\(disjoint='users'\)"):
                 branch.spend(claim, has_groups=has_groups)
         with pytest.raises(PrivacyBudgetError, match=r"parallel\(disjoint='users'\)"):
-            users.branch().parallel().branch().spend(zcdp(0.5), has_groups=True)
+            users.branch().parallel().branch().spend(gaussian(0.5), has_groups=True)
     assert accountant.ledger == ()
     for _ in range(2):
-        users.branch().spend(zcdp(0.9), has_groups=True)
+        users.branch().spend(gaussian(0.9), has_groups=True)
         users.branch().parallel("users").branch().spend(two_rows)
     assert accountant.total_spent() == pytest.approx(0.9, rel=1e-6)
     of_users = BudgetAccountant(1.0, DELTA, max_rows_per_user=2)
@@ -433,13 +493,15 @@ def test_a_user_with_records_in_two_branches_bears_both():
 # ------------------------------------------------------------------- the open block
 
 
-def test_alone_a_plan_of_gaussian_noise_may_use_the_tighter_analysis():
+def test_plans_under_an_accountant_are_made_in_its_currency():
     alone = regressor().plan(60, 3)
-    with BudgetAccountant(1.0, DELTA) as accountant:
-        shared = regressor().plan(60, 3)
-    assert shared == regressor(accountant=accountant).plan(60, 3)
-    assert (alone.guarantee.composition, shared.guarantee.composition) == ("gdp", "zcdp")
-    assert alone.step.scale < shared.step.scale
+    for kind in ("gdp", "zcdp"):
+        with BudgetAccountant(1.0, DELTA, composition=kind) as accountant:
+            shared = regressor().plan(60, 3)
+        assert shared == regressor(accountant=accountant).plan(60, 3)
+        assert shared.guarantee.composition == kind
+        assert (shared.step.scale == alone.step.scale) == (kind == "gdp")
+        assert shared.step.scale <= 1.1 * alone.step.scale
 
 
 def test_the_block_charges_fits_that_name_no_accountant():
@@ -539,7 +601,7 @@ def test_a_forked_child_refuses():
         refused = 0
         for known in (accountant, pickle.loads(pickled)):
             try:
-                known.spend(zcdp(0.1))
+                known.spend(gaussian(0.1))
             except PrivacyBudgetError:
                 refused += 1
         os._exit(refused)
@@ -558,13 +620,13 @@ def test_a_later_process_with_the_number_of_this_one_refuses():
     if child == 0:
         os.getpid = lambda: number  # numbers are used again
         refused = 0
-        for call in (lambda: accountant.spend(zcdp(0.1)), accountant.__enter__):
+        for call in (lambda: accountant.spend(gaussian(0.1)), accountant.__enter__):
             try:
                 call()
             except PrivacyBudgetError:
                 refused += 1
         with BudgetAccountant(1.0) as own:
-            own.spend(zcdp(0.5))
+            own.spend(gaussian(0.5))
         os._exit(refused + 10 * len(own.ledger) + 100 * ("another" in repr(accountant)))
     accountant_module._opening.clear()
     _, status = os.waitpid(child, 0)

@@ -22,7 +22,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
-from support import assert_refuses, pure, rest_is_slow, scaled_table, zcdp
+from support import assert_refuses, gaussian, pure, rest_is_slow, scaled_table
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -90,14 +90,14 @@ def die(*arguments):
 def test_a_loaded_ledger_goes_on_where_the_saved_one_was(tmp_path):
     accountant, twin = (BudgetAccountant(1, DELTA) for _ in range(2))
     for one in (accountant, twin):
-        one.spend(zcdp(0.1 + 0.2, 1e-7), "before")
+        one.spend(gaussian(0.1 + 0.2, 1e-7), "before")
     accountant.save(tmp_path / "budget.json")
     for one in (accountant, twin):
         one.spend(pure(np.float64(0.1)))
         group = one.parallel()
         for epsilon in (0.2, 0.3):
             with one.label("half"):
-                group.branch().spend(zcdp(epsilon))
+                group.branch().spend(gaussian(epsilon))
     before, numbers = accountant.ledger, (accountant.total_spent(), accountant.remaining(1e-9))
     assert numbers == (twin.total_spent(), twin.remaining(1e-9))
     loaded = reloaded(accountant)
@@ -109,8 +109,8 @@ def test_a_loaded_ledger_goes_on_where_the_saved_one_was(tmp_path):
     epsilon = loaded.remaining() * (1 + 1e-6)
     for one in (loaded, twin):
         with pytest.raises(PrivacyBudgetError):
-            one.spend(zcdp(epsilon))
-        one.spend(zcdp(epsilon / 2))
+            one.spend(gaussian(epsilon))
+        one.spend(gaussian(epsilon / 2))
     assert loaded.total_spent() == twin.total_spent()
 
 
@@ -133,7 +133,7 @@ def test_a_charge_says_what_it_was_for(tmp_path):
     assert (after.epsilon, after.delta) == (0.1, DELTA)
     assert start <= in_block.time <= own.time <= after.time < start + timedelta(minutes=5)
     for label in (3, b"x"):
-        assert_refuses(loaded.spend, "label must be a string", zcdp(0.1), label)
+        assert_refuses(loaded.spend, "label must be a string", gaussian(0.1), label)
         assert_refuses(lambda text: loaded.label(text).__enter__(), "label must be", label)
     frame = loaded.to_frame()
     assert list(frame["label"][:2]) == ["inner", "\udc80 own"]
@@ -148,7 +148,7 @@ def test_a_frame_names_branches_as_people_do(tmp_path):
     north, second = regions.branch("north"), regions.branch()
     inside = second.parallel().branch("a (b) > c")
     for account in (accountant, second, north, inside, users.branch(), second):
-        account.spend(zcdp(0.1))
+        account.spend(gaussian(0.1))
     expected = [
         "all records", "group 1 of 2, branch 1 of 2", "group 1 of 2, branch 2 of 2 (north)",
         "group 1 of 2, branch 1 of 2 > branch 1 of 1 (a (b) > c)", "group 2 of 2, branch 1 of 1",
@@ -182,17 +182,18 @@ def test_the_file_is_text_with_public_facts_only(tmp_path):
     document = json.loads((tmp_path / "budget.json").read_text())
     assert set(document) == {
         *("format", "version", "id", "epsilon", "delta", "relation", "max_rows_per_user"),
-        *("order", "total", "charges"),
+        *("order", "composition", "total", "charges"),
     }
     (entry,) = document["charges"]
     assert set(entry) == {
         *("epsilon", "delta", "relation", "composition", "pure_epsilon", "rho", "rho_at_order"),
         *("rows_per_user", "branch", "label", "estimator", "n_samples", "n_features", "time"),
-        *("noise_is_secret", "has_groups"),
+        *("noise_is_secret", "has_groups", "half_mu_squared"),
     }
     assert (entry["noise_is_secret"], entry["has_groups"]) == (False, True)
     assert entry["pure_epsilon"] is None
-    assert entry["rho"] == pytest.approx(PrivacyBudget(0.1, DELTA).rho, rel=1e-9)
+    half_mu_squared = PrivacyBudget(0.1, DELTA).mu ** 2 / 2
+    assert entry["rho"] == entry["half_mu_squared"] == pytest.approx(half_mu_squared, rel=1e-9)
     for key in ("noise_is_secret", "has_groups"):  # which earlier versions did not write
         del entry[key]
     (tmp_path / "budget.json").write_text(json.dumps(document))
@@ -216,10 +217,10 @@ def test_a_page_of_an_earlier_file_asks_for_the_promise(tmp_path):
 
 def test_the_representation_tells_what_is_left(tmp_path):
     accountant = BudgetAccountant(1, DELTA)
-    accountant.spend(zcdp(0.5))
+    accountant.spend(gaussian(0.5))
     text = (
         "BudgetAccountant(epsilon=1, delta=1e-06, relation='replace-one', "
-        "spent=0.5, left=0.8434, charges=1)"
+        "spent=0.5, left=0.8411, charges=1)"
     )
     assert repr(accountant) == text
     accountant.save(tmp_path / "budget.json")
@@ -382,7 +383,7 @@ except PrivacyBudgetError as error:
     said = subprocess.run(run, capture_output=True, text=True, check=True, cwd="elsewhere").stdout
     sent_back, refusal = said.splitlines()
     assert pickle.loads(bytes.fromhex(sent_back)) is only_here
-    assert "still fits is 1.0" in refusal
+    assert "still fits is 1.10" in refusal
     first, second = accountant.ledger
     assert (first.guarantee, second.guarantee) == (model.guarantee_, None)
     assert (second.delta, second.n_samples) == (1e-7, 5)
@@ -401,14 +402,14 @@ def test_a_fit_that_is_killed_stays_charged(tmp_path, monkeypatch):
     assert [charge.estimator for charge in accountant.ledger] == ["DPLassoFW"]
     loaded = reloaded(accountant)
     assert loaded.total_spent() == pytest.approx(0.1, rel=1e-6)
-    loaded.spend(zcdp(0.1))
+    loaded.spend(gaussian(0.1))
 
 
 @needs_fork
 @pytest.mark.parametrize("moment", ["fsync", "replace", "after"])
 def test_a_writer_that_is_killed_harms_nobody(tmp_path, monkeypatch, moment):
     accountant = kept(tmp_path / "budget.json")
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     replace = os.replace
 
     def after(*arguments):
@@ -418,11 +419,11 @@ def test_a_writer_that_is_killed_harms_nobody(tmp_path, monkeypatch, moment):
     name, act = ("replace", after) if moment == "after" else (moment, die)
     with monkeypatch.context() as patch:
         patch.setattr(os, name, act)
-        assert forked(lambda: accountant.spend(zcdp(0.2))) == -signal.SIGKILL
+        assert forked(lambda: accountant.spend(gaussian(0.2))) == -signal.SIGKILL
     # the charge of the fit that never began is there or it is not, and the lock is free
     expected = [0.1, 0.2] if moment == "after" else [0.1]
     assert [charge.epsilon for charge in accountant.ledger] == expected
-    accountant.spend(zcdp(0.3))
+    accountant.spend(gaussian(0.3))
     assert [charge.epsilon for charge in reloaded(accountant).ledger] == [*expected, 0.3]
 
 
@@ -430,22 +431,22 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path):
     path = tmp_path / "budget.json"
     accountant = kept(path)
     for epsilon in (0.1, 0.2):
-        accountant.spend(zcdp(epsilon))
+        accountant.spend(gaussian(epsilon))
     whole = path.read_bytes()
     for length in range(0, len(whole.rstrip()), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match=r"not a ledger .* count its budget as spent"):
             BudgetAccountant.load(path)
         with pytest.raises(PrivacyBudgetError, match="nothing is accepted"):
-            accountant.spend(zcdp(0.1))
+            accountant.spend(gaussian(0.1))
         assert path.read_bytes() == whole[:length]
     path.unlink()
-    for call in (lambda: accountant.spend(zcdp(0.1)), accountant.remaining):
+    for call in (lambda: accountant.spend(gaussian(0.1)), accountant.remaining):
         with pytest.raises(PrivacyBudgetError, match="No such file"):
             call()
     assert not path.exists()
     path.write_bytes(whole)
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     assert len(accountant.ledger) == 3
 
 
@@ -475,7 +476,7 @@ def test_a_charge_that_cannot_be_written_is_refused(tmp_path, monkeypatch, name,
     X, y = scaled_table(60, 3)
     path = tmp_path / "budget.json"
     accountant = kept(path)
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     before, model = path.read_bytes(), regressor(accountant=accountant)
     expected = PrivacyBudgetError if isinstance(error, OSError) else KeyboardInterrupt
     with failing(monkeypatch, name, error), pytest.raises(expected):
@@ -501,7 +502,7 @@ def test_a_slow_reader_on_windows_is_waited_for(tmp_path, monkeypatch):
         replace(*arguments)
 
     monkeypatch.setattr(os, "replace", busy)
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     assert len(accountant.ledger) == 1
 
 
@@ -521,7 +522,7 @@ def test_a_child_does_not_keep_the_lock_of_a_parent_that_was_killed(tmp_path, mo
         die(turn)
 
     assert forked(parent) == -signal.SIGKILL
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     os.write(end[1], b".")
     for pipe in (*end, *started):
         os.close(pipe)
@@ -558,9 +559,9 @@ def test_who_waits_too_long_for_the_lock_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "PATIENCE", 0.05)
     with file_lock(tmp_path / "budget.json"):
         with pytest.raises(PrivacyBudgetError, match=r"another process holds .*json\.lock"):
-            accountant.spend(zcdp(0.1))
+            accountant.spend(gaussian(0.1))
         assert accountant.ledger == ()  # to read it needs no lock
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
 
 
 # ---------------------------------------------------------------------------------- Ctrl-C
@@ -650,8 +651,8 @@ def test_ctrl_c_when_a_block_opens():
 def test_an_edited_file_is_refused(tmp_path):
     path = tmp_path / "budget.json"
     accountant = kept(path)
-    accountant.spend(zcdp(0.1))
-    accountant.parallel().branch().spend(pure(0.2))
+    accountant.spend(gaussian(0.1))
+    accountant.parallel().branch().spend(pure(0.1))
     document = json.loads(path.read_text()) | {"slack": 0.0}
 
     def edited(*keys, value):
@@ -667,6 +668,8 @@ def test_an_edited_file_is_refused(tmp_path):
     for *keys, value, pattern in (
         ("charges", 0, "rho", 0.0, "do not add up"),
         ("charges", 0, "rho_at_order", -1.0, "rho_at_order must be"),
+        ("charges", 0, "half_mu_squared", 0.0, "do not add up"),
+        ("composition", "renyi", "composition must be one of"),
         ("charges", 1, "rho_at_order", 0.0, "do not add up"),
         ("charges", 1, "pure_epsilon", math.nan, "NaN"),
         ("charges", 0, "rho", math.inf, "Infinity"),
@@ -691,7 +694,7 @@ def test_an_edited_file_is_refused(tmp_path):
         with pytest.raises(ValueError, match=pattern):
             BudgetAccountant.load(edited(*keys, value=value))
         with pytest.raises(PrivacyBudgetError):
-            accountant.spend(zcdp(0.1))
+            accountant.spend(gaussian(0.1))
     for text in ("", "[]", "{}", "null", "[" * 100_000, "\udc80"):
         path.write_bytes(text.encode(errors="surrogateescape"))
         with pytest.raises(ValueError, match="not a ledger"):
@@ -703,18 +706,18 @@ def test_an_edited_file_is_refused(tmp_path):
 def test_an_older_state_is_noticed_by_who_knows_better(tmp_path):
     path = tmp_path / "budget.json"
     accountant = kept(path)
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     old = path.read_bytes()
-    accountant.spend(zcdp(0.2))
+    accountant.spend(gaussian(0.2))
     path.write_bytes(old)
-    for call in (lambda: accountant.spend(zcdp(0.1)), accountant.total_spent):
+    for call in (lambda: accountant.spend(gaussian(0.1)), accountant.total_spent):
         with pytest.raises(PrivacyBudgetError, match="charges are missing"):
             call()
     other = kept(tmp_path / "other.json")
-    other.spend(zcdp(0.1))
+    other.spend(gaussian(0.1))
     path.write_bytes((tmp_path / "other.json").read_bytes())
     with pytest.raises(PrivacyBudgetError, match="not the one that was loaded"):
-        accountant.spend(zcdp(0.1))
+        accountant.spend(gaussian(0.1))
 
 
 def test_a_ledger_is_bound_to_one_new_file(tmp_path, monkeypatch):
@@ -735,7 +738,7 @@ def test_a_ledger_is_bound_to_one_new_file(tmp_path, monkeypatch):
     with late, pytest.raises(OSError, match="Input/output"):
         free.save(other)
     assert not other.exists()
-    free.spend(zcdp(0.1))
+    free.spend(gaussian(0.1))
     free.save(other)
     assert len(reloaded(free).ledger) == 1
 
@@ -751,7 +754,7 @@ def test_copies_of_the_file_and_of_the_accountant(tmp_path):
     with pytest.raises(ValueError, match="is a copy of"):
         BudgetAccountant.load(copied)
     path.chmod(0o640)
-    accountant.spend(zcdp(0.1))
+    accountant.spend(gaussian(0.1))
     assert path.stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "link.json").is_symlink()
     pickled = pickle.dumps(accountant)

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from support import joined, zcdp
+from support import gaussian, joined
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -249,10 +249,10 @@ def test_what_differs_from_the_budget_by_roundings_alone_is_the_budget():
 def test_what_a_page_says_is_left_can_be_spent():
     for epsilon in (0.3, 0.55):
         accountant = BudgetAccountant(1.0, 1e-6)
-        accountant.spend(zcdp(epsilon))
+        accountant.spend(gaussian(epsilon))
         said = re.search(r"and one more result of (\S+), or", joined(accountant.report())).group(1)
-        accountant.spend(zcdp(float(said)))
-    accountant.spend(zcdp(accountant.remaining()))
+        accountant.spend(gaussian(float(said)))
+    accountant.spend(gaussian(accountant.remaining()))
     assert "no further result of all rows" in joined(accountant.report())
 
 
