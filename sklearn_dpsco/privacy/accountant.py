@@ -481,7 +481,8 @@ class BudgetAccountant(Account):
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
         of_kind = ""
-        is_other = charge.half_mu_squared > charge.rho or charge.composition in ("pld", "renyi")
+        is_other = math.isinf(charge.half_mu_squared)
+        is_other |= charge.composition in ("pure", "pld", "renyi")
         if self._state.composition == "gdp" and is_other:
             of_kind = (
                 "Such a fit costs less beside others where all add up in zCDP: "

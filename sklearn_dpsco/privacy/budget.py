@@ -188,8 +188,7 @@ class PrivacyBudget:
         Arithmetic of the noise; "float" is not safe against attacks on low bits.
     currency : {"auto", "zcdp", "gdp"}, default="auto"
         "zcdp" and "gdp" for plans that an accountant adds up with others in zCDP or in Gaussian DP;
-        "auto" takes the analysis that gives a single plan the least
-        noise.
+        "auto" takes the analysis that gives a single plan the least noise.
     order : float > 1 or None, default=None
         Order of the Renyi filter of that accountant, at which random batches cost less than in rho.
     rows_per_user : int >= 1, default=1
