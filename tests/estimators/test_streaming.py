@@ -602,7 +602,7 @@ def test_an_accountant_is_charged_once():
     model = model_of(DPFTRLRegressor, accountant=accountant, epsilon=0.7, horizon=300)
     feed(model, X, y, [1, 50, 200])
     assert len(accountant.ledger) == 1
-    assert model.guarantee_.composition == "zcdp"
+    assert model.guarantee_.composition == "gdp"
     assert accountant.total_spent() == pytest.approx(0.7, rel=1e-3)
     second = clone(model)
     with pytest.raises(PrivacyBudgetError):

@@ -585,7 +585,7 @@ def test_auto_is_pure_or_takes_the_delta_of_the_accountant():
     assert plan_score(10**6, delta="auto").guarantee.delta == 0
     with BudgetAccountant(2.0, 1e-8):
         guarantee = plan_score(10**6, delta="auto").guarantee
-    assert (guarantee.delta, guarantee.composition) == (1e-8, "zcdp")
+    assert (guarantee.delta, guarantee.composition) == (1e-8, "gdp")
 
 
 def test_groups_share_the_noise_of_one_where_a_record_is_in_one():

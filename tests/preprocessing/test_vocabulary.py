@@ -26,7 +26,7 @@ from sklearn_dpsco.mechanisms import KeyedGaussian
 from sklearn_dpsco.preprocessing import vocabulary
 from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.preprocessing.vocabulary import VocabularyPlan
-from sklearn_dpsco.privacy.budget import zcdp_delta
+from sklearn_dpsco.privacy.budget import cost_delta
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 
 TEXTS = ["good morning", "good night", "a good day"] * 700
@@ -203,14 +203,14 @@ def test_an_accountant_adds_up_slack(tmp_path):
     (charge,) = accountant.ledger
     assert charge.slack == first.slack > 0
     spent = accountant.total_spent()
-    assert first.slack + zcdp_delta(first.cost("zcdp"), spent) <= 1e-6 * (1 + 1e-9)
+    assert first.slack + cost_delta("gdp", first.cost("gdp"), spent) <= 1e-6 * (1 + 1e-9)
     with pytest.raises(PrivacyBudgetError) as refused:
         fitted(epsilon=2.0, accountant=accountant)
     largest = float(str(refused.value).split("still fits is ")[1].split(",")[0])
     second = fitted(epsilon=0.999 * largest, accountant=accountant).guarantee_
     total, slack = (sum(costs) for costs in zip(*map(costs_of, (first, second)), strict=True))
     # whatever was chosen after looking: the two parts are fixed before
-    assert total <= PrivacyBudget(2.0, 6e-7).rho
+    assert total <= PrivacyBudget(2.0, 6e-7).mu ** 2 / 2
     assert slack <= 4e-7
     assert accountant.remaining() < 0.1
     assert 1.9 < accountant.total_spent() <= 2.0
@@ -224,7 +224,7 @@ def test_an_accountant_adds_up_slack(tmp_path):
 
 
 def costs_of(guarantee):
-    return guarantee.cost("zcdp"), guarantee.slack
+    return guarantee.cost("gdp"), guarantee.slack
 
 
 def test_slack_is_kept_before_the_first_fit_and_never_taken_from_what_is_left():
