@@ -24,6 +24,7 @@ Ends = tuple[Any, Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
+_TOGETHER = 0.8  # of the covariance of squared errors and targets, where noise hides it
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -221,7 +222,7 @@ def r2_interval(
     units in which it is in [-1, 1], h = 1 - u^2 and g = 1 - t^2; `widths` are those of the noise on
     each sum, and on n, in units of that on a number. T(rho) = sum e^2 - rho sum (t - mean)^2, whose
     variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
-    to be that of normal errors and targets with nothing in common, but for what is released: not
+    to be that of normal errors and targets, with four fifths of c, but for what is released: not
     less than a quarter of a standard deviation of its noise above that, nor more than a whole one.
     For larger rho the sample may lack large errors, as in `_spread`.
     """
@@ -236,7 +237,9 @@ def r2_interval(
         powers = np.stack([np.ones_like(rho), -2 * rho, rho**2])
         found = np.tensordot(moments, powers, 1)
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
-        own = np.maximum(np.clip(4 * (rho * share) ** 2, found + noise / 4, found + noise), 0)
+        together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
+        normal = 4 * (1 - together) * (rho * share) ** 2
+        own = np.maximum(np.clip(normal, found + noise / 4, found + noise), 0)
         variance = n * own + unseen * np.maximum(rho * variation - squares, 0)
         noises = (
             (half * widths[0]) ** 2,
