@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ Ends = tuple[Any, Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
-_TOGETHER = 0.8  # of the covariance of squared errors and targets
+_TOGETHER = 0.8  # of the covariance of squared errors and targets, where noise hides it
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -214,54 +214,39 @@ def _spread(
 
 
 def r2_interval(
-    errors: tuple[float, float],
-    targets: tuple[float, float, float],
-    largest: float,
-    n: float,
-    scales: tuple[float, ...],
-    law: Law,
+    sums: Array, widths: Array, largest: float, n: float, law: Law
 ) -> tuple[float, float]:
-    r"""Of R^2 = 1 - rho, from noisy sums of u and 1 - u^2, and of t, 1 - t^2 and (1 - t^2)^2.
+    r"""Of R^2 = 1 - rho, from noisy sums of u, h, h t, h g, t, g, g t and g t^2.
 
-    u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, and t the target,
-    in units in which it is in [-1, 1]. T(rho) = sum e^2 - rho sum (t - mean)^2, whose variance
-    by sampling is n (s_e^2 + rho^2 s_t^2 - 2 rho c). Errors are part of targets: their covariance c
-    is s_e^2 where errors do not depend on predictions, s_t^2 where targets do not, and rho s_e s_t
-    if all are normal. Four fifths of the smallest are taken: if it is less, since errors are
-    smaller where targets are far out, intervals can be too short.
-
-    s_e is as in `_spread` at the mean of the records, or for larger rho at the upper end of its
-    interval if it is larger there, and s_t the standard deviation of (t - mean)^2: at most that of
-    t^2 plus 2 abs(mean) s, and s_t^2 <= s^2 ((1 + abs(mean))^2 - s^2), s^2 the variance of t.
-    `scales` are those of the noise on the sums of u and t, 1 - t^2, (1 - t^2)^2 and n, in units of
-    that on a number, the one before being the noise on 1 - u^2.
+    u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, t the target, in
+    units in which it is in [-1, 1], h = 1 - u^2 and g = 1 - t^2; `widths` are those of the noise on
+    each sum, and on n, in units of that on a number. T(rho) = sum e^2 - rho sum (t - mean)^2, whose
+    variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
+    to be that of normal errors and targets, with four fifths of c, but for what is released: not
+    less than a quarter of a standard deviation of its noise above that, nor more than a whole one.
+    For larger rho the sample may lack large errors, as in `_spread`.
     """
-    of_u, of_u_gap, of_t, of_gap, of_square, of_n = scales
-    own = replace(law, variance=law.variance * of_u**2)
-    noisy = *errors, n, (of_u_gap / of_u, of_n / of_u), own
-    means = np.array([np.clip(errors[0] / n, -1, 1), mean_interval(*noisy)[1][0]])
-    found, most = (largest / 2) ** 2 * _spread(means, *noisy)
-    mean, gap = float(np.clip(targets[0] / n, -1, 1)), float(np.clip(targets[1] / n, 0, 1))
-    squares = largest / 2 * max(n + errors[0], 0.0)
-    variation = n - targets[1] - n * mean**2
-    share = float(np.clip(variation / n, 0, 1))
-    unsure = math.sqrt(law.variance * (of_square**2 + (2 * gap * of_gap) ** 2)) / n
-    of_square_t = max(targets[2] / n - gap**2 + unsure / 2, 0.0)  # the variance of t^2
-    s_t = min(
-        (math.sqrt(of_square_t) + 2 * abs(mean) * math.sqrt(share)) ** 2,
-        share * max(0.0, (1 + abs(mean)) ** 2 - share),
-    )
+    half, (mean_u, g, mean) = largest / 2, np.clip(sums[[0, 5, 4]] / n, (-1, 0, -1), 1)
+    squares, share = half * n * (1 + mean_u), 1 - g - mean**2
+    variation = n * share
+    moments, of_noise = _second_moments(sums / n, widths, half)
+    of_noise = law.variance / n**2 * of_noise
+    unseen = half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
 
     def reach(rho: Array) -> Any:
-        s_e = np.where(rho * variation > squares, max(found, most), found)
+        powers = np.stack([np.ones_like(rho), -2 * rho, rho**2])
+        found = np.tensordot(moments, powers, 1)
+        noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
+        together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
+        normal = 4 * (1 - together) * (rho * share) ** 2
+        own = np.maximum(np.clip(normal, found + noise / 4, found + noise), 0)
+        variance = n * own + unseen * np.maximum(rho * variation - squares, 0)
         noises = (
-            (largest / 2 * of_u) ** 2,
-            (rho * of_gap) ** 2,
-            (rho * of_t) ** 2 * (4 * mean**2 + 1 / n),
-            (of_n * (largest / 2 - rho * (1 + mean**2))) ** 2,
+            (half * widths[0]) ** 2,
+            (rho * widths[5]) ** 2,
+            (rho * widths[4]) ** 2 * (4 * mean**2 + 1 / n),
+            (widths[8] * (half - rho * (1 + mean**2))) ** 2,
         )
-        both = _TOGETHER * np.minimum(np.minimum(s_e, s_t), rho * np.sqrt(s_e * s_t))
-        variance = n * (s_e + rho**2 * s_t - 2 * rho * both)
         return law.reach(variance, *((1, noise) for noise in noises))
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
@@ -271,3 +256,27 @@ def r2_interval(
     )
     worst = -math.inf if high[0] >= 1 else 1 - float(high[0] / (1 - high[0]))
     return worst, 1 - float(low[0] / (1 - low[0])) if low[0] < 1 else -math.inf
+
+
+def _second_moments(means: Array, widths: Array, half: float) -> tuple[Array, Array]:
+    """Variances of e^2 and (t - mean)^2, and between them c, how they vary together; and the noise.
+
+    The latter is a matrix, in units of the noise on a number. (t - mean)^2 is g + 2 mean t but for
+    its sign and a constant. h E^2 / 4 is e^2 less e^4 / E^2: c is that of h over the part of the
+    variance of e^2 that is left in h, as that of a beta law with its mean and variance.
+    """
+    u, h, h_t, h_g, mean, g, g_t, g_tt = means.tolist()
+    u, mean, share = min(max(u, -1), 1), min(max(mean, -1), 1), 1 - g - mean**2
+    left = -u * h / max(1 - u**2 + max(1 - h - u**2, 0), 1e-9)
+    quarter = half / 2 / min(max(left, 0.2), 1)
+    moments = np.array([
+        half**2 * (1 - h - u**2),
+        quarter * (h * (g + 2 * mean**2) - h_g - 2 * mean * h_t),
+        g - g_tt - g**2 + 4 * mean * (g_t + mean * (share - g)),
+    ])  # fmt: skip
+    slopes = np.zeros((3, 9))
+    slopes[0, :2] = -2 * half**2 * u, -(half**2)
+    slopes[1, 1:4] = quarter * np.array([g + 2 * mean**2, -2 * mean, -1])
+    slopes[2, 5:8] = 1 - 2 * g - 8 * mean**2, 4 * mean, -1
+    slopes *= widths
+    return moments, slopes @ slopes.T

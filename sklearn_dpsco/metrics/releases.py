@@ -420,13 +420,13 @@ def _errors(facts: Facts, answers: Answers) -> Array:
 
 
 class Moments(Sums):
-    """Sums of u and w (1 - u^2) for columns u in [-1, 1]: the second costs nothing (2.17).
+    """Sums of u in [-1, 1] and of w h, h = 1 - u^2: the second costs nothing (2.17).
 
     And of 1, if scores are those of the valid records.
 
-    The first column is u = 2 loss / l - 1 with the largest loss l, or 2 difference / l where
-    differences are within l / 2; the second of R^2 is the target t in units in which it is in
-    [-1, 1].
+    u is 2 loss / l - 1 with the largest loss l, or 2 difference / l where differences are within
+    l / 2. For R^2 also those of the target t, in units in which it is in [-1, 1], of g = 1 - t^2,
+    and of products of these, which tell the variance by sampling.
     """
 
     @property
@@ -457,25 +457,28 @@ class Moments(Sums):
 
     @property
     def scales(self) -> Array:
-        """What u, 1 - u^2, t, 1 - t^2 and the last one are multiplied by.
+        """What u, h, h t, h g, t, g, g t and the last one are multiplied by.
 
-        w is the largest for which (u, w (1 - u^2)) stays in the unit ball of the norm, and so is
-        that of the last one. Columns of R^2 are weighed for the least noise in the sums of e^2 and
-        t^2 together: that of a weight a is l / (2 a) in the former, in units of t, and of b it is
+        w is the largest for which (u, w h) stays in the unit ball of the norm; h t and h g have a
+        part of it. Columns of R^2 are weighed for the least noise in the sums of e^2 and t^2
+        together: that of a weight a is l / (2 a) in the former, in units of t, and of b it is
         1 / (b w) in the latter.
         """
-        bend, last = (1.0, 2.0) if self.order == 2 else (0.5, 0.125)
+        bend = 1.0 if self.order == 2 else 0.5
         if self.name != "squared error and target":
             return np.array([1.0, bend])
         a = (self.facts.weighed_error**2 / 2 * bend) ** (1 / 2 if self.order == 2 else 2 / 3)
-        return np.array([a, a * bend, 1.0, bend, last])
+        if self.order == 2:
+            return np.array([a, 0.8 * a, 0.6 * a, 0.6 * a, 1.0, 1.0, 1.0, 1.0])
+        return np.array([a, 0.375 * a, 0.1 * a, 0.1 * a, 1.0, 0.5, 1 / 32, 1 / 16])
 
     @property
     def dimension(self) -> int:
         return self.scales.size + self.facts.excludes
 
     def sensitivity(self, factor: float) -> float:
-        sizes = self.scales[:4:2]
+        sizes = self.scales[:5:4].copy()
+        sizes[1:] *= 1 + (self.order == 1) / 256
         moved = factor * float(np.linalg.norm(sizes, self.order))
         if self.facts.excludes:  # the 1 of a record that is valid in one of the tables alone
             moved = max(moved, float(np.linalg.norm([*sizes, 1.0], self.order)))
@@ -483,17 +486,17 @@ class Moments(Sums):
 
     def statistic(self, answers: Answers) -> Array:
         facts, scales = self.facts, self.scales
-        columns = [2 * self._losses(answers) - 1]
-        if scales.size > 2:
+        u = 2 * self._losses(answers) - 1
+        t, is_valid = np.zeros(u.size), np.isfinite(u)
+        if scales.size > 2:  # of R^2
             middle = facts.low / 2 + facts.high / 2
-            columns.append((np.clip(answers["y"], facts.low, facts.high) - middle) / self.half)
-        u = np.column_stack(columns)
-        is_valid: Any = np.isfinite(u).all(axis=1, keepdims=True)
-        u = np.clip(np.where(is_valid, u, 0.0), -1, 1)
-        gap = 1 - u**2
-        last = gap[:, 1:] ** 2 if self.order == 1 else (u * u * gap)[:, 1:]
-        parts = np.stack((u, gap), axis=2).reshape(len(u), 2 * u.shape[1])
-        parts = np.where(is_valid, np.hstack((parts, last)) * scales, 0.0)
+            t = (np.clip(answers["y"], facts.low, facts.high) - middle) / self.half
+            is_valid &= np.isfinite(t)
+        u, t = (np.clip(np.where(is_valid, of, 0.0), -1, 1) for of in (u, t))
+        h, g = 1 - u**2, 1 - t**2
+        last = g * t**2 if self.order == 2 else g**2
+        columns = np.stack([u, h, h * t, h * g, t, g, g * t, last][: scales.size], axis=1)
+        parts = np.where(is_valid[:, None], columns * scales, 0.0)
         sums = np.rint(parts / _UNIT).astype(np.int64).sum(axis=0) * _UNIT
         return np.append(sums, float(is_valid.sum())) if facts.excludes else sums
 
@@ -532,15 +535,16 @@ class Moments(Sums):
             mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
             ends = 0.0 - high, 0.0 - low
             return about | {"value": 0.0 - mean, "interval": ends, "limits": (-largest, 0.0)}
-        t, t_gap, last = targets
-        if self.order == 2:  # of t^2 (1 - t^2)
-            last, widths = t_gap - last, (*widths[:4], math.hypot(*widths[3:5]), width)
+        t, t_gap = targets[2:4]
         largest = (self.facts.max_error / self.half) ** 2
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
         # no smaller than its noise: what noise alone decides is a number with a long interval
-        noise = math.sqrt(law.variance) * math.hypot(widths[3], 2 * min(abs(t) / n, 1) * widths[2])
+        noise = math.sqrt(law.variance) * math.hypot(widths[5], 2 * min(abs(t) / n, 1) * widths[4])
         value = 1 - squares / max(n - t_gap - t**2 / n, noise)
-        low, high = r2_interval((total, gap), (t, t_gap, last), largest, n, widths, law)
+        sums, of = noisy / scales, np.array(widths)
+        if self.order == 1:  # of g^2 = g - g t^2
+            sums[7], of[7] = sums[5] - sums[7], math.hypot(of[5], of[7])
+        low, high = r2_interval(sums, of, largest, n, law)
         ends = min(low, value), max(high, value)
         return about | {"value": value, "interval": ends, "limits": (-math.inf, 1.0)}
 
