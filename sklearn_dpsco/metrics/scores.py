@@ -480,7 +480,7 @@ def _warn_if_hidden(plan: ScorePlan) -> None:
             f"n_samples={plan.n_samples} is too small to learn from how large r2 is, at epsilon="
             f"{plan.guarantee.epsilon:g}: {found} even if the standard deviation of the "
             f"targets is as much as {_SPREADS[0]:g} of the width of bounds_y. Take more records, a "
-            "larger epsilon, or 'neg_mean_absolute_error'",
+            "larger epsilon, a max_error of a few typical errors, or 'neg_mean_absolute_error'",
             PrivacyParameterWarning,
         )
 
@@ -823,6 +823,8 @@ class DPScore(Overviewed):
         lines = [f"{self.scoring}{self.of_class} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
         if "hidden*" in values:
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
+        elif self.scoring == "r2" and self.interval[1] - self.interval[0] > _LONG:
+            lines.append("with max_error, a few typical errors, the interval may be shorter")
         if self.by_group is None:
             return Overview(tuple(lines))
         rows = [
