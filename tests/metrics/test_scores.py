@@ -372,9 +372,9 @@ def test_the_accountant_is_charged_once_and_last(data, model):
     with pytest.raises(PrivacyBudgetError):
         dp_score(model, X, y, epsilon=0.9, accountant=accountant)
     for budget, scoring, composition in (
-        (1.1, "accuracy", "zcdp"),
+        (1.1, "accuracy", "gdp"),
         (1.0, "accuracy", "pure"),  # all that is left
-        (1.0, BY_LABELS, "zcdp"),  # in many releases
+        (1.0, BY_LABELS, "gdp"),  # in many releases
     ):
         account = BudgetAccountant(2.0, relation="zero-out").parallel().branch()
         found = dp_score(model, X, y, epsilon=2 / budget, scoring=scoring, accountant=account)

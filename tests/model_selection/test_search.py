@@ -302,11 +302,16 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
 
 def test_random_batches_under_an_accountant_of_a_larger_budget():
     model = DPMirrorRegressor(solver=NoisyMD(batch_size=200, max_iter=5), **BOUNDS)
-    with BudgetAccountant(8.0, relation="zero-out") as accountant:
-        grid = {"feasible_set": [L2Ball(1.0)]}
-        search = search_of(model, grid, epsilon=1.0, relation="zero-out")
-        accountant.spend(search.plan(5000, 3))
-    assert accountant.total_spent() <= 1.3
+    found = []
+    for kind in ("zcdp", "gdp"):
+        with BudgetAccountant(8.0, relation="zero-out", composition=kind) as accountant:
+            grid = {"feasible_set": [L2Ball(1.0)]}
+            search = search_of(model, grid, epsilon=1.0, relation="zero-out")
+            plan = search.plan(5000, 3)
+            accountant.spend(plan)
+        assert accountant.total_spent() <= 1.3
+        found.append(plan.guarantee.releases[-1].mechanism.scale)
+    assert found[0] != found[1]
 
 
 def test_a_search_behind_an_encoder_finds_what_that_declares():
