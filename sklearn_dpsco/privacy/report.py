@@ -165,7 +165,12 @@ def _sure(epsilon: float) -> str:
 
 
 def _explained(
-    epsilon: float, delta: float, relation: str, rows: int, spent: float | None = None
+    epsilon: float,
+    delta: float,
+    relation: str,
+    rows: int,
+    spent: float | None = None,
+    has_branches: bool = False,
 ) -> list[str]:
     """The same for someone without mathematics, each word with what it means.
 
@@ -195,9 +200,13 @@ def _explained(
             " and ".join(f"{_percent(k * size)}{of}" for size, of in sizes.items()) for k in (2, 5)
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
+        in_one, or_branches = "", ""
+        if has_branches:
+            in_one = ", and with rows in one branch of a group alone"
+            or_branches = ", or in two branches of a group"
         lines.append(
-            "These limits are for a person with one row per result. With two, 50% can become "
-            f"{two}, with five {five}{larger}."
+            f"These limits are for a person with one row per result{in_one}. With two rows in a "
+            f"result{or_branches}, 50% can become {two}, with five {five}{larger}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
     same = "; whether a certain person is among them is protected to the same limits"
@@ -447,7 +456,7 @@ def _of_budget(
     open_rows = "rows that are in no branch yet, or in one whose budget is not used up"
     in_branches = f", though of {open_rows}, more may" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
-    is_left, lines, confirmed = left > epsilon / 1000, [], []
+    is_left, lines, confirmed = left > epsilon / 100, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
     if alone:
         less = max(sum(alone) - spent, spent + left - epsilon if is_left else 0.0)
@@ -501,7 +510,7 @@ def of_accountant(
     alone = [float(c.epsilon) for c in charges]
     further, confirmed, decided = _of_budget(epsilon, spent, left, alone, has_branches)
     lines = [promise(*claim, False not in secrets)]
-    lines += [*_explained(*claim, spent if found else None), *further]
+    lines += [*_explained(*claim, spent if found else None, has_branches), *further]
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "

@@ -292,7 +292,7 @@ def test_selections_of_a_fit_under_an_accountant_compose_as_it_does(kind):
     accountant.spend(best)
     assert best.guarantee.composition == "adaptive-range"
     assert accountant.total_spent() > 0.5
-    cost = sum(r.count * r.mechanism.cost(kind) for r in best.guarantee.releases)
+    cost = sum(r.mechanism.cost(kind, r.count) for r in best.guarantee.releases)
     assert best.guarantee.cost(kind) == pytest.approx(cost)
 
 
