@@ -498,7 +498,8 @@ def telling_unknown(
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
         "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
-        f", sums of others{lists}{strong}. Try fewer columns, a larger epsilon{more}"
+        f", columns that go together or are sums of others{lists}{strong}. Try fewer columns, "
+        f"a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
 

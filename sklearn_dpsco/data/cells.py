@@ -87,7 +87,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
         for number, cell in zip(found, cells.flat, strict=True)
     ):
         raise NotANumberError(
-            f"{name} must hold numbers within the range of floats, and a cell is none: float's "
+            f"{name} must hold numbers within the range of floats, and a cell does not: float's "
             f"argument must be a string of a number, or a real number{_hint(name, values)}"
         )
     out = np.empty_like(cells, dtype=np.float64)  # in the same order

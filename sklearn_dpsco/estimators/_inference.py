@@ -427,12 +427,15 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
     notes = [
         "std err and intervals are about coef; predicting: coef_, the model that predicts best; it "
         "has noise of its own and need not be smaller",
-        f"about {found.n_beyond:.3g} of {found.n_records} scores are shortened, {found.n_cut} "
-        f"or more {records} count less",
-        f"what no more than {found.n_large} {records} tell is not seen, nor in the intervals",
+        f"about {found.n_beyond:.3g} of {found.n_records} scores (residual times row) are "
+        f"shortened, {found.n_cut} or more {records} count less",
+        f"effects that rest on {found.n_large} {records} or fewer may be missed, also by intervals",
     ]
     if not math.isnan(found.clip_pvalue):
-        notes.append(f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g}")
+        notes.append(
+            f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g} (small: "
+            "the largest scores drive it)"
+        )
     if class_weight is not None:
         notes.append(
             "classes are weighted (class_weight): the intercept, probabilities and their intervals "
