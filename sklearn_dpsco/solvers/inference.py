@@ -179,7 +179,9 @@ class NewtonSteps(Part):
         noise = bread.inverse @ of_last @ bread.inverse
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change on its way
-            noise = noise + _bend(float(pulls @ pulls), units.balance) ** 2 * bread.inverse
+            bend = _bend(float(pulls @ pulls), units.balance)
+            half = bend * bread.root @ _bent(problem, bread, at.coef, basis @ last)
+            noise = noise + half @ half.T
             noise += _far(0.0 if self.moments is None else first_clip, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
@@ -395,6 +397,21 @@ def _bend(energy: float, balance: float) -> float:
     return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
 
 
+def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
+    """Where that error lies, as orthogonal columns in the norm of the second derivatives.
+
+    Of normal rows, what depends on predictions is correlated with rows along effects and the step
+    alone, and with levels. Several classes have more such lines, and the error is no longer.
+    """
+    d, levels = problem.dimension, np.eye(problem.dimension)[:, problem.n_features :]
+    lines = np.column_stack((coef.reshape(d, -1), step.reshape(d, -1), levels))
+    dual = bread.root / (bread.root**2).sum(axis=0)
+    seen = dual.T @ bread.basis.T @ np.kron(lines, np.eye(problem.n_outputs))
+    turn, sizes, _ = np.linalg.svd(seen, full_matrices=False)
+    turn = turn[:, sizes > 1e-9 * sizes.max(initial=0.0)]
+    return np.asarray(turn * math.sqrt(min(1.0, 3 / max(turn.shape[1], 1))))
+
+
 def _far(length: float, step: Array) -> Array:
     """Covariance of what a step of labels leaves that moves predictions of rows so long by far.
 
@@ -456,6 +473,8 @@ def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     found = estimate.times(coef, matrix, np.square(scales))
     widths = np.tile(np.where(np.arange(problem.dimension) < d, 1.0, 0.0), problem.n_outputs)
     unsure = beside_unknown(coef.ravel(), found.unknown, found.gram, widths)
+    # an intercept, which has no width, is as unknown as slopes are, and does not make these larger
+    unsure = unsure * np.linalg.norm(estimate.unknown[: d * problem.n_outputs], axis=0)
     return found._replace(noise=found.noise + unsure @ unsure.T)
 
 
