@@ -61,7 +61,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # bounded derivatives, and scores the tails of rows.
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends.
-_ENOUGH = 2.0
+_ENOUGH = 1.4
 _FEW = 4.0  # coefficients
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
@@ -256,7 +256,7 @@ class NewtonSteps(Part):
         if self.moments is None:
             return bound
         usual = self._size(copy, n, n // 10, stream)
-        hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + INFERENCE.clear)
+        hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + 3)
         return min(bound, usual * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
 
     def _clip(self, copy: Any, n: int, units: Units, first: float, stream: RandomStream) -> float:
@@ -586,13 +586,12 @@ def _check_rows(
     gaps = " (rows with gaps, if there are any, do not count)" * problem.may_be_empty
     if budget.record_factor > 1:
         advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
-    if problem.loss.task == "regression" and not problem.by_user:
-        advice.append("PrivateMoments (about .8 as many rows for as few whole lines)")
-    elif problem.loss.task == "classification" and not problem.by_user:
-        advice.append(
-            "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows; "
-            "if most probabilities are within .2 and .8)"
-        )
+    if n < needed and problem.loss.task != "rates" and not problem.by_user:
+        moments = "PrivateMoments (wide intervals from half as many rows)"
+        if problem.loss.task == "classification":
+            moments = f"effects on probabilities by {moments[:-1]}; labels are 0 and 1, and most "
+            moments += "probabilities within .2 and .8)"
+        advice.append(moments)
     take = f"Take {', '.join(advice)} or inference=False"
     if n < needed:
         raise TooFewRowsError(
