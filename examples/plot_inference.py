@@ -83,7 +83,7 @@ print(model.wald_test(["age", "yrs_married", "children"]))
 # ``Logit`` of statsmodels gives the published coefficients, here with robust standard errors:
 # -0.716 for the rating of the marriage, 0.110 for its years, 0.160 for the occupation. The last
 # column is the length of the private interval over that of its own. It is large where columns go
-# together, as age and years of marriage do. At epsilon 1.5 half of the fits no longer tell the two
+# together, as age and years of marriage do. At epsilon 1 half of the fits no longer tell the two
 # apart: then both have the whole line, and nothing is said of them.
 
 logit = sm.Logit(y, sm.add_constant(X)).fit(disp=0, cov_type="HC0")

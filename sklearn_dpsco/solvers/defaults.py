@@ -489,7 +489,9 @@ class InferenceDefaults:
     # less for it (found by simulation).
     hidden: float = 0.4
     beyond: float = 0.1  # scores that exceed the clip, in units of what the noise of a mean hides
-    clear: float = 3.0  # deviations of noise by which an eigenvalue must be above noise alone
+    # Deviations by which an eigenvalue must be above the edge of those of noise alone, which exceed
+    # that once in 700 times or less.
+    clear: float = 1.6
     # Error of a last step of labels, over the square of its length, both in the norm of the second
     # derivatives (found by simulation).
     bend: float = 0.75

@@ -62,7 +62,7 @@ _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # Times the rows without which a fit is refused: from there on, nine of ten intervals have ends
 # (but for columns that hardly vary).
-_ENOUGH = {"regression": 1.4, "classification": 2.0, "rates": 1.4}
+_ENOUGH = 1.4
 _FEW = 4.0  # coefficients
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
@@ -180,7 +180,9 @@ class NewtonSteps(Part):
         noise = bread.inverse @ of_last @ bread.inverse
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change on its way
-            noise = noise + _bend(float(pulls @ pulls), units.balance) ** 2 * bread.inverse
+            bend = _bend(float(pulls @ pulls), units.balance)
+            half = bend * bread.root @ _bent(problem, bread, at.coef, basis @ last)
+            noise = noise + half @ half.T
             noise += _far(0.0 if self.moments is None else first_clip, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
@@ -255,7 +257,7 @@ class NewtonSteps(Part):
         if self.moments is None:
             return bound
         usual = self._size(copy, n, n // 10, stream)
-        hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + INFERENCE.clear)
+        hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + 3)
         return min(bound, usual * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
 
     def _clip(self, copy: Any, n: int, units: Units, first: float, stream: RandomStream) -> float:
@@ -396,6 +398,21 @@ def _bend(energy: float, balance: float) -> float:
     return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
 
 
+def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
+    """Where that error lies, as orthogonal columns in the norm of the second derivatives.
+
+    Of normal rows, what depends on predictions is correlated with rows along effects and the step
+    alone, and with levels. Several classes have more such lines, and the error is no longer.
+    """
+    d, levels = problem.dimension, np.eye(problem.dimension)[:, problem.n_features :]
+    lines = np.column_stack((coef.reshape(d, -1), step.reshape(d, -1), levels))
+    dual = bread.root / (bread.root**2).sum(axis=0)
+    seen = dual.T @ bread.basis.T @ np.kron(lines, np.eye(problem.n_outputs))
+    turn, sizes, _ = np.linalg.svd(seen, full_matrices=False)
+    turn = turn[:, sizes > 1e-9 * sizes.max(initial=0.0)]
+    return np.asarray(turn * math.sqrt(min(1.0, 3 / max(turn.shape[1], 1))))
+
+
 def _far(length: float, step: Array) -> Array:
     """Covariance of what a step of labels leaves that moves predictions of rows so long by far.
 
@@ -457,6 +474,8 @@ def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     found = estimate.times(coef, matrix, np.square(scales))
     widths = np.tile(np.where(np.arange(problem.dimension) < d, 1.0, 0.0), problem.n_outputs)
     unsure = beside_unknown(coef.ravel(), found.unknown, found.gram, widths)
+    # an intercept, which has no width, is as unknown as slopes are, and does not make these larger
+    unsure = unsure * np.linalg.norm(estimate.unknown[: d * problem.n_outputs], axis=0)
     return found._replace(noise=found.noise + unsure @ unsure.T)
 
 
@@ -487,7 +506,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
     needed = rules.least * k**1.5 / m * n_records
     # of few coefficients of labels, the error of a whole step is more than its part
     few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
-    enough = _ENOUGH[problem.loss.task] * needed * max(1.0, few)
+    enough = _ENOUGH * needed * max(1.0, few)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif n_records < needed:
@@ -574,14 +593,12 @@ def _check_rows(
     gaps = " (rows with gaps, if there are any, do not count)" * problem.may_be_empty
     if budget.record_factor > 1 and goal < 2 * n:
         advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
-    helps = not problem.by_user and 0.8 * goal < n
-    if problem.loss.task == "regression" and helps:
-        advice.append("PrivateMoments (about .8 as many rows for as few whole lines)")
-    elif problem.loss.task == "classification" and helps:
-        advice.append(
-            "effects on probabilities by PrivateMoments on labels 0 and 1 (about .8 as many rows; "
-            "if most probabilities are within .2 and .8)"
-        )
+    if needed / 2 < n < needed and problem.loss.task != "rates" and not problem.by_user:
+        moments = "PrivateMoments (intervals from half as many rows)"
+        if problem.loss.task == "classification":
+            moments = f"effects on probabilities by {moments[:-1]}; labels are 0 and 1, and most "
+            moments += "probabilities within .2 and .8)"
+        advice.append(moments)
     take = f"Take {', '.join(advice)} or inference=False"
     if n < needed:
         raise TooFewRowsError(

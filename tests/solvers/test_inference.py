@@ -132,11 +132,12 @@ def test_few_rows_warn_before_anything_is_spent(task):
     with pytest.raises(ValueError, match="needs about") as caught:
         planned(1000, 10, task)
     n = int(str(caught.value).split("about ")[1].split()[0])
+    assert "PrivateMoments" not in str(caught.value) or n < 2 * 1000  # which need half as many
     with pytest.raises(ValueError, match="needs about") as caught:
-        planned(int(0.98 * n), 10, task)
-    assert ("PrivateMoments (about" in str(caught.value)) == (task == "regression")
+        planned(int(0.9 * n), 10, task)
+    assert "PrivateMoments (intervals from half" in str(caught.value)
     assert ("on probabilities" in str(caught.value)) == (task == "classification")
-    n *= 1.4 if task == "regression" else 2
+    n *= 1.4
     with pytest.warns(PrivacyParameterWarning, match="is too small to learn from how") as warned:
         planned(int(0.9 * n), 10, task)
     said = int(re.search(r"from about (\d+) rows on", str(warned[0].message))[1])
@@ -603,6 +604,38 @@ def test_last_steps_leave_an_error_where_they_move_predictions_by_far():
     np.testing.assert_allclose(inference._far(4.0, step), np.outer(step, step))
 
 
+def test_what_a_step_leaves_lies_along_effects_the_step_and_the_level():
+    """Of normal rows, in the norm of the second derivatives."""
+    plan, rng = planned(10_000, 10, "classification"), np.random.default_rng(0)
+    Z = np.column_stack((rng.normal(size=(40_000, 10)), np.ones(40_000)))
+    coef, off = np.linspace(-0.5, 0.5, 11), 0.15 * rng.normal(size=11)
+    p, truth = expit(Z @ coef), expit(Z @ (coef - off))
+    values, vectors = np.linalg.eigh((Z.T * (p * (1 - p))) @ Z / len(Z))
+    root = vectors / np.sqrt(values)
+    step = root @ root.T @ Z.T @ (p - truth) / len(Z)
+    bread = inference.Bread(np.eye(11), root @ root.T, root, vectors[:, :0], 0.0)
+    along = inference._bent(plan.problem, bread, coef, step)
+    assert along.shape == (11, 3)
+    error = np.linalg.solve(root, off - step)
+    assert np.linalg.norm(error - along @ (along.T @ error)) < 0.1 * np.linalg.norm(error)
+
+
+def test_a_rare_class_leaves_slopes_their_intervals():
+    """Its level, which hardly shows, was taken for so unknown that all slopes were."""
+    errors, stds = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(50_000, 10)).clip(-5, 5)
+        slopes = np.array([0 * X[0], np.linspace(0.5, -0.5, 10), np.linspace(-0.4, 0.6, 10)])
+        scores = X @ slopes.T + [0, -3.2, -4.2] + rng.gumbel(size=(len(X), 3))
+        model = fitted(X, scores.argmax(axis=1), 3, 1.0, seed, bounds_X=(-5, 5))
+        found = model.summary(base=0)
+        errors.append(found.coef[:, :10] - slopes[1:])
+        stds.append(found.std[:, :10])
+    assert np.mean(np.abs(errors) < 2 * np.array(stds)) > 0.93
+    assert np.median(stds) < 3 * np.std(errors)
+
+
 def test_columns_that_are_mostly_0_leave_others_their_intervals():
     # 3 % of the rows are far longer than others, and noise was in proportion to these
     n, slopes, ends = 10_000, np.linspace(0.5, 0.1, 5), []
@@ -632,7 +665,7 @@ def test_scores_that_a_clip_cuts_are_told():
         if is_far:
             y = y + 25 * (np.random.default_rng(seed).random(len(y)) < 0.03)
         note = fitted(X, y, 0, 1.0, seed).summary().notes[3]
-        found[is_far].append(float(note.split("p=")[1]))
+        found[is_far].append(float(note.split("p=")[1].split()[0]))
     assert stats.kstest(found[False], "uniform").pvalue > 1e-4
     assert np.mean(np.array(found[True]) < 0.05) > 0.3  # .05 by chance
     # what strong effects on labels leave after a step is no sign of a clip
@@ -659,7 +692,7 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
         assert found.conf_int()[3].tolist() == [-np.inf, np.inf]
         note = found.notes[-1]
-        for words in ("rare columns", "sums of others", "drop='first'", "a larger epsilon"):
+        for words in ("rare columns", "go together or are sums of others", "drop='first'", "a larger epsilon"):
             assert words in note
         assert ("strong effects" in note) == ("on 0/1" in note) == (n_classes == 2)
         assert "whole lines for x3;" in note
@@ -1064,7 +1097,7 @@ def test_effects_on_labels_can_be_too_strong_to_be_seen():
     """Where probabilities are near 0 and 1, second derivatives are noise: as fits find it, too."""
     plan, d = planned(1000, 5, "classification", epsilon=3.0), 5
     powers = [plan.power(effect, prevalence=0.5) for effect in (0.0, 1.0, 2.0, 4.0)]
-    assert powers[1] > 0.9 > 0.6 > powers[2] > powers[3]
+    assert powers[1] > 0.9 > 0.8 > powers[2] > 0.5 > powers[3]
     assert powers[0] == pytest.approx(0.05, abs=0.005)
     seen = {1.0: 0, 4.0: 0}
     for effect, seed in itertools.product(seen, range(5)):

@@ -376,4 +376,4 @@ def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
 
     monkeypatch.setattr(statistics, "n_present", of_rows_alone)
     with_ends = [np.isfinite(labels_of_users(seed)).all() for seed in range(6, 11)]
-    assert sum(with_ends) <= 1
+    assert sum(with_ends) < 3
