@@ -29,10 +29,12 @@ def pytest_configure(config):
         # neighbours together: what is made once for a module, such as a cluster, is made once
         config.option.dist = "worksteal"
     gc.disable()  # until all tests are collected, which stay: nothing of them is garbage
-    # not in pyproject.toml, where pytest would import the package before coverage starts
-    config.addinivalue_line(
-        "filterwarnings", "error::sklearn_dpsco.exceptions.PrivacyParameterWarning"
-    )
+    # not in pyproject.toml, where pytest would import the package before coverage starts, and not
+    # in the process that hands tests to workers, which needs no package
+    if getattr(config.option, "dist", "no") == "no":
+        config.addinivalue_line(
+            "filterwarnings", "error::sklearn_dpsco.exceptions.PrivacyParameterWarning"
+        )
     # most tables here are small, many have users of more rows than count, and fits have seeds
     small = ("too small to learn from", "rows count for nothing")
     for told in (*small, "random_state was ", "epsilon=inf adds no noise"):
@@ -41,6 +43,7 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     gc.freeze()
+    gc.set_threshold(20_000, 20)  # most that tests make goes without a collection
     gc.enable()
 
 

@@ -357,7 +357,7 @@ def test_an_audit_needs_a_claim():
     with pytest.raises(ValueError, match="claims nothing that an audit could refute"):
         audit_outcomes(np.zeros(20), np.ones(20), epsilon=INF, delta=0)
     with SAYS:  # of another claim, it finds that there is no noise
-        found = audit(model, (X, y), (X, other), 120, claim=(1.0, 1e-6), random_state=0)
+        found = audit(model, (X, y), (X, other), 80, claim=(1.0, 1e-6), random_state=0)
     assert found.flagged
     with SAYS:
         plan = model.plan(20, 1)
