@@ -229,17 +229,21 @@ def entries(values: Any) -> NDArray[np.object_]:
 def one_each(values: Any) -> Any:
     """One cell of each record: among objects, that of a row of one stands for the row.
 
-    Whatever another entry of a list is, it is the cell of its own record alone.
+    Whatever another entry of a list is, it is the cell of its own record alone. A table of several
+    columns is returned as one, for callers to refuse.
     """
     values = plain(values)
     if is_frame(values) or getattr(values, "dtype", np.dtype(object)).kind != "O":
         return values
     cells = entries(values)
-    rows = np.flatnonzero([_length(cell) == 1 for cell in cells] if cells.ndim == 1 else ())
-    if rows.size:
-        cells = cells.copy()
-        cells[rows] = np.fromiter((cells[k][0] for k in rows), object, rows.size)
-    return cells
+    lengths = _lengths(cells) if cells.ndim == 1 else []
+    kinds = set(lengths)
+    if len(kinds) == 1 and not kinds & {None, 1}:
+        return as_objects(list(cells))
+    if 1 not in kinds:
+        return cells
+    pairs = zip(cells, lengths, strict=True)
+    return np.fromiter((cell[0] if n == 1 else cell for cell, n in pairs), object, cells.size)
 
 
 def as_objects(values: Any, name: str = "X") -> NDArray[np.object_]:
@@ -251,7 +255,7 @@ def as_objects(values: Any, name: str = "X") -> NDArray[np.object_]:
     cells = entries(values)
     if cells.ndim != 1 or (name != "y" and hasattr(values, "shape")):
         return cells
-    lengths = set(map(_length, cells)) or {None}
+    lengths = set(_lengths(cells)) or {None}
     if len(lengths) > 1:
         raise ValueError(
             f"{name} is no table: either all records have a row of the same length, with None for "
@@ -264,11 +268,13 @@ def as_objects(values: Any, name: str = "X") -> NDArray[np.object_]:
     return whole.reshape(cells.size, length)
 
 
-def _length(entry: Any) -> int | None:
-    """That of a row; None for what is no row."""
-    is_row = isinstance(entry, Sequence) and not isinstance(entry, (str, bytes))
-    is_row = is_row or (isinstance(entry, np.ndarray) and entry.ndim == 1)
-    return len(entry) if is_row else None
+def _lengths(cells: Any) -> list[int | None]:
+    """Those of the entries that are rows; None for each other one."""
+    rows = {kind for kind in set(map(type, cells)) if issubclass(kind, (Sequence, np.ndarray))}
+    rows = {kind for kind in rows if not issubclass(kind, (str, bytes))}
+    if not rows:
+        return [None] * len(cells)
+    return [len(c) if type(c) in rows and getattr(c, "ndim", 1) == 1 else None for c in cells]
 
 
 def _number(cell: Any) -> float | None:
