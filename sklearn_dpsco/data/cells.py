@@ -7,7 +7,7 @@ another one contributes, nor an error or a warning. What the type of a container
 from __future__ import annotations
 
 import itertools
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
@@ -222,7 +222,9 @@ def entries(values: Any) -> NDArray[np.object_]:
 
     numpy would make text of all that is in a list, or rows, or raise, for one odd entry.
     """
-    is_list = isinstance(values, Sequence) and not isinstance(values, (str, bytes, memoryview))
+    is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    is_list = is_list and not (hasattr(values, "shape") or hasattr(values, "__array__"))
+    is_list = is_list and not isinstance(values, (str, bytes, Mapping))
     return np.fromiter(values, object, len(values)) if is_list else np.asarray(values, object)
 
 

@@ -269,6 +269,7 @@ def test_bad_input_is_refused_before_anything_is_spent():
         "dim": x.reshape(-1, 10, 10),
         "X is no table": [*x[1:, None].tolist(), None],
     }
+    tables["X is no"] = np.array(tables["X is no table"], dtype=object)
     for match, table in tables.items():
         assert_refuses(private_bounds, match, table, accountant=accountant)
     assert_refuses(private_bounds, "nonfinite", x, nonfinite="drop", accountant=accountant)
