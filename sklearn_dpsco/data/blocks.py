@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .cells import as_objects, is_elsewhere, parts_of
+from .cells import entries, is_elsewhere, parts_of
 from .pieces import Get, compute, losses_told, new_key, scheduler
 
 # Cells of a table of which all are compared when it is read again, and of a larger one at least one
@@ -215,7 +215,7 @@ def split(values: Any, like: Blocks) -> Blocks:
     """Values in this process, cut like the blocks."""
     sizes = like.sizes_of(values)
     ends = np.cumsum([0, *sizes])
-    take = as_objects(values) if isinstance(values, (list, tuple)) else values
+    take = values if hasattr(values, "shape") else entries(values)
     take = getattr(take, "iloc", take)
     parts = [take[a:b] for a, b in itertools.pairwise(ends)]
     keys = tuple(new_key("held") for _ in parts)

@@ -7,7 +7,7 @@ another one contributes, nor an error or a warning. What the type of a container
 from __future__ import annotations
 
 import itertools
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
@@ -36,6 +36,7 @@ _NO_NUMBERS = {
     "U": "Text",
     "V": "Structured",
 }
+_TRUTHS = {"true": True, "false": False}
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 
 
@@ -57,11 +58,12 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
 
     Arrays, sparse matrices and data frames of numeric types are returned as they are, but for long
     doubles, which become float64. All else is converted cell by cell to a float64 array: numbers of
-    any kind, and text that `float` reads as one, become the nearest float; those that are too large
-    become infinite or NaN, all else NaN.
+    any kind, and text that `float` reads as one, become the nearest float, "true" and "false" 1 and
+    0; those that are too large become infinite or NaN, all else NaN.
 
-    Types that hold no numbers, such as complex numbers or text, are a `ValueError`; a cell that is
-    neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
+    Types that hold no numbers, such as complex numbers or text, are a `ValueError`, and so are rows
+    that make no table, see `as_objects`; a cell that is neither a number nor missing, or too large,
+    is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
     types = [getattr(values, "dtype", None)]
@@ -80,7 +82,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
             with np.errstate(all="ignore"):  # a warning would tell of some record
                 return values.astype(np.float64)
         return values
-    cells = as_objects(values)
+    cells = as_objects(values, name)
     found = [_number(cell) for cell in cells.flat]
     if strict and any(
         number is None and not _is_missing_cell(cell)
@@ -158,7 +160,11 @@ def plain(values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.filled(values.astype(object), np.nan)
     is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
-    return np.asarray(values) if hasattr(values, "__array__") and not is_other else values
+    if is_other or not hasattr(values, "__array__"):
+        return values
+    found = np.asarray(values)
+    # pandas makes a column complex for a single cell
+    return found.astype(object) if found.dtype.kind == "c" else found
 
 
 def _is_missing_cell(cell: Any) -> bool:
@@ -211,23 +217,71 @@ def days_of(column: Any) -> str:
     return f"dates must be days since a public date, such as {day}"
 
 
-def as_objects(values: Any) -> NDArray[np.object_]:
-    """An array of objects. numpy would make text of a whole list, or raise, for one odd cell."""
-    if not isinstance(values, (list, tuple)):
-        return np.asarray(values, dtype=object)
-    is_table = all(
-        (isinstance(row, np.ndarray) and row.ndim == 1)
-        or (isinstance(row, Sequence) and not isinstance(row, (str, bytes)))
-        for row in values
-    )
-    if not is_table or len({len(row) for row in values}) != 1:
-        return np.fromiter(values, dtype=object, count=len(values))
-    cells = np.fromiter(itertools.chain.from_iterable(values), dtype=object)
-    return cells.reshape(len(values), len(values[0]))
+def entries(values: Any) -> NDArray[np.object_]:
+    """What a list holds of each record, shape (n,); of anything else an array of its own shape.
+
+    numpy would make text of all that is in a list, or rows, or raise, for one odd entry.
+    """
+    is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    is_list = is_list and not (hasattr(values, "shape") or hasattr(values, "__array__"))
+    is_list = is_list and not isinstance(values, (str, bytes, Mapping))
+    return np.fromiter(values, object, len(values)) if is_list else np.asarray(values, object)
+
+
+def one_each(values: Any) -> Any:
+    """One cell of each record: among objects, that of a row of one stands for the row.
+
+    Whatever another entry of a list is, it is the cell of its own record alone. A table of several
+    columns is returned as one, for callers to refuse.
+    """
+    values = plain(values)
+    if is_frame(values) or getattr(values, "dtype", np.dtype(object)).kind != "O":
+        return values
+    cells = entries(values)
+    lengths = _lengths(cells) if cells.ndim == 1 else []
+    kinds = set(lengths)
+    if len(kinds) == 1 and not kinds & {None, 1}:
+        return as_objects(list(cells))
+    if 1 not in kinds:
+        return cells
+    pairs = zip(cells, lengths, strict=True)
+    return np.fromiter((cell[0] if n == 1 else cell for cell, n in pairs), object, cells.size)
+
+
+def as_objects(values: Any, name: str = "X") -> NDArray[np.object_]:
+    """An array of objects: a list of rows, all of the same length, is a table.
+
+    Rows beside other entries, or of several lengths, are a `ValueError`: no shape would go with
+    the others that one of them does not decide. Targets in an array or a column are read alike.
+    """
+    cells = entries(values)
+    if cells.ndim != 1 or (name != "y" and hasattr(values, "shape")):
+        return cells
+    lengths = set(_lengths(cells)) or {None}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"{name} is no table: either all records have a row of the same length, with None for "
+            "each number that is missing, or none of them has a row"
+        )
+    [length] = lengths
+    if length is None:
+        return cells
+    whole = np.fromiter(itertools.chain.from_iterable(cells), dtype=object)
+    return whole.reshape(cells.size, length)
+
+
+def _lengths(cells: Any) -> list[int | None]:
+    """Those of the entries that are rows; None for each other one."""
+    rows = {kind for kind in set(map(type, cells)) if issubclass(kind, (Sequence, np.ndarray))}
+    rows = {kind for kind in rows if not issubclass(kind, (str, bytes))}
+    if not rows:
+        return [None] * len(cells)
+    return [len(c) if type(c) in rows and getattr(c, "ndim", 1) == 1 else None for c in cells]
 
 
 def _number(cell: Any) -> float | None:
     try:
+        cell = truth_of(cell)
         if isinstance(cell, complex) and cell.imag == 0:
             return float(cell.real)
         return float(cell) if isinstance(cell, _NUMBERS) else None
@@ -288,9 +342,8 @@ def filled_rows(X: Any, usual: Array) -> Any:
 
 
 def as_labels(y: Any) -> NDArray[Any]:
-    """Labels as an array of shape (n,), of objects if they are in a list: see `as_objects`."""
-    y = plain(y)
-    labels = y if hasattr(y, "__array__") else as_objects(y)
+    """Labels as an array of shape (n,), of objects if they are in a list: see `one_each`."""
+    labels = one_each(y)
     if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
         raise ValueError("y must hold labels that are numbers or text, got complex numbers")
     if getattr(labels, "shape", ())[1:] == (1,):
@@ -305,7 +358,7 @@ def as_users(groups: Any) -> NDArray[Any]:
     """Users of rows as an array of shape (n,)."""
     # of objects if it was no array: one missing user turns no other one into a float, and a user of
     # one chunk is found again in the next
-    users = plain(groups if isinstance(groups, np.ndarray) else as_objects(groups))
+    users = one_each(groups if isinstance(groups, np.ndarray) else entries(groups))
     if users.ndim != 1 or users.dtype.kind in "mM":
         raise ValueError(
             "groups must have the shape (n_samples,) and hold numbers or text, got an array of "
@@ -332,7 +385,7 @@ def numbers_of_records(
 
     NaN for another one, or what is missing, infinite or no number; with `strict` that is an error.
     """
-    numbers = as_numbers(name, values, strict=strict)
+    numbers = as_numbers(name, one_each(values), strict=strict)
     if np.ndim(numbers) != 1:
         raise ValueError(f"{name} must have the shape (n_samples,), got {np.shape(numbers)}")
     numbers = np.asarray(numbers, dtype=np.float64)
@@ -427,9 +480,14 @@ def user_of(label: Any) -> Any:
     return label
 
 
+def truth_of(cell: Any) -> Any:
+    """True or False for their text, in any case; else the cell."""
+    return _TRUTHS.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell
+
+
 def _label_of(cell: Any) -> Any:
     """The label, as a number or a truth value if it is the text of one."""
-    label = {"True": True, "False": False}.get(cell, user_of(cell))
+    label = truth_of(user_of(cell))
     return float(label) if isinstance(label, str) else label
 
 
@@ -469,16 +527,19 @@ def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
     """Position of each label in the sorted `classes`, -1 for others, shape (n,).
 
-    Among objects the text of a number is that number, if the classes are numbers: readers of files
-    make text of a whole column for one odd cell, which must not empty the other records.
+    Among objects the text of a number is that number, if the classes are numbers, and that of a
+    truth value, in any case, that value: readers of files make text of a whole column for one odd
+    cell, and objects of truth values for a missing one, which must not empty the other records.
     """
     if labels.dtype.kind == "O" or classes.dtype.kind == "O":
-        codes = {label: code for code, label in enumerate(classes.tolist())}
-        read = _label_of if classes.dtype.kind in "biuf" else lambda label: label
+        read = _label_of if classes.dtype.kind in "biuf" else truth_of
+        places = range(classes.size)
+        codes = dict(zip(map(read, classes.tolist()), places, strict=True))
+        codes |= zip(classes.tolist(), places, strict=True)  # as it stands comes first
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
             with suppress(Exception):  # what cannot be looked up is none of the classes
-                out[i] = codes.get(read(label), -1)
+                out[i] = codes.get(label, codes.get(read(label), -1))
         return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text
     kinds = {labels.dtype.kind, classes.dtype.kind}

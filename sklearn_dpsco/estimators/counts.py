@@ -94,7 +94,7 @@ class RateModel(Inference, DPRegressor):
         With n those of so many rows, of whom one number may be for all.
         """
         check_in_memory("a model with exposure", exposure)
-        if n is not None and not np.ndim(exposure):
+        if n is not None and not (isinstance(exposure, (list, tuple)) or np.ndim(exposure)):
             exposure = np.full(n, exposure)
         rule = (
             "finite numbers above 0. Say nonfinite='zero', so that a record with another one "

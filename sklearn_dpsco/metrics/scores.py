@@ -1058,7 +1058,7 @@ def dp_score(
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
-    targets = _target_names(y) if labels is None else []
+    y, targets = _targets(y) if labels is None else (y, [])
     planned["n_targets"] = max(len(targets), 1)
     if (by is None) != (by_values is None):
         raise ValueError("by and by_values must be given together: by_values are the public groups")
@@ -1117,12 +1117,15 @@ def _take_from_model(
         planned["invalid"] = "exclude" if excludes else "count"
 
 
-def _target_names(y: Any) -> list[Any]:
-    """Of several targets, which are public; empty of one."""
-    shape = np.shape(y)
-    if len(shape) != 2 or shape[1] == 1:
-        return []
-    return list(getattr(y, "columns", [f"target_{k}" for k in range(shape[1])]))
+def _targets(y: Any) -> tuple[Any, list[Any]]:
+    """Numbers, and the names of several targets, which are public; none of one."""
+    cells.check_in_memory("dp_score", y)
+    names = getattr(y, "columns", None)
+    with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
+        y = cells.as_numbers("y", y, strict=False)
+    if np.ndim(y) != 2 or y.shape[1] == 1:
+        return y, []
+    return y, [f"target_{k}" for k in range(y.shape[1])] if names is None else list(names)
 
 
 def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
@@ -1288,6 +1291,7 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
 
 def _numbers(name: str, values: Any, n: int, n_targets: int = 0) -> Array:
     """Floats, NaN where a cell is no number; of several targets a column of each."""
+    values = values if name == "y" else cells.one_each(values)
     found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
     if n_targets and found.shape == (n, n_targets):
         return found

@@ -343,7 +343,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
-            exposure = cells.as_numbers("exposure", extras["exposure"], strict=False)
+            exposure = cells.one_each(extras["exposure"])
+            exposure = cells.as_numbers("exposure", exposure, strict=False)
             check_consistent_length(y, exposure)
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
@@ -357,7 +358,9 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, given)
             weights *= given
-        X = compressed(X) if sparse.issparse(X) else _indexable(X)
+        if not hasattr(X, "shape"):
+            X = cells.as_objects(X)
+        X = compressed(X) if sparse.issparse(X) else X
         return Table(X, y, extras, classes, targets, low, high, weights, exposure)
 
     def _best(
@@ -431,8 +434,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
 
 def _indexable(values: Any) -> Any:
-    """Lists as arrays of objects, in which no cell decides on the type of others."""
-    return values if hasattr(values, "shape") else cells.as_objects(values)
+    """Lists as arrays of objects, in which no entry decides on the type of others."""
+    return values if hasattr(values, "shape") else cells.entries(values)
 
 
 def _is_same(first: Any, second: Any) -> bool:

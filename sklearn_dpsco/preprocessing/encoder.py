@@ -47,7 +47,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         For each column of the table, whatever their order there: ``(low, high)`` for a number
         (a tuple; ends within [-1e50, 1e50]), a list of categories (all text, all integers within
         2^53 or all booleans), or the type ``bool``. Categories that are numbers are compared as
-        numbers (1.0 and True are 1), text as it stands.
+        numbers (1.0 and True are 1), text as it stands. Text of a truth value, in any case, is that
+        value.
     missing : {"middle", "indicator", "zero", "keep"} or dict, default="middle"
         What stands for a cell that is missing or cannot be read: NaN, None, `pandas.NA`,
         infinities, text where a number should be, and what `outside` adds. "middle": of a number
@@ -104,7 +105,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     One cell decides about its own row only: what cannot be read counts as missing. The type of a
     whole column is public, and an error if it does not go with the schema, such as text for a
     number. Programs that read files may choose types by single cells (one odd cell makes text of
-    a column): state the types there.
+    a column): state the types there, such as ``object``, of which each cell is read by itself.
 
     Guarantee: none is needed, since an output row is a function of its own input row and
     of public facts; a private model of the outputs is private for the table, too.

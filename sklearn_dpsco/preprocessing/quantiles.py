@@ -290,6 +290,8 @@ def private_bounds(
     check_choice("nonfinite", nonfinite, ("raise", "zero"))
     check_random_state(random_state)
     names = column_names(X)
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        X = X.tolist()  # numpy makes no table of rows of which one is odd, and that is no vector
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         table = checked_table(X, strict=nonfinite == "raise", ensure_2d=False, ensure_min_samples=2)
         is_vector = table.ndim == 1

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import as_numbers, days_of
+from ..data.cells import as_numbers, days_of, truth_of
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -61,8 +61,14 @@ class Cells(NamedTuple):
     def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
         """Position among the categories (1.0 and True are 1): -1 if none of them, -2 if missing."""
         if isinstance(categories[0], str):
-            places = {category: k for k, category in enumerate(categories)}
-            found = (places.get(c, -1) if isinstance(c, str) else -2 for c in self.values.flat)
+            numbered = list(enumerate(categories))
+            places = {truth_of(c): k for k, c in numbered} | {c: k for k, c in numbered}
+            found = (
+                places.get(c, places.get(truth_of(c), -1 if isinstance(c, str) else -2))
+                if isinstance(c, str | bool)
+                else -2
+                for c in self.values.flat
+            )
             return np.fromiter(found, dtype=np.int64, count=self.values.size)
         numbers = self.numbers()
         codes = np.where(np.isnan(numbers), -2, -1)

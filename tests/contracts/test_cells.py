@@ -52,7 +52,7 @@ NUMBERS = (
 )  # fmt: skip
 NO_LABELS = (
     None, pd.NA, pd.NaT, np.nan, np.datetime64("NaT"), Decimal("sNaN"), Decimal("NaN"), 10**400,
-    -np.inf, 1j, b"yes", ["yes"], ["no", "yes"], np.array(["no", "yes"]), {"yes"}, Hostile(),
+    -np.inf, 1j, b"yes", [], ["no", "yes"], np.array(["no", "yes"]), {"yes"}, Hostile(),
     ("no", "yes"), "SECRET",
 )  # fmt: skip
 
@@ -95,14 +95,14 @@ def with_nan(X):
     return out
 
 
-def quietly(call, *data):
+def quietly(call, *data, **more):
     """The call, in which each warning is an error but that of a small table."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*too small to learn from")
         # of old versions of pandas about numpy
         warnings.filterwarnings("ignore", "np.find_common_type", DeprecationWarning)
-        return call(*data)
+        return call(*data, **more)
 
 
 def assert_same(model, other, case):
@@ -181,7 +181,8 @@ def test_a_target_that_is_none_is_like_nan(name, form):
     missing = y.astype(object)
     missing[BAD_ROW] = None if is_classifier(name) else np.nan
     expected = build(name, form, nonfinite="zero").fit(X, missing)
-    cells = NO_LABELS if is_classifier(name) else NO_NUMBERS
+    numbers = [cell for cell in NO_NUMBERS if not isinstance(cell, (list, np.ndarray))]
+    cells = NO_LABELS if is_classifier(name) else numbers
     some = cells[:: 1 if form == main_form(name) else 5]
     for number, (target, pack) in enumerate(by_turns(name, some, TARGETS)):
         targets = y.astype(object)
@@ -205,6 +206,70 @@ def test_numeric_labels_and_one_that_is_none(name):
             fits.append(quietly(model.fit, X, pack(labels)))
         for fit in fits[1:]:
             assert_same(fit, fits[0], classes)
+
+
+@each_reader
+def test_one_complex_cell_costs_its_own_record(name):
+    X, y = table(name)
+    model = {"nonfinite": "zero", "max_weight": 1.0}
+    codes = (y == "yes").astype(int) if is_classifier(name) else np.rint(y)
+    model |= known(name, {"classes": [0, 1]}) if is_classifier(name) else {}
+    fits = []
+    for odd in (1j, np.nan):
+        some = [*codes.tolist()[:BAD_ROW], odd, *codes.tolist()[BAD_ROW + 1 :]]
+        weights = [odd, *[0.5, 1.0, 0.25] * 19, 1.0, 1.0]
+        fits.append(build(name, main_form(name), **model))
+        # of which pandas makes a column of complex numbers
+        quietly(fits[-1].fit, X, pd.Series(some), sample_weight=pd.Series(weights))
+    assert_same(*fits, name)
+
+
+def rows_with(values, odd, width=1):
+    rows = [[value] * width for value in values.tolist()]
+    rows[BAD_ROW] = odd
+    return rows
+
+
+def as_array(rows):
+    """An array of objects, of one dimension, as numpy makes one if a row is odd."""
+    out = np.empty(len(rows), dtype=object)
+    out[:] = rows
+    return out
+
+
+@each_reader
+def test_a_list_of_one_stands_for_what_it_holds_where_a_record_has_one_value(name):
+    X, y = table(name)
+    missing, weights = y.astype(object), np.tile([0.25, 1.0, 0.5], 20)
+    missing[BAD_ROW], weights[BAD_ROW] = None, np.nan
+    settings = {"nonfinite": "zero", "max_weight": 1.0}
+
+    def fitted(targets, **given):
+        return quietly(build(name, main_form(name), **settings).fit, X, targets, **given)
+
+    expected = fitted(y, sample_weight=weights)
+    for odd, pack in by_turns(name, (None, [], [0.5, 0.5], "SECRET"), (list, as_array)):
+        model = fitted(y, sample_weight=pack(rows_with(weights, odd)))
+        assert_same(model, expected, odd)
+        if is_classifier(name):
+            assert_same(fitted(pack(rows_with(y, odd))), fitted(missing), odd)
+
+
+@each_reader
+def test_rows_that_make_no_table_are_an_error_whichever_is_odd(name):
+    X, y = table(name)
+    found = set()
+    odd_ones = (None, np.nan, "SECRET", 0.5, [], ["SECRET"], [0.1, 0.2, 0.3], {"SECRET": 1})
+    for odd, mode in by_turns(name, odd_ones, ("zero", "raise")):
+        model = build(name, main_form(name), nonfinite=mode)
+        tables = [(rows_with(X[:, 0], odd, 2), y, "X")]
+        if not is_classifier(name):
+            tables += [(X, pack(rows_with(y, odd, 2)), "y") for pack in (list, tuple, as_array)]
+        for features, targets, which in tables:
+            with nothing_is_released(), pytest.raises(ValueError, match=f"^{which} is no") as e:
+                quietly(model.fit, features, targets)
+            found.add(str(e.value))
+    assert len(found) == 2 - is_classifier(name)
 
 
 @each_reader

@@ -447,8 +447,14 @@ def test_missing_and_undeclared_labels_in_all_their_forms(name):
         fits.append(model_of(name, classes=[0, 1]).fit(X, labels))
         same(fits[-1], fits[0], other)
     # nor does the text that readers of files make of a whole column
-    for read in (str, float, bool):
-        labels = pd.Series([str(read(number)) for number in numbers])
+    for spelled in (
+        ("0", "1"),
+        ("0.0", "1.0"),
+        ("False", "True"),
+        ("FALSE", "TRUE"),
+        ("false", " true"),
+    ):
+        labels = pd.Series([spelled[number] for number in numbers])
         labels[4] = "text"
         same(model_of(name, classes=[0, 1]).fit(X, labels), fits[0], labels[0])
     assert np.any(outcome(fits[0]) != outcome(model_of(name, classes=[0, 1]).fit(X, numbers)))

@@ -288,7 +288,7 @@ def test_rows_without_a_user(name):
         def __hash__(self):
             raise RuntimeError("no")
 
-    for label in (None, np.nan, [1], Hostile()):
+    for label in (None, np.nan, [1, 2], Hostile()):
         users[7] = label
         accountant = BudgetAccountant(1.0)
         with pytest.raises(ValueError, match="groups contains labels that are missing"):

@@ -11,7 +11,14 @@ from support import storage
 
 from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data import cells, compressed
-from sklearn_dpsco.data.cells import as_labels, clear_rows, is_missing, label_codes, nonfinite_rows
+from sklearn_dpsco.data.cells import (
+    as_labels,
+    as_numbers,
+    clear_rows,
+    is_missing,
+    label_codes,
+    nonfinite_rows,
+)
 from sklearn_dpsco.data.compressed import canonical
 from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.losses import Logistic, Squared
@@ -117,9 +124,22 @@ def test_codes_of_labels():
     text = label_codes(np.array(["1", 1, "a"], dtype=object), np.array(["1", "a"]))
     np.testing.assert_array_equal(text, [0, -1, 1])
     np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["0", "1"])), [-1, -1])
+    # truth values, which one missing cell leaves as they are and one odd cell makes text of
+    for read in ([True, False, None], ["TRUE", "False", "x"], [" true", "FALSE ", ""]):
+        for classes in ([False, True], ["False", "True"], ["FALSE", "TRUE"], [0, 1]):
+            codes = label_codes(np.array(read, dtype=object), np.array(classes))
+            np.testing.assert_array_equal(codes, [1, 0, -1], err_msg=str((read, classes)))
+    both = label_codes(np.array(["true", "True"], dtype=object), np.array(["True", "true"]))
+    np.testing.assert_array_equal(both, [1, 0])
     for first in (b"a", b"\xff"):  # bytes are no text, whatever they hold
         labels = np.array([first, b"b"])
         np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [-1, -1])
+
+
+def test_text_of_truth_values_is_a_number_in_features():
+    flags = pd.DataFrame({"a": ["True", "FALSE", " true "], "b": ["TRUE", "maybe", "0.5"]})
+    found = as_numbers("X", flags, strict=False)
+    np.testing.assert_array_equal(found, [[1, 1], [0, np.nan], [1, 0.5]])
 
 
 def test_missing_labels():

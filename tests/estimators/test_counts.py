@@ -303,6 +303,8 @@ def test_invalid_records_are_empty(name):
     missing = np.where(np.arange(400) < 40, np.nan, y)
     facts = {"epsilon": 5.0, "nonfinite": "zero"}
     first = model_of(name, exposure, **facts).fit(X, targets, exposure=given)
+    given = [[e] for e in given]  # of which one that is no list changes no other one
+    given[0], targets[0] = None, 1.0
     second = model_of(name, exposure, **facts).fit(X, missing, exposure=exposure)
     np.testing.assert_array_equal(first.coef_, second.coef_)
     assert first.intercept_ == second.intercept_

@@ -267,10 +267,10 @@ def test_an_invalid_record_shows_in_nothing(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*too small to learn from")  # public facts
-        for label in (None, np.nan, 7.0, "?", [1], pd.NA, 10**400):
+        for label in (None, np.nan, 7.0, "?", [1, 0], pd.NA, 10**400):
             odd = y.astype(object)
             odd[5] = label
-            for labels in (odd, list(odd)):
+            for labels in (odd, list(odd), [[one] for one in odd[:5]] + list(odd[5:])):
                 found = dp_score(Fixed(), X, labels, scoring=BY_LABELS, random_state=0)
                 assert np.all(np.isfinite(found["neg_log_loss"].counts))
                 lost = dp_score(Fixed(), X, labels, scoring="confusion_matrix", random_state=0)
@@ -285,6 +285,20 @@ def test_an_invalid_record_shows_in_nothing(data):
                     Fixed(), odd, odd[:, 0], scoring=BY_NUMBERS, bounds_y=(0, 1), random_state=0
                 )
             assert np.all(np.isfinite(loss["r2"].counts))
+
+
+def test_rows_of_one_beside_an_odd_entry():
+    X, y = np.linspace(0, 1, 300)[:, None], np.linspace(0, 1, 300)
+    groups = [["a" if k % 3 else "b"] for k in range(300)]
+    groups[7] = None
+    facts = {"scoring": "accuracy", "by_values": ["a", "b"], "random_state": 0}
+    found = dp_score(Fixed(), np.rint(X), np.rint(y), by=groups, **facts)
+    groups = [group and group[0] for group in groups]
+    plain = dp_score(Fixed(), np.rint(X), np.rint(y), by=groups, **facts)
+    np.testing.assert_array_equal(found.counts, plain.counts)
+    facts = {"scoring": "neg_mean_squared_error", "bounds_y": (0, 1), "random_state": 0}
+    for odd in (None, [0.5, 0.5], 0.5):
+        assert_refuses(dp_score, "y is no table", Fixed(), X, [[0.5]] * 299 + [odd], **facts)
 
 
 def test_tables_of_scores_have_labels(data):

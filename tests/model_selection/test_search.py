@@ -295,6 +295,15 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
     search = search_of(model, {"solver__max_iter": [4]}, epsilon=30.0)
     search.fit(rows, y.tolist(), sample_weight=weights)
     assert np.isfinite(search.predict(X)).all()
+    weights = [[1.0] for _ in y]
+    weights[5] = None
+    again = search_of(model, {"solver__max_iter": [4]}, epsilon=30.0)
+    again.fit(rows, y.tolist(), sample_weight=weights)
+    np.testing.assert_array_equal(again.best_estimator_.coef_, search.best_estimator_.coef_)
+    targets = [[target] for target in y.tolist()]
+    targets[5] = None
+    with pytest.raises(ValueError, match="y is no table"):
+        again.fit(rows, targets)
     coo = sparse.coo_matrix(X)
     search = search_of(model, {"solver__max_iter": [4]}, epsilon=30.0)
     assert search.fit(coo, y).best_index_ in (0, 1)

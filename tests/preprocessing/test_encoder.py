@@ -1,5 +1,6 @@
 """The encoder: each row by itself, within the bounds it declares, by its schema alone."""
 
+import functools
 import json
 import pickle
 import re
@@ -196,11 +197,14 @@ def test_all_types_of_columns_give_the_same(rule):
     table = pd.DataFrame(clean_table())
     expected = encoder.transform(table)
     pyarrow = {"dtype_backend": "pyarrow"} if _has("pyarrow") else {}
+    text = functools.partial(pd.Series, dtype=object)
     others = [
         table.astype(object), table.convert_dtypes(), table.convert_dtypes(**pyarrow),
         table.astype({"edu": "category", "rooms": "category", "member": "category"}),
         table.assign(age=pd.Series(["18", "78", None, "200.0"], dtype=object)),
         table.assign(age=table["age"].astype("float32"), rooms=table["rooms"].astype("Int8")),
+        *(table.assign(member=text([yes, no, "", yes]), urban=text([yes, None, no, no]))
+          for yes, no in (("True", "False"), ("TRUE", "FALSE"), ("true", "false"))),
     ]  # fmt: skip
     for other in others:
         np.testing.assert_array_equal(encoder.transform(other), expected)
@@ -216,6 +220,17 @@ def _has(module):
     except ImportError:
         return False
     return True
+
+
+def test_categories_that_are_truth_values_are_those_also_where_a_gap_leaves_no_text():
+    encoder = PublicEncoder({"flag": ["False", "True"]}, missing="indicator")
+    for cells in (["True", "False", None], [True, False, None], [" true", "FALSE", pd.NA]):
+        found = encoder.transform(pd.DataFrame({"flag": pd.Series(cells, dtype=object)}))
+        np.testing.assert_array_equal(found, [[0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    texts = PublicEncoder({"a": ["x", "1"]})  # and text stays text
+    cells = pd.Series(["true", True, "1", 1, "x"], dtype=object)
+    found = texts.transform(pd.DataFrame({"a": cells}))
+    np.testing.assert_array_equal(found, [[0, 0], [0, 0], [0, 1], [0, 0], [1, 0]])
 
 
 @each_rule
