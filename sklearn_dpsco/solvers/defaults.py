@@ -480,7 +480,7 @@ class InferenceDefaults:
     hessian_of_users: tuple[float, float] = (2.0, 0.4)
     first_share: float = 0.08
     moments_share: float = 0.06
-    last_share: float = 0.64
+    last_share: float = 0.76
     large: float = 8.0  # records that exceed a large size, in units of the selection's noise
     # Rows that count less: ``cut * k^1.5 / m`` of them, at most `cut_most`, or as many as those.
     cut: float = 10.0
