@@ -197,8 +197,9 @@ def constant_for_mean(
 ) -> Frame:
     """The best constant prediction for a noisy mean of the targets, which is shrunk by its noise.
 
-    With weights of classes, frequencies count as at least their noise, and as much as in the
-    log-odds of a mean: balanced weights must not make a class that hardly occurs all that counts.
+    Frequencies count as one record and as their noise at least, which without weights is at most
+    `least_frequency`. With balanced ones they count as at least that as well: these must not make a
+    class that hardly occurs all that counts.
     """
     k, spread = problem.n_outputs, math.sqrt(variance)
     if problem.has_frequencies:
@@ -211,14 +212,16 @@ def constant_for_mean(
     else:
         of_second, spread = (1 + means[0]) / 2, spread / 2
         frequencies = np.array([1 - of_second, of_second])
-    if problem.class_weight is None:
+    if problem.loss.task != "classification":
         return Frame(constants_for(problem, means))
-    frequencies = np.maximum(frequencies, max(spread, RULES.least_frequency / frequencies.size))
-    frequencies /= frequencies.sum()
-    is_balanced = problem.class_weight == "balanced"
-    weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
-    counted = weights * frequencies
-    means = 2 * counted / counted.sum() - 1
+    usual, least = RULES.least_frequency / frequencies.size, max(spread, 1 / problem.n_samples)
+    is_balanced, weights = problem.class_weight == "balanced", problem.class_weight
+    if weights is not None:
+        frequencies = np.maximum(frequencies, max(usual, least) if is_balanced else least)
+        frequencies /= frequencies.sum()
+    weights = frequencies.min() / frequencies if is_balanced else np.array(weights or 1.0)
+    counted, least = weights * frequencies, min(usual, least)
+    means = 2 * np.clip(counted / counted.sum(), least, 1 - least) - 1
     return Frame(
         constants_for(problem, means if k > 1 else means[1:]),
         class_weight=weights if is_balanced else None,
