@@ -197,8 +197,8 @@ def constant_for_mean(
 ) -> Frame:
     """The best constant prediction for a noisy mean of the targets, which is shrunk by its noise.
 
-    Frequencies count as one record and as their noise at least, which without weights is at most
-    `least_frequency`. With balanced ones they count as at least that as well: these must not make a
+    A frequency counts as at least one record and, without weights up to `least_frequency`, as its
+    noise. With balanced weights it counts as at least that and as its noise: these must not make a
     class that hardly occurs all that counts.
     """
     k, spread = problem.n_outputs, math.sqrt(variance)
@@ -212,16 +212,17 @@ def constant_for_mean(
     else:
         of_second, spread = (1 + means[0]) / 2, spread / 2
         frequencies = np.array([1 - of_second, of_second])
-    if problem.loss.task != "classification":
-        return Frame(constants_for(problem, means))
     usual, least = RULES.least_frequency / frequencies.size, max(spread, 1 / problem.n_samples)
-    is_balanced, weights = problem.class_weight == "balanced", problem.class_weight
-    if weights is not None:
-        frequencies = np.maximum(frequencies, max(usual, least) if is_balanced else least)
-        frequencies /= frequencies.sum()
-    weights = frequencies.min() / frequencies if is_balanced else np.array(weights or 1.0)
-    counted, least = weights * frequencies, min(usual, least)
-    means = 2 * np.clip(counted / counted.sum(), least, 1 - least) - 1
+    most = 1 - 2 * min(usual, least)
+    if problem.class_weight is None:
+        is_label = problem.loss.task == "classification"
+        return Frame(constants_for(problem, np.clip(means, -most, most) if is_label else means))
+    is_balanced = problem.class_weight == "balanced"
+    frequencies = np.maximum(frequencies, max(usual, spread) if is_balanced else least)
+    frequencies /= frequencies.sum()
+    weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
+    counted = weights * frequencies
+    means = np.clip(2 * counted / counted.sum() - 1, -most, most)
     return Frame(
         constants_for(problem, means if k > 1 else means[1:]),
         class_weight=weights if is_balanced else None,
