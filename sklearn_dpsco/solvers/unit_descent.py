@@ -286,7 +286,7 @@ class UnitDescentPlan(Plan):
         elif self.inference is None and _tells_levels(units) and units.unit[d] > 0:
             # clipped derivatives hardly pull back what noise has moved
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
-            _move_toward_levels(units, coef, noise)
+            _move_toward_levels(units, coef, noise + _push(units, walk) ** 2)
         if self.inference is None:
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
@@ -950,6 +950,19 @@ def _move_toward_levels(units: Units, coef: Array, noise: float) -> None:
     doubt = _level_variance(units, slopes) + wrong**2
     kept = doubt / np.maximum(doubt + noise, TINY)
     own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
+
+
+def _push(units: Units, walk: Walk) -> float:
+    """How far clipped derivatives of two unequal classes may have moved the level, in log-odds.
+
+    By a part of all steps along the first gradient, as it falls, and no further than where it is 0.
+    """
+    rarer, clip = _rarer(units), walk.clip
+    if units.problem.n_outputs > 1 or clip >= 1 - rarer:
+        return 0.0
+    gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
+    moved = 0.3 * walk.length * float(units.unit[-1]) ** 2 * gradient
+    return min(moved, math.log(1 / clip - rarer / (1 - rarer)))
 
 
 def _start_levels(units: Units, coef: Array) -> None:

@@ -582,6 +582,18 @@ def test_steps_on_slope_and_intercept_alone_find_a_clip_of_their_own():
     assert np.all(np.isfinite(result.coef))
 
 
+def test_clipped_derivatives_do_not_lower_the_mean_probability():
+    off = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(700, 30)).clip(-5, 5)
+        y = rng.random(700) < expit(X @ rng.normal(size=30) / 4 - 1.2)
+        model = DPLogisticRegression(bounds_X=(-5, 5), classes=[False, True], random_state=seed)
+        off.append(model.fit(X, y).predict_proba(X)[:, 1].mean() - y.mean())
+    assert model.plan_.correction is None
+    assert abs(np.median(off)) < 0.035
+
+
 @pytest.mark.parametrize("seed", [22, 23, 25])
 def test_noise_makes_no_slope_far_steeper(seed):
     rng = np.random.default_rng([seed, 900, 4])
