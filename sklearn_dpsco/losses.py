@@ -23,7 +23,7 @@ from ._types import Array
 
 _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
-_LEAST_FREQUENCY = 0.02  # of a class, over the number of classes
+_LEAST_FREQUENCY = 2e-6  # of a class, over the number of classes
 _WELSCH_WIDTH = 0.4  # where no spread is learned
 _FAR = 300.0  # predictions with whose exponential no norm overflows
 
@@ -362,8 +362,8 @@ class Logistic(_Known):
         return float(expit(prediction_bound))
 
     def best_constant(self, mean: float) -> float:
-        # the log-odds, kept within those of 1:99 so that a noisy mean stays finite
-        mean = min(0.98, max(-0.98, mean))
+        # the log-odds, kept finite
+        mean = min(1 - _LEAST_FREQUENCY, max(_LEAST_FREQUENCY - 1, mean))
         return math.log1p(mean) - math.log1p(-mean)
 
     def of_outputs(self, n_outputs: int) -> Loss:

@@ -440,6 +440,7 @@ class CorrectionDefaults:
     aim: float = 160.0
     prior: float = 1.0  # standard deviation of the changes of slope and intercept
     slope_prior: float = 0.5  # and of what slopes are multiplied by
+    growth_prior: float = 0.25  # where those of two classes grow, below `least_for_clear`
     prior_of_classes: float = 0.3  # of several classes' intercepts
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
     # the spread of the predictions is thought to be wrong by

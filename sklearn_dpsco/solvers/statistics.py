@@ -197,8 +197,9 @@ def constant_for_mean(
 ) -> Frame:
     """The best constant prediction for a noisy mean of the targets, which is shrunk by its noise.
 
-    With weights of classes, frequencies count as at least their noise, and as much as in the
-    log-odds of a mean: balanced weights must not make a class that hardly occurs all that counts.
+    A frequency counts as at least one record and, without weights up to `least_frequency`, as its
+    noise. With balanced weights it counts as at least that and as its noise: these must not make a
+    class that hardly occurs all that counts.
     """
     k, spread = problem.n_outputs, math.sqrt(variance)
     if problem.has_frequencies:
@@ -211,14 +212,17 @@ def constant_for_mean(
     else:
         of_second, spread = (1 + means[0]) / 2, spread / 2
         frequencies = np.array([1 - of_second, of_second])
+    usual, least = RULES.least_frequency / frequencies.size, max(spread, 1 / problem.n_samples)
+    most = 1 - 2 * min(usual, least)
     if problem.class_weight is None:
-        return Frame(constants_for(problem, means))
-    frequencies = np.maximum(frequencies, max(spread, RULES.least_frequency / frequencies.size))
-    frequencies /= frequencies.sum()
+        is_label = problem.loss.task == "classification"
+        return Frame(constants_for(problem, np.clip(means, -most, most) if is_label else means))
     is_balanced = problem.class_weight == "balanced"
+    frequencies = np.maximum(frequencies, max(usual, spread) if is_balanced else least)
+    frequencies /= frequencies.sum()
     weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
     counted = weights * frequencies
-    means = 2 * counted / counted.sum() - 1
+    means = np.clip(2 * counted / counted.sum() - 1, -most, most)
     return Frame(
         constants_for(problem, means if k > 1 else means[1:]),
         class_weight=weights if is_balanced else None,

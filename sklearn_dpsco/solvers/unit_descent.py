@@ -286,7 +286,7 @@ class UnitDescentPlan(Plan):
         elif self.inference is None and _tells_levels(units) and units.unit[d] > 0:
             # clipped derivatives hardly pull back what noise has moved
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
-            _move_toward_levels(units, coef, noise)
+            _move_toward_levels(units, coef, noise + _push(units, walk) ** 2)
         if self.inference is None:
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
@@ -814,8 +814,7 @@ class Correction(Part):
         spread, line = self._line(units, point[:d], stream)
         slopes = coef.reshape(problem.dimension, k)[:d]
         # scores of several classes that are clear are in groups, and not normal
-        tells = k == 1 and _tells_levels(units)
-        points = _normal_points(slopes, spread) if tells else None
+        points = _normal_points(slopes, spread) if k == 1 and _tells_levels(units) else None
 
         def level(steeper: float) -> Array:
             """Where the intercepts are thought to be, for slopes times this."""
@@ -839,10 +838,12 @@ class Correction(Part):
             curved[1:] = units.balance / 8  # half of the variance of labels
             wrong = level(CORRECTION.law_doubt * steeper) - thought
             prior[1:] = np.sqrt(_level_variance(units, slopes) + wrong**2) / half
+            if clear is WHOLE and slope > 1:
+                curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
+                prior[0] = min(prior[0], CORRECTION.growth_prior * spread / half)
         noise = np.array([walk.kept_noise(0.4 * of_one) for of_one in curved])
         kept = 1 / (1 + walk.variance * noise / np.maximum(prior**2, TINY))
-        steeper = clear.part + kept[0] * (slope - clear.part)
-        steeper = min(CORRECTION.steepest, max(0.0, steeper))
+        steeper = min(CORRECTION.steepest, max(0.0, clear.part + kept[0] * (slope - clear.part)))
         found = level(steeper) + kept[1:] * (after[1:] * half - thought)
         coef = coef * steeper
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
@@ -951,6 +952,19 @@ def _move_toward_levels(units: Units, coef: Array, noise: float) -> None:
     own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
 
 
+def _push(units: Units, walk: Walk) -> float:
+    """How far clipped derivatives of two unequal classes may have moved the level, in log-odds.
+
+    By a part of all steps along the first gradient, as it falls, and no further than where it is 0.
+    """
+    rarer, clip = _rarer(units), walk.clip
+    if units.problem.n_outputs > 1 or clip >= 1 - rarer:
+        return 0.0
+    gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
+    moved = 0.3 * walk.length * float(units.unit[-1]) ** 2 * gradient
+    return min(moved, math.log(1 / clip - rarer / (1 - rarer)))
+
+
 def _start_levels(units: Units, coef: Array) -> None:
     """Set intercepts, in place, to where Newton steps begin.
 
@@ -1019,6 +1033,17 @@ def _levels(units: Units, points: Array) -> Array:
             break
     found = found + shift - offset
     return found[1:] - found[0] if problem.n_outputs == 1 else found - found.mean()
+
+
+def _slope_curvature(units: Units, points: Array, level: Array) -> float:
+    """Second derivative of the loss in the slope of two classes' predictions, over their square.
+
+    Where they are clear it is small, and noise takes a slope that grows much further than one that
+    falls.
+    """
+    score = points[:, 1]
+    p = expit(score + units.frame.offset + level)
+    return float(p * (1 - p) @ score**2) / max(float(score @ score), TINY)
 
 
 def _level_variance(units: Units, slopes: Array) -> Array:

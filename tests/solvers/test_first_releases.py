@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 from support import LOSSES, problem, scaled_table, solver_data, stream
 
 from sklearn_dpsco.audit import map_mechanisms
@@ -247,6 +248,26 @@ def test_noisy_means_are_shrunk_by_their_noise():
     assert shrunk(-7.0, 1.25, bound=3.0) == pytest.approx(-3.0 / 6)
     assert shrunk(0.3, 0.25) == pytest.approx(0.15)  # as much noise as there is prior
     assert abs(shrunk(1.0, 1e9)) < 1e-9
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_rare_classes_are_as_rare_as_noise_and_the_records_tell(n_outputs):
+    def frequency(p, noise, n=10**6, **weights):
+        told = facts(n, 2, task="classification", n_outputs=n_outputs)
+        told = dataclasses.replace(told, **weights)
+        means = np.array([p, 0.3, 0.7 - p]) if n_outputs > 1 else np.array([2 * p - 1])
+        variance = noise**2 if n_outputs > 1 else 4 * noise**2
+        offset = constant_for_mean(told, means, variance).offset
+        return softmax(offset)[0] if n_outputs > 1 else expit(offset)
+
+    assert frequency(2e-4, 1e-6) == pytest.approx(2e-4, rel=1e-3)
+    assert frequency(-1e-4, 5e-4) == pytest.approx(5e-4, rel=1e-3)
+    assert frequency(0.0, 1e-9, n=1000) == pytest.approx(1e-3, rel=1e-2)
+    # where noise is large, of a hundred records of two classes one
+    assert 0.005 < frequency(-1.0, 0.02) < 0.011
+    if n_outputs == 1:
+        rarer = frequency(1e-3, 1e-6, class_weight=(0.25, 1.0))
+        assert rarer == pytest.approx(4e-3, rel=0.01)
 
 
 def test_centres_that_are_not_above_their_noise_become_the_middle():

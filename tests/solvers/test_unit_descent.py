@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from audit_cases import flipped_label, run_in_pieces
 from scipy import sparse
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, solver_of, stream
 
 from sklearn_dpsco import (
@@ -579,6 +580,32 @@ def test_steps_on_slope_and_intercept_alone_find_a_clip_of_their_own():
     result = quiet(plan).run(data, stream(0))
     assert np.isfinite(result.intercept)
     assert np.all(np.isfinite(result.coef))
+
+
+def test_clipped_derivatives_do_not_lower_the_mean_probability():
+    off = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(700, 30)).clip(-5, 5)
+        y = rng.random(700) < expit(X @ rng.normal(size=30) / 4 - 1.2)
+        model = DPLogisticRegression(bounds_X=(-5, 5), classes=[False, True], random_state=seed)
+        off.append(model.fit(X, y).predict_proba(X)[:, 1].mean() - y.mean())
+    assert model.plan_.correction is None
+    assert abs(np.median(off)) < 0.035
+
+
+@pytest.mark.parametrize("seed", [22, 23, 25])
+def test_noise_makes_no_slope_far_steeper(seed):
+    rng = np.random.default_rng([seed, 900, 4])
+    X = rng.normal(size=(5900, 4)).clip(-5, 5)
+    score = X @ rng.normal(size=4)
+    score *= 1.5 / score.std()
+    y = rng.random(len(X)) < expit(score - 1.2)
+    model = DPLogisticRegression(bounds_X=(-5, 5), classes=[False, True], random_state=seed)
+    model.fit(X[:900], y[:900])
+    assert model.plan_.correction.size is not None
+    assert model.decision_function(X[900:]).std() < 3
+    assert log_loss(y[900:], model.predict_proba(X[900:])) < log_loss(y, np.full(len(y), y.mean()))
 
 
 def test_slopes_that_are_no_more_than_their_noise_are_left_out():
