@@ -252,7 +252,7 @@ class LearnedUnits(Part):
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         medians = centers
-        centers, found = self._moved_to_means(data, ratio, centers, scales, stream)
+        centers, of_means = self._moved_to_means(data, ratio, centers, scales, stream)
         medians = (medians - centers) / scales
         if statistics.may_be_none(n, data.n_samples, self.present) and not problem.inference:
             # the middle of the bounds, nearly
@@ -260,7 +260,7 @@ class LearnedUnits(Part):
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         data = data.map(statistics.in_target_units, center, scale)
-        return data, frame, found | {"median": medians}
+        return data, frame, of_means | {"median": medians}
 
     def _release_rates(
         self, data: Any, n: int, stream: RandomStream

@@ -103,6 +103,9 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
     found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
     assert not found.violations, found
     assert found.ratios["correction.step"] > 0.3, found
+    if task == "regression" and d == 2:  # the means of the targets with a clip, and without
+        assert plan.units.target_mean.dimension == 2 * n_outputs
+        assert found.ratios["units.target_mean"] > 0.3, found
 
 
 @pytest.mark.parametrize(
