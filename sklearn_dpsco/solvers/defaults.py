@@ -453,6 +453,12 @@ class CorrectionDefaults:
     least_for_level: float = 130.0
     level_share: float = 0.05
     level_doubt: float = 3.0
+    # From this m on, also to means without a clip, which are clear of more noise; and the share for
+    # both means, at most, and the m sqrt(share) it aims at.
+    least_for_mean: float = 100.0
+    mean_doubt: float = 7.0
+    mean_share: float = 0.1
+    mean_aim: float = 150.0
 
 
 CORRECTION = CorrectionDefaults()

@@ -133,8 +133,9 @@ class SecondMoments(Part):
         noisy = self.noise.release(total, stream) * unit
         root, values, ridge = statistics.whitening(noisy, d, unit * self.noise.scale)
         white = values / (values + ridge)
-        longest = _LARGEST_MOMENT / max(float(white.max()), 1e-6)
-        size = min(d / max(float(white.sum()), 1e-6), longest)
+        # they may be as large as their noise, where released ones are 0
+        longest = _LARGEST_MOMENT / max(float(white.max()), 0.5)
+        size = min(d / max(float(white.sum()), 0.5), longest)
         return math.sqrt(max(1.0, size)) * root
 
 

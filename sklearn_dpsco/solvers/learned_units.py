@@ -96,8 +96,11 @@ class Units(NamedTuple):
     spread: float = 0.0  # root mean square of the predictions of slopes of norm 1
     # Variances of the released means: of a target, in its units (of rates that of its logarithm),
     # or of a frequency, and of a column's.
-    level_noise: float = math.inf
+    level_noise: Any = math.inf
     center_noise: float = math.inf
+    # of the targets of a regression in their units, the mean without a clip, and its variance
+    whole: Any = 0.0
+    whole_noise: Any = math.inf
     median: Any = 0.0  # of the targets of a regression in their units, whose 0 is the released mean
     # Of rates what few weighted derivatives exceed at the start, of users what some of their
     # gradients exceed; and the largest prediction, of rates.
@@ -249,7 +252,7 @@ class LearnedUnits(Part):
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
         medians = centers
-        centers, noise = self._moved_to_means(data, ratio, centers, scales, stream)
+        centers, of_means = self._moved_to_means(data, ratio, centers, scales, stream)
         medians = (medians - centers) / scales
         if statistics.may_be_none(n, data.n_samples, self.present) and not problem.inference:
             # the middle of the bounds, nearly
@@ -257,7 +260,7 @@ class LearnedUnits(Part):
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         data = data.map(statistics.in_target_units, center, scale)
-        return data, frame, {"level_noise": noise, "median": medians}
+        return data, frame, of_means | {"median": medians}
 
     def _release_rates(
         self, data: Any, n: int, stream: RandomStream
@@ -306,23 +309,32 @@ class LearnedUnits(Part):
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
-    ) -> tuple[Array, float]:
+    ) -> tuple[Array, dict[str, Any]]:
         """From the medians of the targets to their means; Huber's where the noise is large.
 
-        And the variance of these, in units of the scales.
+        And fields of `Units`: the variance of these, and the means without a clip.
         """
         if self.target_mean is None:
-            return centers, math.inf
+            return centers, {}
         k, m, rules = centers.size, self.accuracy / ratio, unit_rules(self.problem)
         clip = min(rules.widest_mean, max(1.0, m / 20))
-        mean = data.sum(statistics.deviation_sum, centers, scales, clip) / data.n_samples
-        noisy = self.target_mean.release(mean, stream)
+        # no further than the bounds, which targets at one of them are close to
+        ends = np.clip([centers - clip * scales, centers + clip * scales], -1.0, 1.0)
+        middle, half = ends.mean(axis=0), (ends[1] - ends[0]) / 2
+        is_whole = self.target_mean.dimension > k
+        mean = data.sum(statistics.means_sum, middle, half, is_whole) / data.n_samples
+        unit, slope = ratio * math.sqrt(self.target_mean.dimension), 0.5 + (clip - 1) / 3
+        noisy, variance = unit * self.target_mean.release(mean, stream), self.target_mean.variance
         # the slope of Huber's mean where half of the deviations lie within 1
-        unit = ratio * clip * math.sqrt(k) / min(1.0, 0.5 + (clip - 1) / 3)
-        variance = self.target_mean.variance * unit**2
+        deviations = (middle - centers + half * noisy[:k]) / min(1.0, slope)
+        of_means = variance * (unit * half / scales / min(1.0, slope)) ** 2
         prior = 0.09 + 9 / (m**2 * self.median_share / k)
-        moved = centers + scales * noisy * unit / (1 + variance / prior)
-        return np.clip(moved, -1.0, 1.0), variance  # where all targets are
+        moved = np.clip(centers + deviations / (1 + of_means / prior), -1.0, 1.0)
+        found: dict[str, Any] = {"level_noise": of_means}
+        if is_whole:
+            found |= {"whole": (noisy[k:] - moved) / scales}
+            found |= {"whole_noise": variance * (unit / scales) ** 2}
+        return moved, found
 
     # ------------------------------------------------------------------------- rows
 
@@ -658,7 +670,7 @@ def plan_units(
             change = statistics.target_mean(problem, budget, 2)
         # a loss that is not convex is for gross errors, which would move a mean
         if problem.loss.is_convex or problem.loss.task == "classification":
-            mean = purse.noise(change, mean_share, k)
+            mean = purse.noise(change, mean_share, k * (1 + _tells_whole_means(purse)))
     share = 0.0 if problem.is_wide or is_diagonal else _share(m, 160, rules.norm_share / 4)
     for_place = _for_box(m) if is_diagonal else _FOR_PLACE
     share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms, empty))
@@ -707,17 +719,33 @@ def _shares_of_targets(
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
     of_steps = user_accuracy(problem, purse.budget, purse.allowance)
-    level, enough = 0.0, max(CORRECTION.least_for_level, problem.n_features**1.5)
+    is_whole, level = _tells_whole_means(purse) and not is_diagonal, 0.0
+    enough = max(CORRECTION.least_for_level, problem.n_features**1.5)
     if isinstance(base_loss(problem.loss), Squared) and not (is_diagonal or problem.is_wide):
         has_none = of_steps < CORRECTION.least or k > 1
-        level = CORRECTION.level_share if has_none and of_steps >= enough else 0.0
+        level = CORRECTION.level_share if has_none and (is_whole or of_steps >= enough) else 0.0
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = _share(m, 80, 0.005 / k, 0.0, empty), _share(m, 120, 0.012 / k, 45)
     spread = max(_share(m, for_size, rules.spread_share / k, 2), _share(m, 60, level / k), *least)
     has_median = problem.fit_intercept and problem.loss.task == "regression"
     most = rules.most_mean_share * (scarce if has_median else 1.0)
     mean = max(rules.least_mean_share, _share(m, 8, most), _share(m, 60, level))
+    if is_whole:
+        mean = max(mean, _share(m, CORRECTION.mean_aim, CORRECTION.mean_share))
     return k * useful * has_median, k * spread, mean
+
+
+def _tells_whole_means(purse: Purse) -> bool:
+    """Whether the means of the targets are also released without a clip.
+
+    Not where rows may be empty or have weights, nor if Newton steps find the level.
+    """
+    problem = purse.problem
+    is_plain = not (problem.may_be_empty or problem.has_weights or problem.is_wide)
+    least = max(CORRECTION.least_for_mean, 1.5 * problem.n_features**1.5)
+    of_steps = user_accuracy(problem, purse.budget, purse.allowance)
+    is_wanted = is_plain and not problem.inference and of_steps >= least
+    return is_wanted and isinstance(base_loss(problem.loss), Squared)
 
 
 def _share(m: float, aim: float, most: float, least: float = 0.0, empty: float = 0.0) -> float:

@@ -156,11 +156,17 @@ def residual_sum(data: SolverData, centres: Array, clip: float) -> Array:
     return np.atleast_1d(sum_over_records(data.rows.without_empty(residual)))
 
 
-def deviation_sum(data: SolverData, centers: Array, scales: Array, clip: float) -> Array:
-    """Sum of the clipped deviations of the targets, as vectors of norm at most 1."""
-    columns = data.y.reshape(len(data.y), -1)
-    units = np.clip((columns - centers) / scales, -clip, clip) / (clip * math.sqrt(centers.size))
-    return np.asarray(sum_over_records(units * data.rows.present()[:, None]))
+def means_sum(data: SolverData, middle: Array, half: Array, is_whole: bool) -> Array:
+    """Sum of the targets clipped to [middle - half, middle + half], and of all of each.
+
+    As vectors of norm at most 1.
+    """
+    y = data.y.reshape(len(data.y), -1)
+    vectors = np.clip((y - middle) / half, -1.0, 1.0)
+    if is_whole:
+        vectors = np.hstack((vectors, np.clip(y, -1.0, 1.0)))
+    vectors /= math.sqrt(vectors.shape[1])
+    return np.asarray(sum_over_records(vectors * data.rows.present()[:, None]))
 
 
 def rate_sum(data: SolverData, clip: float) -> Array:

@@ -274,7 +274,8 @@ class UnitDescentPlan(Plan):
         before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
-        if keeps_level and self.units.accuracy / units.ratio >= CORRECTION.least_for_level:
+        is_known = self.units.accuracy / units.ratio >= CORRECTION.least_for_level
+        if keeps_level and (is_known or np.all(units.whole_noise < math.inf)):
             _restore_levels(units, coef, walk, units.unit[-1])
         if problem.loss.task == "rates" and units.unit[d] >= RATES.least_level_unit:
             # the mean of the exponentials stays, as if predictions were normal
@@ -288,6 +289,7 @@ class UnitDescentPlan(Plan):
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
             _move_toward_levels(units, coef, noise + _push(units, walk) ** 2)
         if self.inference is None:
+            _restore_whole_means(units, coef)
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
@@ -736,7 +738,7 @@ def _restore_levels(
     mean has a clip, too, and is wrong where large targets are fitted: if this `share` of residuals
     exceed the clip, only levels on the median's side are moved, as far as those can move the mean.
     """
-    if not units.level_noise + units.center_noise < math.inf:  # they were not released
+    if not np.all(units.level_noise + units.center_noise < math.inf):  # they were not released
         return
     d, last = units.problem.n_features, units.transform[-1, -1]
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
@@ -747,6 +749,22 @@ def _restore_levels(
     is_pulled = (level * units.median > 0) | (share == math.inf)
     most = np.where(is_pulled, share * unit_rules(units.problem).widest_mean, 0.0)
     own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
+
+
+def _restore_whole_means(units: Units, coef: Array) -> None:
+    """Move intercepts, in place, to the means of all targets, from which they are surely far.
+
+    Those have no clip, and more noise.
+    """
+    if not np.all(units.whole_noise + units.center_noise < math.inf):  # they were not released
+        return
+    d, last = units.problem.n_features, max(units.transform[-1, -1], TINY)
+    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    variance = units.whole_noise + units.center_variance(slopes)
+    # chance costs the more, the more spreads of the targets the noise is
+    sure = (CORRECTION.mean_doubt + 4 * np.log1p(variance)) * variance
+    off = own - units.whole / last
+    own -= off * np.maximum(0.0, 1 - sure / np.maximum((last * off) ** 2, TINY))
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,9 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
     found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
     assert not found.violations, found
     assert found.ratios["correction.step"] > 0.3, found
+    if task == "regression" and d == 2:  # the means of the targets with a clip, and without
+        assert plan.units.target_mean.dimension == 2 * n_outputs
+        assert found.ratios["units.target_mean"] > 0.3, found
 
 
 @pytest.mark.parametrize(
@@ -182,6 +185,29 @@ def test_targets_of_which_few_are_not_zero_keep_their_mean():
             model = DPLinearRegression(bounds_y=(0, 1), random_state=seed, **COMMON).fit(X, y)
             ratios.append(model.predict(X).mean() / share)
         assert least < np.median(ratios) < 1.3, ratios
+
+
+@pytest.mark.parametrize(("n", "share", "most"), [(500, 0.6, 0.2), (2000, 0.9, 0.08)])
+def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):
+    """Few spreads, in which means are cut, are far less than a standard deviation."""
+    errors = []
+    for seed in range(9):
+        X, z, rng = linear(n, 5, seed)
+        z += rng.logistic(size=n)
+        y = np.where(z < np.quantile(z, share), 24.0, rng.uniform(0, 24, n))
+        model = DPLinearRegression(bounds_y=(0, 24), random_state=seed, **COMMON).fit(X, y)
+        errors.append(abs(model.predict(X).mean() - y.mean()) / y.std())
+    assert np.median(errors) < most, errors
+
+
+def test_wide_bounds_do_not_move_levels_by_the_noise_of_means():
+    scores = []
+    for seed in range(12):
+        X, z, rng = linear(1000, 5, seed)
+        y = z + rng.standard_normal(1000)
+        model = DPLinearRegression(bounds_y=(-200, 200), random_state=seed, **COMMON)
+        scores.append(model.fit(X, y).score(X, y))
+    assert min(scores) > 0.4, scores
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 10.0])

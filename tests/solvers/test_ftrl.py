@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -136,6 +137,20 @@ def test_second_moments_stay_within_their_sensitivity(relation, cells):
         assert not found.violations, found.violations
         worst = max(worst, found.ratios["moments.noise"])
     assert worst > 0.4
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_second_moments_that_are_noise_do_not_make_rows_long(d):
+    """True ones may be as large as the noise where released ones are 0."""
+    noise = Gaussian.calibrate(
+        1.0, PrivacyBudget(1.0).gaussian_allowance, dimension=d * (d + 1) // 2
+    )
+    moments = SecondMoments(d, 1.0, 100, noise)
+    ridge = noise.scale / 100 * math.sqrt(2 * d)
+    for seed in range(20):
+        matrix = moments.run(np.zeros(noise.dimension), stream(seed))
+        longest = np.linalg.norm(matrix, 2) ** 2 * ridge
+        assert longest < 8.01, longest
 
 
 def test_the_change_of_second_moments_is_attained_and_not_exceeded():
