@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
@@ -14,6 +15,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from .._checks import shown
+from ..data.bounds import check_feature_bounds
 from .declared import branches, declares_categories, is_passthrough
 
 
@@ -58,6 +60,9 @@ class LeakReport:
     repeated : tuple of str
         Steps that fit private models more than once, such as `RFE`: no leak, but each fit costs
         its epsilon, and all compose, as an accountant counts them.
+    clipped : tuple of str
+        Steps that hash to negative values, which bounds of the last step from 0 on make 0: no leak,
+        but what half of the words say is lost.
 
     Examples
     --------
@@ -72,6 +77,7 @@ class LeakReport:
 
     findings: tuple[LeakFinding, ...]
     repeated: tuple[str, ...] = ()
+    clipped: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -88,6 +94,10 @@ class LeakReport:
         notes = [
             f"{step} fits private models more than once: all its fits compose"
             for step in self.repeated
+        ]
+        notes += [
+            f"{step} makes negative values, which bounds_X makes 0: alternate_sign=False makes none"
+            for step in self.clipped
         ]
         return "\n".join([*map(str, self.findings or ["no step is known to leak"]), *notes])
 
@@ -113,7 +123,8 @@ def check_pipeline(pipe: Any) -> LeakReport:
     Returns
     -------
     LeakReport
-        Its `findings`; ``bool(report)`` and `report.ok` are True if there are none.
+        Its `findings`; ``bool(report)`` and `report.ok` are True if there are none. Steps that are
+        no leak but hardly meant are named, too.
 
     Examples
     --------
@@ -130,7 +141,8 @@ def check_pipeline(pipe: Any) -> LeakReport:
         )
     found = list(_look_at("", pipe))
     findings = tuple(one for one in found if isinstance(one, LeakFinding))
-    return LeakReport(findings, tuple(one for one in found if isinstance(one, str)))
+    repeated = tuple(one for one in found if isinstance(one, str))
+    return LeakReport(findings, repeated, tuple(_clipped(pipe)))
 
 
 # ------------------------------------------------------------------------ the walk
@@ -178,6 +190,16 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
                 yield f"{called} ({type(step).__name__})"
     for inner, part in held:
         yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
+
+
+def _clipped(pipe: Any) -> Iterator[str]:
+    """Steps of a pipeline with signs that the bounds of its model cut off."""
+    steps = pipe.steps if isinstance(pipe, Pipeline) else []
+    ends = check_feature_bounds(getattr(steps[-1][1], "bounds_X", None)) if steps else None
+    if ends is not None and np.any(ends[0] >= 0):
+        for name, step in steps:
+            if getattr(step, "alternate_sign", False) and not getattr(step, "binary", False):
+                yield f"{name} ({type(step).__name__})"
 
 
 def _is_ours(step: Any) -> bool:

@@ -299,7 +299,7 @@ class LearnedUnitsDefaults:
     least_for_center: float = 0.0  # the m below which the centre is not released
     # Of wide rows, where a feature's unit is sqrt(mean + ridge * noise), by the noise in its mean.
     clear: float = 5.0  # the mean, in units of its noise, below which it is not a feature's own
-    rest: float = 2.5  # noise of gradients, over that of means, that decides on those
+    rest: float = 2.0  # noise of gradients, over that of means, by which those weigh less
     sure: float = 3.0  # and below which it is not centred
     ridge: float = 4.0
 

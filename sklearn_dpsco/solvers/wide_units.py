@@ -2,8 +2,8 @@ r"""Private units of rows of many features, of which no copy and no second momen
 
 The released means of the features serve as frequencies. Where no feature is negative, as words and
 flags, its variance is about its mean, so that dividing by the root whitens it: the diagonal of what
-`learned_units` does with second moments. Features whose mean drowns in its noise are left out,
-which takes more noise out of the model than signal. Of sparse features of both signs means of the
+`learned_units` does with second moments. Features whose mean drowns in its noise share a unit, the
+smaller the more noise they would add to the model. Of sparse features of both signs means of the
 sizes serve for that, and no centre; dense ones are centred only. Centre and units are applied
 inside products, so that sparse rows stay sparse.
 
@@ -90,26 +90,32 @@ def wide_rows(
 def _by_frequency(
     noisy: Array, noise: float, of_rows: float, rules: LearnedUnitsDefaults
 ) -> tuple[Array, float]:
-    """Units of features with these frequencies, 0 for what is left out, and the usual norm of rows.
+    """Units of features with these frequencies, and the usual norm of rows in them.
 
-    Those whose frequency is not clear of its noise have one unit, that of their mean frequency, or
-    are left out, whichever explains more of a target on which all occurrences act alike: s^2 / (s +
-    v), s the part of the occurrences that are kept, and v what the noise in their gradients adds,
-    in units of `of_rows`, that in a mean of rows of norm 1.
+    Those whose frequency is not clear of its noise have one unit, that of their mean frequency,
+    times the root of a weight that falls from 1 to 0 as noise grows: that with which one step
+    predicts best a target on which all occurrences act alike. With weights w of the clear ones and
+    of these, the square of the correlation is (s . w)^2 / (s . w^2 + v (t . w)^2): s their parts
+    of the occurrences, t their traces of the second moments, and v the variance of the noise in a
+    gradient. At its maximum w is proportional to 1 - c t / s, c = v sum(t) / (1 + v t . (t / s)).
     """
     mass, drowned = np.maximum(noisy, 0.0), noisy <= rules.clear * noise
-    rest = max(0.0, float(noisy[drowned].sum()))
+    rest, kept = max(0.0, float(noisy[drowned].sum())), float(mass[~drowned].sum())
     unit = 1 / np.sqrt(mass + rules.ridge * noise)
     unit[drowned] = 1 / math.sqrt(rest / max(1, drowned.sum()) + rules.ridge * noise)
-    kept = float(mass[~drowned].sum())
-    part = np.array([kept, kept + rest]) / max(kept + rest, TINY)
     # squares of usual norms, which are what the traces of the second moments are as well
-    squares = np.zeros(2) + float(unit[~drowned] ** 2 @ mass[~drowned])
-    squares[1] += float(unit[drowned].max(initial=0.0)) ** 2 * rest
-    alone, joint = part**2 / np.maximum(part + (rules.rest * of_rows * squares) ** 2, TINY)
-    if alone >= joint:
-        unit[drowned] = 0.0
-    return unit, math.sqrt(squares[int(alone < joint)])
+    traces = np.array([float(unit[~drowned] ** 2 @ mass[~drowned]), 0.0])
+    if kept > 0 and np.any(drowned):
+        square = float(unit[drowned][0]) ** 2
+        traces[1] = square * rest
+        ratios = np.array([traces[0] / kept, square]) * (kept + rest)  # t / s
+        variance = (rules.rest * of_rows) ** 2
+        c = variance * traces.sum() / (1 + variance * float(traces @ ratios))
+        # (the clear ones have the smaller ratio, so that their 1 - c t / s is above 0)
+        weight = max(0.0, (1 - c * ratios[1]) / (1 - c * ratios[0])) if rest > 0 else 0.0
+        unit[drowned] *= math.sqrt(weight)
+        traces[1] *= weight
+    return unit, math.sqrt(traces.sum())
 
 
 def _weighed(measured: WithNumbers, center: Array, norm: float) -> WithNumbers:

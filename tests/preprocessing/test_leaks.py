@@ -6,6 +6,7 @@ from sklearn import decomposition, ensemble, feature_selection, impute, preproce
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import (
     CountVectorizer,
     HashingVectorizer,
@@ -201,6 +202,21 @@ def test_what_fits_private_models_more_than_once_says_that_they_compose():
     )
     for once in (SelectFromModel(regressor()), RFE(Ridge()), regressor()):
         assert check_pipeline(once).repeated == ()
+
+
+def test_hashed_signs_that_bounds_cut_off_are_named():
+    def report(step, bounds):
+        return check_pipeline(make_pipeline(step, regressor(bounds_X=bounds)))
+
+    for step in (HashingVectorizer(), FeatureHasher()):
+        found, kind = report(step, (0, 1)), type(step).__name__
+        assert found.ok
+        assert found.clipped == (f"{kind.lower()} ({kind})",)
+        assert str(found).endswith("alternate_sign=False makes none")
+        for bounds in ((-1, 1), None, HashingVectorizer()):
+            assert not report(step, bounds).clipped
+        assert not report(step.set_params(alternate_sign=False), (0, 1)).clipped
+    assert not report(HashingVectorizer(binary=True), (0, 1)).clipped  # has no signs
 
 
 def test_nothing_is_printed(capsys):

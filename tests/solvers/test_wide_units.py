@@ -26,6 +26,7 @@ from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, base, wide_units
 from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.defaults import WIDE_UNITS
 from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
 TASKS = ("regression", "classification")
@@ -231,6 +232,33 @@ def test_columns_that_are_all_rare_share_a_unit(density):
     assert model.score(X[10_000:], y[10_000:]) > 0.25
     model = DPLogisticRegression(classes=[0, 1], **common).fit(X[:10_000], y[:10_000] > 0)
     assert model.score(X[10_000:], y[10_000:] > 0) > 0.62
+
+
+def test_columns_that_drown_weigh_more_as_noise_falls_and_never_jump():
+    """All units are functions of released frequencies, whose noise here is 2 % less each time."""
+    rng, rules = np.random.default_rng(1), WIDE_UNITS["classification"]
+    frequency = 4 / np.log(1000) / (np.arange(4000) + 5.0)
+    errors, levels = rng.standard_normal(4000), []
+    for of_rows in (3e-3, 1e-3, 3e-4):
+        weights = []
+        for scale in of_rows * 0.98 ** np.arange(30):
+            noisy = frequency + scale * errors
+            unit, usual = wide_units._by_frequency(noisy, scale, scale, rules)
+            drowned = noisy <= rules.clear * scale
+            mean = noisy[drowned].mean() + rules.ridge * scale
+            weights.append(unit[drowned].max() ** 2 * mean)
+            assert np.ptp(unit[drowned]) == 0
+            trace = unit**2 @ np.where(drowned, noisy[drowned].mean(), noisy)
+            assert usual == pytest.approx(math.sqrt(trace))
+        # the largest change is by a column that becomes clear
+        assert np.abs(np.diff(weights)).max() < 0.01
+        levels += weights[:: len(weights) - 1]
+    assert levels == sorted(levels)
+    assert levels[0] > 0.2
+    assert levels[-1] < 1
+    # they are left out where they would add noise alone
+    unit, _ = wide_units._by_frequency(frequency, 3e-3, 10.0, rules)
+    assert unit[-1] == 0 < unit[0]
 
 
 def test_text_is_learned_by_default_and_nothing_is_copied():
