@@ -154,7 +154,7 @@ class BudgetAccountant(Account):
                 f"composition='gdp' needs delta > 0 and mu, here {whole.mu:.3g}, of at most "
                 f"{LARGEST_MU:g}: take 'auto'"
             )
-        kind = "gdp" if has_gdp and composition != "zcdp" else "zcdp"
+        kind: Currency = "gdp" if has_gdp and composition != "zcdp" else "zcdp"
         facts = uuid.uuid4().hex, budget, rows, whole.best_order, slack, kind
         self._set_up(Snapshot(*facts, Ledger()))
 
@@ -451,9 +451,9 @@ class BudgetAccountant(Account):
         for unit in state.ledger.units(path):
             left, pure = max(0.0, whole - state.cost(unit)), state.budget.epsilon - unit[0]
             if delta == 0:
-                others = math.sqrt(2 * left), state.order * left
-                others = (pure_of_mu(others[0]),) if is_gdp else others
-                found.append(float(max(0.0, pure, *others)))
+                size = math.sqrt(2 * left)
+                by_size = pure_of_mu(size) if is_gdp else max(size, state.order * left)
+                found.append(float(max(0.0, pure, by_size)))
             elif is_gdp:
                 found.append(mu_epsilon(math.sqrt(2 * left), delta) if left > 0 else 0.0)
             else:

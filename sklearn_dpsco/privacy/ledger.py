@@ -26,7 +26,7 @@ from .._checks import check_bool, check_choice, check_int, check_real, check_str
 from .._types import Array
 from ..randomness.stream import current_process
 from .branches import BranchPath
-from .budget import PrivacyBudget
+from .budget import Currency, PrivacyBudget
 from .guarantee import Guarantee
 
 FORMAT = "sklearn_dpsco budget ledger"
@@ -201,7 +201,7 @@ class Snapshot(NamedTuple):
     max_rows_per_user: int
     order: float
     slack: float
-    composition: str  # "gdp" or "zcdp": how the costs add up
+    composition: Currency  # "gdp" or "zcdp": how the costs add up
     ledger: Ledger
 
     @property
@@ -235,7 +235,8 @@ class Snapshot(NamedTuple):
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
             slack = check_slack(document.get("slack", 0.0), budget)
-            composition = check_choice("composition", document.get("composition", "zcdp"), _COLUMN)
+            kind = document.get("composition", "zcdp")
+            composition: Any = check_choice("composition", kind, tuple(_COLUMN))
             charges = []
             for entry in document["charges"]:
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}

@@ -457,7 +457,7 @@ class CorrectionDefaults:
     # both means, at most, and the m sqrt(share) it aims at.
     least_for_mean: float = 100.0
     mean_doubt: float = 7.0
-    mean_share: float = 0.1
+    mean_share: float = 0.05
     mean_aim: float = 150.0
 
 
