@@ -415,7 +415,8 @@ class CorrectionDefaults:
 
     The m from which they pay: on all coefficients of a regression ``whole * d^1.5 sqrt(K)``; on
     slope and intercept `least`, or `least_of_many` where m is at most ``many_columns * d^2``; of
-    classes, which have a slope together and an intercept each, ``least_of_classes sqrt(K - 1)``.
+    two classes `least_of_two`, of more, which have a slope together and an intercept each,
+    ``least_of_classes sqrt(K - 1)``.
     Derivatives of classes are bounded: slope and intercepts are all that a small clip biases much.
     """
 
@@ -425,6 +426,7 @@ class CorrectionDefaults:
     least: float = 300.0
     least_of_many: float = 50.0
     many_columns: float = 0.03125
+    least_of_two: float = 60.0
     least_of_classes: float = 100.0
     line_share: float = 0.1
     line_steps: int = 20

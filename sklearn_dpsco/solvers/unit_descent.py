@@ -189,7 +189,8 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     least = rules.least  # below which a clip that so many exceed is not wide
     if problem.loss.task == "classification":
-        whole, least = math.inf, rules.least_of_classes * math.sqrt(max(1, k - 1))
+        of_several = rules.least_of_classes * math.sqrt(k - 1)
+        whole, least = math.inf, rules.least_of_two if k == 1 else of_several
     elif problem.loss.task == "rates":
         is_noise = m <= RATES.many_columns * problem.n_features**2  # much of what slopes tell
         whole, least = math.inf, least if is_noise else math.inf
@@ -405,7 +406,7 @@ class UnitDescentPlan(Plan):
         >>> from sklearn_dpsco import DPLinearRegression
         >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), inference=True)
         >>> round(model.plan(50_000, 10).expected_std(), 4)
-        0.0068
+        0.0064
         """
         if self.inference is None or self.inference.moments is None:
             raise ValueError("the plan has no standard errors: make it with inference=True")

@@ -688,7 +688,7 @@ def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, s
 def test_under_a_filter_batches_keep_their_amplification(relation, epsilon):
     # the divergence at the filter's order is what the filter has for this epsilon
     alone = PrivacyBudget(epsilon, 1e-6, relation)
-    order = BudgetAccountant(1.0, 1e-6, relation).order
+    order = BudgetAccountant(1.0, 1e-6, relation, composition="zcdp").order
     shared = dataclasses.replace(alone, currency="zcdp", order=order)
     facts = l2_problem(10**4, 10)
     solver = NoisyMD(batch_size=100, max_iter=200)
