@@ -586,8 +586,8 @@ def test_clipped_derivatives_do_not_lower_the_mean_probability():
     off = []
     for seed in range(16):
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(700, 30)).clip(-5, 5)
-        y = rng.random(700) < expit(X @ rng.normal(size=30) / 4 - 1.2)
+        X = rng.normal(size=(450, 30)).clip(-5, 5)
+        y = rng.random(450) < expit(X @ rng.normal(size=30) / 4 - 1.2)
         model = DPLogisticRegression(bounds_X=(-5, 5), classes=[False, True], random_state=seed)
         off.append(model.fit(X, y).predict_proba(X)[:, 1].mean() - y.mean())
     assert model.plan_.correction is None
