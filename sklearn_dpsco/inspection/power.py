@@ -55,9 +55,12 @@ def _with_errors(estimator: Any) -> Any:
     """A clone of the model, of a pipeline its last step, which must release standard errors."""
     last = last_step(estimator)
     if not hasattr(last, "inference"):
+        is_moments = hasattr(last, "regression")
+        instead = "DPLinearRegression(inference=True), which needs no fewer rows, or "
         raise ValueError(
             "standard errors and effects are foretold of models that have inference=True, and of "
-            f"pipelines that end with one, got {type(last).__name__}: ask for a score"
+            f"pipelines that end with one, got {type(last).__name__}: ask "
+            f"{'of ' + instead if is_moments else ''}for a score"
         )
     if not last.inference:  # who plans for standard errors, and fits without them, has none
         raise ValueError(
@@ -125,7 +128,7 @@ def _scores(
     """
     if (std, effect, power) != (None, None, _POWER):
         raise ValueError("give one of std, effect and score; power is for an effect")
-    check_public("a score can be foretold of estimators", (), estimator, True)
+    check_public("what foretells a score", (), estimator, True)
     n_columns, table = stand_in(estimator, features, best, assumptions)
     of_classes = is_classifier(estimator)
     least = 0.5 if of_classes else 0.0

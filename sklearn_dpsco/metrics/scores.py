@@ -805,8 +805,8 @@ class DPScore(Overviewed):
                 (label, *(f"{count:.0f}" for count in counts))
                 for label, counts in zip(labels, self.value, strict=True)
             ]
-            layout = "rows: true, columns: predicted"
-            layout += "; class_frame() has precision and recall with intervals"
+            layout = "rows: true, columns: predicted, each with noise of its own, so that they do "
+            layout += "not add up to n; class_frame() has precision and recall with intervals"
             return _table([f"{self.scoring} ({claim})", layout], ("", *labels), rows)
         end = f"{100 * self.confidence:g} % interval, {claim}"
         if np.ndim(self.value):
