@@ -346,7 +346,7 @@ def as_labels(y: Any) -> NDArray[Any]:
     labels = one_each(y)
     if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
         raise ValueError("y must hold labels that are numbers or text, got complex numbers")
-    if getattr(labels, "shape", ())[1:] == (1,):
+    if hasattr(labels, "__array__") and labels.shape[1:] == (1,):
         warn_user(
             "A column-vector y was passed when a 1d array was expected: y.ravel() makes one",
             DataConversionWarning,
