@@ -454,7 +454,7 @@ def _of_budget(
     `alone` has the limit of each result alone.
     """
     open_rows = "rows that are in no branch yet, or in one whose budget is not used up"
-    in_branches = f", though of {open_rows}, more may" if has_branches else ""
+    in_branches = f"; from {open_rows}, more can" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 100, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
@@ -466,13 +466,14 @@ def _of_budget(
                 f"one more result of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, "
                 "would stay within the budget"
                 if is_left
-                else f"no further result of all rows stays within the budget{in_branches}"
+                else f"nothing more can be computed from all rows within the budget{in_branches}"
             )
             + "."
             + " Do not add these numbers up: together, results tell less than the sum of what "
             "each can alone." * (less > epsilon / 1000),
             "The ledger is the list of results below. A model is a formula, with a number for each "
-            "column, that predicts; a score says how well it does. Several results may be made "
+            "column, that predicts; a score says how well it does; a vocabulary is a list of words "
+            "that many of the texts have. Several results may be made "
             "from the same rows.",
         ]
         confirmed.append(

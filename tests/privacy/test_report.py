@@ -254,7 +254,7 @@ def test_what_a_page_says_is_left_can_be_spent():
         said = re.search(r"and one more result of (\S+), or", joined(accountant.report())).group(1)
         accountant.spend(gaussian(float(said)))
     accountant.spend(gaussian(accountant.remaining()))
-    assert "no further result of all rows" in joined(accountant.report())
+    assert "nothing more can be computed from all rows" in joined(accountant.report())
 
 
 def test_numbers_that_add_up_are_not_called_less_than_their_sum():
@@ -283,6 +283,7 @@ def test_where_nothing_is_left_only_rows_in_no_branch_are_asked_about():
         "More may be computed from rows that are in no branch yet, or in one whose budget is"
         in text
     )
+    assert "from all rows within the budget; from rows that are in no branch yet, or in" in text
 
 
 def test_parts_of_a_search():
