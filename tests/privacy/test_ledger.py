@@ -324,8 +324,8 @@ def test_workers_of_a_search_charge_the_file(tmp_path):
     assert {charge.branch for charge in charges} == {branch.path}
     assert [charge.label for charge in charges] == [None] * 4 + ["search"]
     assert [charge.guarantee is None for charge in charges] == [True] * 4 + [False]
-    rho = 5 * PrivacyBudget(0.1, DELTA).rho
-    assert PrivacyBudget(accountant.total_spent(), DELTA).rho == pytest.approx(rho, rel=1e-3)
+    mu = math.sqrt(5) * PrivacyBudget(0.1, DELTA).mu
+    assert PrivacyBudget(accountant.total_spent(), DELTA).mu == pytest.approx(mu, rel=1e-3)
     # a worker of a model that names its accountant, and one for which nothing is left
     tight = kept(tmp_path / "tight.json", 0.15)
     with pytest.raises(PrivacyBudgetError, match="would be exceeded"):
