@@ -36,12 +36,12 @@ class Account:
 
     @property
     def currency(self) -> Currency:
-        """That of plans of fits under it: they add up whatever their mechanisms are."""
+        """That of plans of fits under it, in which they add up: "gdp" or "zcdp"."""
         return self._terms()[1]
 
     @property
     def order(self) -> float | None:
-        """Order of the Renyi filter, which plans with random batches use; None for delta = 0."""
+        """Order of the Renyi filter of zCDP, for plans with random batches; else None."""
         return self._terms()[2]
 
     @property
@@ -121,8 +121,9 @@ class Account:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.
 
         A fit with this epsilon and `delta`, and the budget's relation, is accepted if its guarantee
-        composes in zCDP (delta > 0) or purely (delta = 0). One with delta > 0 that composes purely
-        (few selections) costs more next to others in zCDP, and may be refused.
+        composes in the `currency` (delta > 0) or purely (delta = 0). One with delta > 0 that
+        composes otherwise (purely, by few selections, or by random batches) costs more next to
+        others, and may be refused.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ from sklearn_dpsco import (
     epsilon_needed,
     rows_needed,
 )
-from sklearn_dpsco.inspection import power, stand_ins
+from sklearn_dpsco.inspection import power
 from sklearn_dpsco.inspection.stand_ins import best_score, stand_in
 from sklearn_dpsco.solvers.inference import TooFewRowsError
 
@@ -247,9 +247,7 @@ def test_stand_ins_have_the_assumed_score(model, score, told):
     ],
     ids=["numbers", "labels"],
 )
-def test_stand_ins_of_searches_are_those_of_what_they_fit(model, monkeypatch):
-    # (how strong the signal must be is the same for all, and takes longest to find)
-    monkeypatch.setattr(stand_ins, "brentq", lambda *_, **__: 2.0)
+def test_stand_ins_of_searches_are_those_of_what_they_fit(model):
     X, y, _ = stand_in(model, 3, 0.6, {})[1](1000, 0)
     search = DPGridSearchCV(model, {"precision": ["float"]})
     for whole in (search, make_pipeline("passthrough", search)):
