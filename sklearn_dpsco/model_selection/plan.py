@@ -138,8 +138,6 @@ def plan_probes(
         ways.insert(0, ("zcdp", True))
     if budget.mixed_allowance.kind == "gdp":
         ways[:0] = [("gdp", True), ("pld", False)]
-    if budget.currency == "gdp":  # an accountant's, which has no order
-        ways = [("gdp", False), ("zcdp", False)]
     for currency, has_order in ways:
         with suppress(UnfitCurrencyError):
             if currency == "pld":

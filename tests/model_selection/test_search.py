@@ -321,6 +321,13 @@ def test_random_batches_under_an_accountant_of_a_larger_budget():
         assert accountant.total_spent() <= 1.3
         found.append(plan.guarantee.releases[-1].mechanism.scale)
     assert found[0] != found[1]
+    # there they are as if they were not random, in all private steps of all candidates
+    pipe = make_pipeline(DPScaler(), model.set_params(bounds_X=(-4, 4)))
+    with BudgetAccountant(1.0, relation="zero-out") as accountant:
+        grid = {"dpmirrorregressor__feasible_set": [L2Ball(1.0), L2Ball(2.0)]}
+        plan = search_of(pipe, grid, epsilon=1.0, relation="zero-out").plan(5000, 3)
+        accountant.spend(plan)
+    assert plan.guarantee.composition == "gdp"
 
 
 def test_a_search_behind_an_encoder_finds_what_that_declares():
