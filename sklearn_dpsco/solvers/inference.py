@@ -183,7 +183,8 @@ class NewtonSteps(Part):
             bend = _bend(float(pulls @ pulls), units.balance)
             half = bend * bread.root @ _bent(problem, bread, at.coef, basis @ last)
             noise = noise + half @ half.T
-            noise += _far(0.0 if self.moments is None else first_clip, last)
+            longest = 0.0 if self.moments is None else first_clip
+            noise += _far(units, longest, basis @ last) ** 2 * np.outer(last, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
         k, errors = problem.n_outputs, np.diag(noise)
@@ -413,13 +414,19 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
     return np.asarray(turn * math.sqrt(min(1.0, 3 / max(turn.shape[1], 1))))
 
 
-def _far(length: float, step: Array) -> Array:
-    """Covariance of what a step of labels leaves that moves predictions of rows so long by far.
+def _far(units: Units, longest: float, step: Array) -> float:
+    """What part of a step of labels is in doubt, as it moves predictions of some rows by far.
 
-    In a rare group a step seems short in the norm of all rows, and may be far too long.
+    In a rare group a step seems short in the norm of all rows, and may be far too long. Groups are
+    of rows, of this length at most, that have one column at an end of its bounds.
     """
-    far = max(0.0, length * float(np.linalg.norm(step)) / _FAR - 1)
-    return min(1.0, far) ** 2 * np.outer(step, step)
+    d, center = units.problem.n_features, units.frame.center
+    ends = 1.0 + np.abs(0.0 if center is None else center)  # from centres
+    rows = units.transform[:d, :d] if units.transform.ndim == 2 else np.diag(units.transform[:d])
+    rows = (ends * (rows * units.unit[:d]).T).T
+    moved = np.linalg.norm(rows @ step.reshape(units.problem.dimension, -1)[:d], axis=1)
+    lengths = np.maximum(np.linalg.norm(rows, axis=1) / max(longest, TINY), 1.0)
+    return min(1.0, max(0.0, float((moved / lengths).max(initial=0.0)) / _FAR - 1))
 
 
 def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:

@@ -8,6 +8,7 @@ import pickle
 import re
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Descent, NoisyMD, inference
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData
+from sklearn_dpsco.solvers.records import Frame, SolverData
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "inference": True}
 PARTS = ("size", "hessian", "first", "moments", "last")
@@ -602,10 +603,18 @@ def test_rare_labels_with_many_strong_columns_are_not_far_from_the_last_step():
     assert np.all(np.abs(found.coef[0, :20] - 0.4) < 5 * found.std[0, :20])
 
 
-def test_last_steps_leave_an_error_where_they_move_predictions_by_far():
-    step = np.array([0.6, 0.8])
-    assert not inference._far(2.0, step).any()
-    np.testing.assert_allclose(inference._far(4.0, step), np.outer(step, step))
+def test_last_steps_leave_a_part_where_they_move_rows_of_one_column_by_far():
+    plan = planned(10_000, 2, "classification")
+    units = SimpleNamespace(
+        problem=plan.problem, frame=Frame(center=np.array([0.0, 0.5])), unit=np.full(3, 2.0),
+        transform=np.array([3.0, 1.0, 1.0]),
+    )  # fmt: skip
+    # rows as long as 3 * 2 and 1.5 * 2
+    assert inference._far(units, 10.0, np.array([0.3, 0.6, 9.0])) == 0.0
+    assert inference._far(units, 10.0, np.array([0.5, 0.0, 9.0])) == pytest.approx(0.5)
+    assert inference._far(units, 4.0, np.array([0.0, -1.0, 0.0])) == pytest.approx(0.5)
+    assert inference._far(units, 4.0, np.array([-0.75, 0.0, 0.0])) == pytest.approx(0.5)
+    assert inference._far(units, 10.0, np.array([-5.0, 0.0, 0.0])) == 1.0
 
 
 def test_what_a_step_leaves_lies_along_effects_the_step_and_the_level():
