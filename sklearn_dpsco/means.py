@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, check_size
-from ._fitting import Accounting, checked_table
+from ._fitting import Accounting
 from ._overview import Overviewed
 from ._types import Array, Auto, Oracle, Precision, RandomState, Relation
-from .data.cells import as_numbers, check_numbers, is_frame
+from .data.cells import as_numbers, check_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
@@ -94,9 +94,7 @@ class MeanPlan(Overviewed):
 
 def _check_sample(X: Any) -> Array:
     with np.errstate(all="ignore"):  # a cast may warn of a single value
-        # (numpy would raise for a missing cell of a frame's nullable column)
-        X = as_numbers("X", X, strict=False)
-        X = np.asarray(checked_table(X, strict=False) if is_frame(X) else X, dtype=np.float64)
+        X = np.asarray(as_numbers("X", X, strict=False), dtype=np.float64)
     if X.ndim != 2 or X.shape[0] < 1 or X.shape[1] < 1:
         raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}")
     return X

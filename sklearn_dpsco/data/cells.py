@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from .._checks import LARGEST, listed, shown, warn_user
 from .._types import Array, Flags, Indices
@@ -56,10 +56,10 @@ def column_names(table: Any) -> tuple[str, ...] | None:
 def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 
-    Arrays, sparse matrices and data frames of numeric types are returned as they are, but for long
-    doubles, which become float64. All else is converted cell by cell to a float64 array: numbers of
-    any kind, and text that `float` reads as one, become the nearest float, "true" and "false" 1 and
-    0; those that are too large become infinite or NaN, all else NaN.
+    Arrays and sparse matrices of numeric types are returned as they are, but for long doubles;
+    these, and data frames of such types, become float64. All else is converted cell by cell:
+    numbers of any kind, and text that `float` reads as one, become the nearest float, "true" and
+    "false" 1 and 0; those that are too large become infinite or NaN, all else NaN.
 
     Types that hold no numbers, such as complex numbers or text, are a `ValueError`, and so are rows
     that make no table, see `as_objects`; a cell that is neither a number nor missing, or too large,
@@ -78,10 +78,14 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
             f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers{_hint(name, values)}"
         )
     if "O" not in kinds:
-        if any(column_type == np.longdouble for column_type in types):
-            with np.errstate(all="ignore"):  # a warning would tell of some record
-                return values.astype(np.float64)
-        return values
+        with np.errstate(all="ignore"):  # a warning would tell of some record
+            if is_frame(values):
+                # (numpy would raise for a missing cell of a column that may have some)
+                return check_array(
+                    values, accept_sparse=("csr", "csc"), dtype=np.float64, order="C",
+                    ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
+                )  # fmt: skip
+            return values.astype(np.float64) if np.longdouble in types else values
     cells = as_objects(values, name)
     found = [_number(cell) for cell in cells.flat]
     if strict and any(
@@ -163,8 +167,15 @@ def plain(values: Any) -> Any:
     if is_other or not hasattr(values, "__array__"):
         return values
     found = np.asarray(values)
-    # pandas makes a column complex for a single cell
-    return found.astype(object) if found.dtype.kind == "c" else found
+    # a column is complex, or text, for a single cell
+    return found.astype(object) if found.dtype.kind in "cSTU" else found
+
+
+def only_column(values: Any) -> Any:
+    """The column of a data frame of one; anything else as it is."""
+    if not (is_frame(values) and values.shape[1] == 1):
+        return values
+    return values.iloc[:, 0] if hasattr(values, "iloc") else values[:, 0]
 
 
 def _is_missing_cell(cell: Any) -> bool:
@@ -343,10 +354,10 @@ def filled_rows(X: Any, usual: Array) -> Any:
 
 def as_labels(y: Any) -> NDArray[Any]:
     """Labels as an array of shape (n,), of objects if they are in a list: see `one_each`."""
-    labels = one_each(y)
+    labels = one_each(only_column(y))
     if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
         raise ValueError("y must hold labels that are numbers or text, got complex numbers")
-    if hasattr(labels, "__array__") and labels.shape[1:] == (1,):
+    if getattr(y, "shape", ())[1:] == (1,):
         warn_user(
             "A column-vector y was passed when a 1d array was expected: y.ravel() makes one",
             DataConversionWarning,
@@ -512,6 +523,10 @@ def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
 def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
     """The labels of y, sorted, with a `PrivacyLeakWarning`: for classes that nobody declared."""
     y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
+    if y.dtype.kind == "c":  # of which scikit-learn's error would show all
+        raise ValueError(
+            "y holds a complex number: labels are numbers or text. Declare the classes"
+        )
     check_classification_targets(y)
     found = np.unique(y)
     if found.size < 2:

@@ -368,7 +368,7 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
             reader.codes(y, classes)
         elif reader.task == "classification":
             labels = tuple(set(y[~cells.is_missing(y)].tolist()))
-        bare, empty = _emptied(given["X"]), _emptied(X)
+        bare, empty = _emptied(given["X"] if cells.is_frame(given["X"]) else X), _emptied(X)
         names = list(bare.columns) if hasattr(bare, "columns") else None
         form = empty.shape, sparse.issparse(empty), names, y.shape[1:]
         mark = fingerprint(X, y, given.get("weight"))

@@ -1275,10 +1275,10 @@ def _answers(
 
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
     """Positions among the labels, -1 for invalid ones."""
+    values = cells.only_column(values)
     others = getattr(values, "shape", (n,))[1:]
     if others not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
-    # a column of an array or a frame
     found = cells.as_labels(np.ravel(values) if others else values)
     if found.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import expit, log_ndtr, ndtri
+from scipy.special import erfinv, expit, log_ndtr, ndtri
 
 from .._checks import auto_or, check_choice, check_int, check_real
 from .._types import Precision, Relation
@@ -85,6 +85,9 @@ def mu_epsilon(mu: float, delta: float) -> float:
 
 def pure_mu(epsilon: float) -> float:
     """Least mu such that whatever is epsilon-DP is mu-Gaussian-DP (doc/privacy, section 1)."""
+    part = math.tanh(epsilon / 2)
+    if part < 0.9:  # next to 1/2 probabilities would lose digits
+        return 2 * math.sqrt(2) * float(erfinv(part)) * (1 + 1e-14)
     return -2 * float(ndtri(expit(-epsilon)))
 
 
