@@ -34,7 +34,7 @@ from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .choice import Table, losses, scoring_of
-from .plan import SearchPlan, UnfitCurrencyError, plan_probes
+from .plan import Plans, SearchPlan, Settings, UnfitCurrencyError, plan_probes
 from .private_steps import (
     OWN,
     Allotment,
@@ -79,7 +79,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     random_state: RandomState = None
     verbose: int = 0
 
-    _settings: ClassVar[Callable[..., list[dict[str, Any]]]]  # candidates, without the default
+    _settings: ClassVar[Callable[..., list[Settings]]]  # candidates, without the default
 
     @property
     def _rows_per_user(self) -> int:
@@ -164,9 +164,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
         scoring = scoring_of(made, self.scoring)
 
-        def plans_of(
-            settings: dict[str, Any], budget: PrivacyBudget, currency: Composition
-        ) -> tuple[Any, ...]:
+        def plans_of(settings: Settings, budget: PrivacyBudget, currency: Composition) -> Plans:
             estimator = set_parts(self._made(settings, classes), budget, currency)
             parts = [step.accountant for step in private_steps(estimator).values()]
             found = plans(estimator)
@@ -177,7 +175,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         budget = self._accounting().of_size(n_samples).budget
         return plan_probes(plans_of, candidates, budget, scoring, n_samples, n_outputs)
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _candidates(self) -> list[Settings]:
         """The default's settings first, and all others once."""
         settings = [dict(candidate) for candidate in self._settings()]
         names = sorted({name for candidate in settings for name in candidate})
@@ -204,7 +202,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 seen.append(whole)
         return [default, *others]
 
-    def _made(self, settings: dict[str, Any], classes: Any) -> Any:
+    def _made(self, settings: Settings, classes: Any) -> Any:
         """An estimator with these settings, none of which it shares with another one."""
         copied = {name: clone(value, safe=False) for name, value in settings.items()}
         made = clone(self.estimator).set_params(**copied)
@@ -531,7 +529,7 @@ class DPGridSearchCV(_PrivateSearch):
 
     param_grid: Any
 
-    def _settings(self) -> list[dict[str, Any]]:
+    def _settings(self) -> list[Settings]:
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
@@ -583,16 +581,16 @@ class DPRandomizedSearchCV(_PrivateSearch):
     n_iter: int = 10
     candidates_seed: int = 0
 
-    def _settings(self) -> list[dict[str, Any]]:
+    def _settings(self) -> list[Settings]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)
         n = check_count("n_iter", self.n_iter, high=_MOST_SETTINGS)
         given = self.param_distributions
         return _listed(ParameterSampler, "param_distributions", given, n_iter=n, random_state=seed)
 
 
-def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[dict[str, Any]]:
+def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[Settings]:
     """The settings of a grid or of a sampler."""
-    found: list[dict[str, Any]] | None = None
+    found: list[Settings] | None = None
     # scikit-learn's errors quote what may be a table, also as the context of another error
     with suppress(TypeError, ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # few settings are no mistake

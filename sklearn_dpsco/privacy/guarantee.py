@@ -21,11 +21,12 @@ from .._checks import check_real, import_pandas
 from .._overview import Overview, Overviewed
 from .._types import Relation
 from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
-from .report import Fits, Report, of_guarantee, promise
+from .report import Fits, Report, claim_of, of_guarantee, promise
 from .selections import bracketed, has_optimum, selection_delta, selection_epsilon
 
 _OF_DELTA = "adaptive-range", "pld", "renyi"
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
+Forks = Sequence[tuple[str, Sequence["Guarantee"]]]  # parts by name, and their alternatives
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
 
@@ -144,12 +145,7 @@ class Guarantee(Overviewed):
         return cls(*claim, composition, tuple(releases), budget.rows_per_user)
 
     @classmethod
-    def of_parts(
-        cls,
-        budget: PrivacyBudget,
-        composition: Composition,
-        parts: Iterable[tuple[str, Iterable[Guarantee]]],
-    ) -> Guarantee:
+    def of_parts(cls, budget: PrivacyBudget, composition: Composition, parts: Forks) -> Guarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
         currency = _additive(composition)
@@ -227,8 +223,7 @@ class Guarantee(Overviewed):
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""
-        size = float(self.epsilon), float(self.delta), self.relation, self.rows_per_user
-        first = promise(*size, self.noise_is_secret)
+        first = promise(claim_of(self), self.noise_is_secret)
         among = self.fits.lines if self.fits else []
         if self.parts:
             rows: list[tuple[str, ...]] = [
@@ -363,10 +358,8 @@ class Guarantee(Overviewed):
             return sum(max(part.renyi(order) for part in options) for _, options in self.parts)
         if self.rows_per_user == 1:
             return renyi(self.releases, order)
-        bounds = [order * self.cost("zcdp")]
-        if self.composes_in("pure"):
-            bounds.append(self.cost("pure"))
-        return min(bounds)
+        pure = self.cost("pure") if self.composes_in("pure") else math.inf
+        return min(order * self.cost("zcdp"), pure)
 
     # -------------------------------------------------------------- the whole privacy curve
 
@@ -424,8 +417,7 @@ class Guarantee(Overviewed):
         for epsilon, delta in self._pairs:
             # at alpha = 0 all but delta, and nothing where e^epsilon alpha is above 1
             lost = math.exp(min(epsilon + math.log(alpha), 0.0)) if alpha > 0 else 0.0
-            bounds.append(1 - delta - lost)
-            bounds.append(math.exp(-epsilon) * (1 - delta - alpha))
+            bounds += [1 - delta - lost, math.exp(-epsilon) * (1 - delta - alpha)]
         if mu is not None:
             bounds.append(float(ndtr(ndtri(1 - alpha) - mu)))
         return max(bounds)

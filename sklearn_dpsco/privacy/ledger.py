@@ -202,7 +202,7 @@ class Snapshot(NamedTuple):
     order: float
     slack: float
     composition: Currency  # "gdp" or "zcdp": how the costs add up
-    ledger: Ledger
+    ledger: Ledger = Ledger()
 
     @property
     def whole(self) -> PrivacyBudget:

@@ -133,10 +133,14 @@ def _percent(epsilon: float, before: float = 0.5) -> str:
     return f"{up(100 * float(expit(log_odds)))}%"
 
 
-def promise(
-    epsilon: float, delta: float, relation: str, rows: int, noise_is_secret: bool | None = True
-) -> str:
+def claim_of(claimed: Any) -> Claim:
+    """Of a guarantee, in Python's numbers."""
+    return float(claimed.epsilon), float(claimed.delta), claimed.relation, claimed.rows_per_user
+
+
+def promise(claim: Claim, noise_is_secret: bool | None = True) -> str:
     """The first sentence of reports and prints: who is protected, against whom, at what odds."""
+    epsilon, delta, relation, rows = claim
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
@@ -164,18 +168,12 @@ def _sure(epsilon: float) -> str:
     )
 
 
-def _explained(
-    epsilon: float,
-    delta: float,
-    relation: str,
-    rows: int,
-    spent: float | None = None,
-    has_branches: bool = False,
-) -> list[str]:
+def _explained(claim: Claim, spent: float | None = None, has_branches: bool = False) -> list[str]:
     """The same for someone without mathematics, each word with what it means.
 
     `spent` is the epsilon of the results so far, of a budget that has any.
     """
+    epsilon, delta, relation, rows = claim
     whom = "row" if rows == 1 else "person"
     rare = ", apart from rare results (delta, below)" if delta > 0 else ""
     about = _ABOUT[relation].format(whom=whom)
@@ -418,11 +416,9 @@ def _report(
 
 def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any) -> Report:
     """The report of one guarantee, with the facts of its releases in the schema's order."""
-    size = float(guarantee.epsilon), float(guarantee.delta)
-    claim = *size, guarantee.relation, guarantee.rows_per_user
-    lines = [promise(*claim, guarantee.noise_is_secret)]
+    lines = [promise(claim_of(guarantee), guarantee.noise_is_secret)]
     if not guarantee.is_void:
-        lines += _explained(*claim)
+        lines += _explained(claim_of(guarantee))
     lines += guarantee.fits.lines if guarantee.fits else []
     if n := len(guarantee.parts):
         lines.append(
@@ -510,8 +506,8 @@ def of_accountant(
     has_branches = any(charge.branch for charge in charges)
     alone = [float(c.epsilon) for c in charges]
     further, confirmed, decided = _of_budget(epsilon, spent, left, alone, has_branches)
-    lines = [promise(*claim, False not in secrets)]
-    lines += [*_explained(*claim, spent if found else None, has_branches), *further]
+    lines = [promise(claim, False not in secrets)]
+    lines += [*_explained(claim, spent if found else None, has_branches), *further]
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "

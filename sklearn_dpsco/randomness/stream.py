@@ -49,12 +49,6 @@ _SHUFFLED_WORDS = 2**16
 _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes would dominate
 
 
-def _encryptor(key: bytes) -> Any:
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-
-
 class RandomStream:
     """Words of a block cipher (AES-256 in counter mode) and the laws drawn from them.
 
@@ -89,7 +83,11 @@ class RandomStream:
         self._check_process()
         n_new = size - (self._buffer.size - self._next)
         if n_new > 0:
-            self._encryptor = self._encryptor or _encryptor(self._key)
+            if self._encryptor is None:
+                from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+                cipher = Cipher(algorithms.AES(self._key), modes.CTR(bytes(16)))
+                self._encryptor = cipher.encryptor()
             text = self._encryptor.update(bytes(8 * max(n_new, _MIN_WORDS)))
             fresh = np.frombuffer(text, dtype=np.uint64)
             self._buffer, self._next = np.concatenate((self._buffer[self._next :], fresh)), 0
@@ -461,8 +459,8 @@ class GroupedScores:
             if number == sampling.UNCERTAIN:
                 attempts += 1
                 stream.unread(words.size - used - 3)
-                number, factor = self._proposed(words[used], words[used + 1])
-                score, word = self._score(number, form), int(words[used + 2])
+                number, score, factor = self._proposed(words[used], words[used + 1], form)
+                word = int(words[used + 2])
                 if _exact_coin(word, reference, score, scale, factor, stream):
                     return number
                 continue
@@ -476,18 +474,17 @@ class GroupedScores:
         reference = float(weigh_groups(self._tops, scale, self._cumulative))
         return reference if math.isfinite(reference) else refuse()
 
-    def _proposed(self, place: Any, within: Any) -> tuple[int, Fraction]:
-        """What `propose_in_groups` proposes, and 2^20 over its group's weight."""
+    def _proposed(
+        self, place: Any, within: Any, form: tuple[float, float]
+    ) -> tuple[int, float, Fraction]:
+        """What `propose_in_groups` proposes, its score, and 2^20 over its group's weight."""
         number = _proposed(place, int(self._cumulative[-1]))
         group = int(np.searchsorted(self._cumulative, number, "right"))
         k, position = divmod(_proposed(within, self.values.size << self.bits), 1 << self.bits)
-        weight = int(np.diff(self._cumulative, prepend=0)[group])
-        return k * self.left.size + (group << self.bits) + position, Fraction(1 << 20, weight)
-
-    def _score(self, number: int, form: tuple[float, float]) -> float:
-        k, j = divmod(number, self.left.size)
+        j, weight = (group << self.bits) + position, np.diff(self._cumulative, prepend=0)[group]
         direction = form[0] * float(self.left[j]) + form[1] * float(self.right[j])
-        return -float(self.values[k]) * direction
+        score = -float(self.values[k]) * direction
+        return k * self.left.size + j, score, Fraction(1 << 20, int(weight))
 
 
 def _proposed(word: Any, size: int) -> int:
