@@ -406,7 +406,8 @@ class BudgetAccountant(Account):
         half_mu_squared = min(half_mu_squared, pure_mu(epsilon) ** 2 / 2)
         costs = epsilon, rho, min(at_order, epsilon / order), half_mu_squared, guarantee.slack
         facts: Any = *claim_of(guarantee), kind, *map(float, costs), branch
-        charge = Charge(*facts, guarantee=guarantee, has_groups=has_groups, **named)
+        named |= {"guarantee": guarantee, "has_groups": has_groups}
+        charge = Charge(*facts, **named)
         state = state._replace(ledger=state.ledger.plus(charge))
         pure, whole = budget.epsilon * ROUNDING, state.size * ROUNDING
         if not all(
@@ -461,7 +462,8 @@ class BudgetAccountant(Account):
         budget, kept = self._state.budget, self._state.slack
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        if (slack := ledger.slack) > kept:
+        slack = max(unit[-1] for unit in ledger.units())
+        if slack > kept:
             advice, least = "Say", f"{rounded(slack, 6):g}"
             if float(least) < budget.delta:
                 advice = (
@@ -612,15 +614,10 @@ _active: dict[object, BudgetAccountant] = {}  # by each open block, all the same
 _opening: dict[Any, Turn] = {}
 
 
-def active_accountant() -> BudgetAccountant | None:
-    """The accountant whose block is open in this process, if any."""
-    return next(iter(list(_active.values())), None)
-
-
 def accountant_in_force(accountant: Any) -> Account | None:
-    """What to charge, for a parameter `accountant`: None means the open block's."""
+    """What to charge, for a parameter `accountant`: None means that of the open block, if any."""
     if accountant is None:
-        return active_accountant()
+        return next(iter(list(_active.values())), None)
     if isinstance(accountant, Account):
         return accountant
     given = shown(accountant)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy as shallow_copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -184,8 +184,8 @@ class Guarantee(Overviewed):
         slack = self.slack
         if slack and self.composition not in ("zcdp", "gdp"):
             raise AssertionError(f"no {self.composition} guarantee allows for slack")
-        if slack:  # what the costs may add up to next to it, which is not divided
-            budget = PrivacyBudget(self.epsilon, self.delta - slack, self.relation)
+        # what the costs may add up to next to it, which is not divided
+        budget = replace(budget, delta=self.delta - slack)
         if self.composition == "adaptive-range":
             spent, count, mu = selections_game(self.releases, rows)
             if count and not has_optimum(self.epsilon, self.delta, count):

@@ -249,9 +249,7 @@ def _is_below(
 
 def _normal_cumulative(k: int, digits: int) -> Bounds:
     """Sum of exp(-j^2 / 2) over j <= k, over the sum for all j."""
-    n_terms = k + 2
-    while n_terms**2 < 6 * digits:
-        n_terms += 1
+    n_terms = max(k + 2, math.isqrt(6 * digits - 1) + 1)  # up to the root of 6 digits, or more
     terms = [_exp_bounds(Fraction(j * j, 2), Fraction(j * j, 2), digits) for j in range(n_terms)]
     head_low, head_high = (sum(side, Fraction(0)) for side in zip(*terms[: k + 1], strict=True))
     tail_low, tail_high = (sum(side, Fraction(0)) for side in zip(*terms[k + 1 :], strict=True))
@@ -327,9 +325,8 @@ def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) ->
         if is_certain:
             stream.unread(words.size - used)
             continue
-        attempt = [int(word) for word in words[used : used + 3]]
         stream.unread(words.size - used - 3)
-        draw = _exact_attempt(attempt, is_normal, steps, stream)
+        draw = _exact_attempt(words[used : used + 3].tolist(), is_normal, steps, stream)
         if draw is not None:
             out[done] = draw
             done += 1
