@@ -462,8 +462,7 @@ class BudgetAccountant(Account):
         budget, kept = self._state.budget, self._state.slack
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        slack = max(unit[-1] for unit in ledger.units())
-        if slack > kept:
+        if (slack := ledger.slack) > kept:
             advice, least = "Say", f"{rounded(slack, 6):g}"
             if float(least) < budget.delta:
                 advice = (

@@ -162,6 +162,11 @@ class Ledger(NamedTuple):
             found = _foremost([one + other for one in found for other in _foremost(costs)])
         return found
 
+    @property
+    def slack(self) -> float:
+        """The largest that a unit bears, added up as where it is accepted."""
+        return float(max(cost[-1] for cost in self.units()))
+
     def plus(self, *charges: Charge) -> Ledger:
         """The ledger with more entries."""
         ledger = self
@@ -247,7 +252,7 @@ class Snapshot(NamedTuple):
             ledger = Ledger().plus(*charges)
             if document["total"] != _stated(ledger.total()):
                 raise ValueError("its charges do not add up to its total")
-            if max(unit[-1] for unit in ledger.units()) > slack:
+            if ledger.slack > slack:
                 raise ValueError("its charges have more slack than it keeps")
             facts = check_string("id", document["id"]), budget, rows, order, slack, composition
             return cls(*facts, ledger)

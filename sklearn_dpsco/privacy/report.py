@@ -394,7 +394,7 @@ def _report(
             "kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
-    told = [(name, check_string(name, s)) for name, s in named.items() if s is not None]
+    about = [f"{k.capitalize()}: {check_string(k, s)}" for k, s in named.items() if s is not None]
     now = datetime.now(UTC)
     versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
     outside = [_PERSONS] * (not is_row) + [_SEED] * (secrets != {True})
@@ -407,7 +407,6 @@ def _report(
     layout = "".join(f"  {{:{width}s}}" for width in widths)
     made = f"Made on {now:%Y-%m-%d} by {stated}."
     confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
-    about = (f"{name.capitalize()}: {text}" for name, text in told)
     head = (title, *about, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
     head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
     head += ("Decided by the person who is responsible for the data:", *decided, _SIGNED, made)
