@@ -39,15 +39,12 @@ def changed_record(pair: Pair) -> int:
 
     In tables that tell users, the first row of the one user whose rows differ.
     """
-    first, second = pair
-    n = len(first.y)
-    differs = differing_rows(first.rows.X, second.rows.X)
-    differs |= differing_rows(first.y.reshape(n, -1), second.y.reshape(n, -1))
-    differs = differs | (first.rows.scales() != second.rows.scales())
-    differs = differs | (first.rows.sample_weights() != second.rows.sample_weights())
+    tables, n = [side.rows for side in pair], len(pair[0].y)
+    beside = [np.column_stack((s.y, s.rows.scales(), s.rows.sample_weights())) for s in pair]
+    differs = differing_rows(*(table.X for table in tables)) | differing_rows(*beside)
     (rows,) = np.nonzero(differs)
-    users = np.arange(n) if first.rows.users is None else first.rows.users
-    if not np.array_equal(users, np.arange(n) if second.rows.users is None else second.rows.users):
+    users, others = (np.arange(n) if table.users is None else table.users for table in tables)
+    if not np.array_equal(users, others):
         raise ValueError("tables of a pair must have the same users")
     if np.unique(users[rows]).size != 1:
         raise ValueError(f"tables of a pair must differ in one record, got {rows.size}")
@@ -57,10 +54,7 @@ def changed_record(pair: Pair) -> int:
 def differing_rows(first: Any, second: Any) -> Flags:
     """Flags the rows in which two matrices differ."""
     if sparse.issparse(first) or sparse.issparse(second):
-        rows = (sparse.csr_array(first) - sparse.csr_array(second)).tocoo()
-        differs = np.zeros(rows.shape[0], dtype=bool)
-        differs[rows.row[rows.data != 0]] = True
-        return differs
+        return np.diff((sparse.csr_array(first) != sparse.csr_array(second)).indptr) > 0
     return np.any(np.asarray(first) != np.asarray(second), axis=1)
 
 
