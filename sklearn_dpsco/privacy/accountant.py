@@ -37,7 +37,7 @@ from .budget import (
     zcdp_epsilon,
 )
 from .guarantee import Guarantee
-from .ledger import Charge, Ledger, Snapshot, Turn, check_slack
+from .ledger import COSTS, Charge, Ledger, Snapshot, Turn, check_slack
 from .report import Report, claim_of, of_accountant
 from .selections import LARGEST_MU
 
@@ -405,9 +405,9 @@ class BudgetAccountant(Account):
         half_mu_squared = guarantee.cost("gdp") if guarantee.composes_in("gdp") else math.inf
         half_mu_squared = min(half_mu_squared, pure_mu(epsilon) ** 2 / 2)
         costs = epsilon, rho, min(at_order, epsilon / order), half_mu_squared, guarantee.slack
-        facts: Any = *claim_of(guarantee), kind, *map(float, costs), branch
-        named |= {"guarantee": guarantee, "has_groups": has_groups}
-        charge = Charge(*facts, **named)
+        named |= dict(zip(COSTS, map(float, costs), strict=True))
+        named |= {"branch": branch, "has_groups": has_groups, "guarantee": guarantee}
+        charge = Charge(*claim_of(guarantee), kind, **named)
         state = state._replace(ledger=state.ledger.plus(charge))
         pure, whole = budget.epsilon * ROUNDING, state.size * ROUNDING
         if not all(
