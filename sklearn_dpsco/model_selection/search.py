@@ -299,9 +299,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         names += ["random_state"] * (self.random_state is None)
         for (prefix, step), name in itertools.product(steps.items(), names):
             default = inspect.signature(type(step)).parameters[name].default
-            given, used = getattr(step, name), getattr(self, name)
-            if name == "max_rows_per_user":
-                used = self._rows_per_user
+            given = getattr(step, name)
+            used = self._rows_per_user if name == "max_rows_per_user" else getattr(self, name)
             if given not in (default, used):
                 warn_user(
                     f"{prefix}{name}={shown(given)} of the estimator is not used: the search sets "
@@ -356,8 +355,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, given)
             weights *= given
-        if not hasattr(X, "shape"):
-            X = cells.as_objects(X)
+        X = X if hasattr(X, "shape") else cells.as_objects(X)
         X = compressed(X) if sparse.issparse(X) else X
         return Table(X, y, extras, classes, targets, low, high, weights, exposure)
 
@@ -383,10 +381,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if plan.choice is not None:
             # X and y are arguments of their own, so that a cluster gets them once
             fit = delayed(fitted_alone)
-            fits = (table.fitted(made(k, plan.probe_budget, k), fit) for k in range(n))
+            fits = [table.fitted(made(k, plan.probe_budget, k), fit) for k in range(n)]
             # not every backend of joblib has generators
             kind = "generator" if self.verbose else "list"
-            found = Parallel(n_jobs=self.n_jobs, return_as=kind)(list(fits))
+            found = Parallel(n_jobs=self.n_jobs, return_as=kind)(fits)
             models = list(steps(found, bar))
             scoring = plan.choice.scoring
             lost = np.stack([losses(model, table, scoring) for model in models], axis=1)

@@ -491,8 +491,7 @@ def of_accountant(
 ) -> Report:
     """The report of a budget and its charges, whose branches have these names."""
     epsilon, _, _, rows_per_user = claim
-    if math.isclose(spent, epsilon, rel_tol=1e-9):  # roundings of what takes all
-        spent = epsilon
+    spent = epsilon if math.isclose(spent, epsilon, rel_tol=1e-9) else spent  # but for roundings
     found = []
     for charge, name in zip(charges, names, strict=True):
         what, part = {"what": charge.estimator}, name
