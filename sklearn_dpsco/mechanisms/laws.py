@@ -206,10 +206,8 @@ class AdditiveNoise(Mechanism):
         cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
     ) -> Self:
         """Least noise with which `count` releases stay within `allowance`."""
-        if allowance.kind == "pure":
-            multiplier = count / allowance.amount
-        else:
-            multiplier = math.sqrt(count / (2 * allowance.amount))
+        ratio = count / allowance.amount
+        multiplier = ratio if allowance.kind == "pure" else math.sqrt(ratio / 2)
         noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
         noise.check(allowance.kind)
         # the scale is `multiplier` times the sensitivity on a grid that the scale decides on

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import count, takewhile
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -274,14 +275,10 @@ _LAWS: dict[bool, tuple[Callable[[int, int], Bounds], Callable[[int, Fraction], 
 @lru_cache(maxsize=2)
 def _table(is_normal: bool) -> Words:
     """Cumulative probabilities of k, times 2^63, rounded down; ends before 1."""
-    cumulative = _LAWS[is_normal][0]
-    values: list[int] = []
-    while True:
-        low, _ = cumulative(len(values), 2 * _FIRST_DIGITS)
-        value = int(low * (1 << _TABLE_BITS))
-        if value + 4 >= 1 << _TABLE_BITS:
-            return np.array(values, dtype=np.uint64)
-        values.append(value)
+    cumulative, whole = _LAWS[is_normal][0], 1 << _TABLE_BITS
+    values = (int(cumulative(k, 2 * _FIRST_DIGITS)[0] * whole) for k in count())
+    below = takewhile(lambda value: value + 4 < whole, values)
+    return np.array(list(below), dtype=np.uint64)
 
 
 def _exact_attempt(
@@ -291,9 +288,7 @@ def _exact_attempt(
     cumulative, exponent = _LAWS[is_normal]
     choice = _LazyUniform(words[0] >> 1, _TABLE_BITS)
     x, coin = _LazyUniform(words[1], 64), _LazyUniform(words[2], 64)
-    k = 0
-    while not _is_below(partial(cumulative, k), stream, choice):
-        k += 1
+    k = next(k for k in count() if _is_below(partial(cumulative, k), stream, choice))
 
     def acceptance(digits: int) -> Bounds:
         low, high = x.interval
@@ -322,14 +317,12 @@ def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) ->
             words, _table(is_normal), is_normal, np.uint64(steps), out[done:]
         )
         done += filled
-        if is_certain:
-            stream.unread(words.size - used)
-            continue
-        stream.unread(words.size - used - 3)
-        draw = _exact_attempt(words[used : used + 3].tolist(), is_normal, steps, stream)
-        if draw is not None:
-            out[done] = draw
-            done += 1
+        stream.unread(words.size - used - 3 * (not is_certain))
+        if not is_certain:
+            draw = _exact_attempt(words[used : used + 3].tolist(), is_normal, steps, stream)
+            if draw is not None:
+                out[done] = draw
+                done += 1
     return out
 
 
@@ -452,16 +445,14 @@ class GroupedScores:
                 reference, is_sharp = self._weigh(scale), True
             words = stream.words(3 * max(_ATTEMPTS, attempts))
             number, used = sampling.propose_in_groups(words, scores, reference, self._cumulative)
-            attempts += used // 3
-            if number == sampling.UNCERTAIN:
-                attempts += 1
-                stream.unread(words.size - used - 3)
+            is_open = number == sampling.UNCERTAIN  # an attempt that more bits decide on
+            attempts += used // 3 + is_open
+            stream.unread(words.size - used - 3 * is_open)
+            if is_open:
                 number, score, factor = self._proposed(words[used], words[used + 1], form)
                 word = int(words[used + 2])
-                if _exact_coin(word, reference, score, scale, factor, stream):
-                    return number
-                continue
-            stream.unread(words.size - used)
+                if not _exact_coin(word, reference, score, scale, factor, stream):
+                    number = -1
             if number >= 0:
                 return int(number)
 
@@ -533,12 +524,9 @@ def _coins(scores: Array, top: float, scale: float, factor: int, stream: RandomS
     """Independent coins with probabilities factor * exp(-(top - score) / scale)."""
     from .._kernels.sampling import flip_coins
 
-    out = np.zeros(scores.size, dtype=bool)
+    out, start = np.zeros(scores.size, dtype=bool), 0
     words = stream.words(scores.size)
-    start = 0
-    while True:
-        start = flip_coins(words, scores, top, scale, float(factor), start, out)
-        if start == scores.size:
-            return out
+    while (start := flip_coins(words, scores, top, scale, float(factor), start, out)) < out.size:
         out[start] = _exact_coin(int(words[start]), top, scores[start], scale, factor, stream)
         start += 1
+    return out
