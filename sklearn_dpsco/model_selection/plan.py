@@ -107,8 +107,7 @@ def plan_probes(
     n_outputs: int,
 ) -> SearchPlan:
     """The plan of a search, or of a fit of the default if a choice cannot pay."""
-    plain: Composition = "pure" if budget.is_pure else "zcdp"
-    plain = "gdp" if budget.currency == "gdp" else plain
+    plain: Composition = "gdp" if budget.currency == "gdp" else "pure" if budget.is_pure else "zcdp"
     if len(candidates) < 2 or n_samples < rows_for_choice(budget):
         # the default alone, in the currency that gives it the least noise
         plans = plans_of(candidates[0], budget, plain)

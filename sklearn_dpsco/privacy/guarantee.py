@@ -223,8 +223,8 @@ class Guarantee(Overviewed):
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""
-        first = promise(claim_of(self), self.noise_is_secret)
-        among = self.fits.lines if self.fits else []
+        lines = [promise(claim_of(self), self.noise_is_secret)]
+        lines += self.fits.lines if self.fits else []
         if self.parts:
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
@@ -232,12 +232,9 @@ class Guarantee(Overviewed):
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
             layout = "  {:32s} {:>6s} {:>9s}"
-            return Overview((first, *among, head), ("part", "share", "releases"), layout, rows)
-        lines = [first, *among]
-        if not self.is_void:
-            lines.append(f"{self.claim}, {self.composition} composition")
-        if self.rows_per_user > 1:
-            lines.append(f"  for users of up to {self.rows_per_user} rows")
+            return Overview((*lines, head), ("part", "share", "releases"), layout, rows)
+        lines += [f"{self.claim}, {self.composition} composition"] * (not self.is_void)
+        lines += [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
         if self.slack:
             lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
         has_groups = any(release.group for release in self.releases)
@@ -246,9 +243,8 @@ class Guarantee(Overviewed):
             (name, str(count), kind, f"{change:.4g}", f"{scale:.4g}", group or "")[: 5 + has_groups]
             for name, count, kind, change, scale, group in map(_facts, self.releases)
         ]
-        name, kind = (
-            max([least, *(len(row[k]) for row in rows)]) for k, least in ((0, 16), (2, 12))
-        )
+        name = max([16, *(len(row[0]) for row in rows)])
+        kind = max([12, *(len(row[2]) for row in rows)])
         layout = f"  {{:{name}s}} {{:>5s}}  {{:{kind}s}} {{:>11s}} {{:>12s}}" + "  {}" * has_groups
         return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
 

@@ -198,10 +198,8 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
             " and ".join(f"{_percent(k * size)}{of}" for size, of in sizes.items()) for k in (2, 5)
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
-        in_one, or_branches = "", ""
-        if has_branches:
-            in_one = ", and with rows in one branch of a group alone"
-            or_branches = ", or in two branches of a group"
+        in_one = ", and with rows in one branch of a group alone" * has_branches
+        or_branches = ", or in two branches of a group" * has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
             f"result{or_branches}, 50% can become {two}, with five {five}{larger}."
