@@ -92,6 +92,7 @@ def neighbours(
     of_weights = np.random.default_rng([random_state, 1])
     check_int("rows_per_user", rows_per_user, low=1)
     users = np.random.default_rng([random_state, 2]).permutation(problem.n_samples) // rows_per_user
+    told = users if rows_per_user > 1 else None
     storages = (np.ascontiguousarray, sparse.csr_array, sparse.csc_array)
     pairs = []
     for k in range(n_pairs):
@@ -121,9 +122,7 @@ def neighbours(
             scale = None if np.all(present) else present.astype(np.float64)
             weights = None if weight is None else weight.copy()
             rows = make_rows(stored, problem.fit_intercept, scale, weights)
-            if rows_per_user > 1:
-                rows = replace(rows, users=users)
-            pair.append(SolverData(rows, y.copy()))
+            pair.append(SolverData(replace(rows, users=told), y.copy()))
         pairs.append((pair[0], pair[1]))
     return pairs
 

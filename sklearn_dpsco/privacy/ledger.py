@@ -212,8 +212,7 @@ class Snapshot(NamedTuple):
     @property
     def size(self) -> float:
         """What the costs may add up to, in the currency of `composition`."""
-        whole = self.whole
-        return whole.mu**2 / 2 if self.composition == "gdp" else whole.rho
+        return self.whole.mu**2 / 2 if self.composition == "gdp" else self.whole.rho
 
     def cost(self, unit: Array) -> float:
         """What a unit bears in this currency."""

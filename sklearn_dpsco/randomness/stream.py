@@ -151,9 +151,8 @@ def stream_from_random_state(random_state: Any) -> RandomStream:
 def check_random_state(random_state: Any) -> None:
     """Raise `ValueError` unless it is None, a non-negative int or a RandomState."""
     is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    if is_int and random_state >= 0:
-        return
-    if random_state is not None and not isinstance(random_state, np.random.RandomState):
+    is_seed = is_int and random_state >= 0
+    if not (is_seed or random_state is None or isinstance(random_state, np.random.RandomState)):
         raise ValueError(
             "random_state must be None, an int >= 0 or a numpy.random.RandomState, "
             f"got {shown(random_state)}"
