@@ -20,7 +20,7 @@ from .data.bounds import check_feature_bounds, is_declaring
 from .data.cells import as_numbers, as_users, check_in_memory, is_frame, is_nameless, surplus_rows
 from .data.compressed import compressed
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
-from .privacy.accountant import accountant_in_force, active_accountant
+from .privacy.accountant import accountant_in_force
 from .privacy.branches import INFINITE, Account
 from .privacy.budget import (
     LARGEST_DEFAULT_DELTA,
@@ -390,8 +390,8 @@ class PrivateFit:
         state.pop("_lineage", None)
         if "guarantee_" not in state:  # a copy that is perhaps fitted where nobody counts
             self.__dict__.setdefault("_lineage", Lineage()).has_copies = True
-        if state.get("accountant") is None and active_accountant() is not None:
-            state["accountant"] = active_accountant()
+        if state.get("accountant") is None and (active := accountant_in_force(None)) is not None:
+            state["accountant"] = active
         return state
 
     def __sklearn_clone__(self) -> Self:

@@ -57,13 +57,9 @@ moving = partial(during, _bar)  # a block in which the steps of a solver move th
 silent = partial(during, _is_silent, True)  # a block in which nothing is shown
 
 
-def steps(items: Iterable[T], bar: Any = None) -> Iterable[T]:
+def steps(items: Iterable[T], bar: Any = None) -> Iterator[T]:
     """The items; after each the bar, or that in force, has moved by one step."""
     bar = _bar.get() if bar is None else bar
-    return items if bar is _NO_BAR else _moved(items, bar)
-
-
-def _moved(items: Iterable[T], bar: Any) -> Iterator[T]:
     for item in items:
         yield item
         bar.update(1)

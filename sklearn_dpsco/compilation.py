@@ -82,20 +82,12 @@ def _fits() -> Iterator[tuple[Any, Any, Any]]:
             for dtype in (np.float64, np.float32):
                 X = layout(values.astype(dtype))
                 yield DPScaler(with_centering=False), X, None
-                for kind, n_outputs in itertools.product(_KINDS, (1, 3)):
-                    y: Any = values[:, 0] if n_outputs == 1 else values[:, :3]
-                    if is_classifier(kind()):
-                        y = np.arange(n) % (2 if n_outputs == 1 else 3)
-                    yield _model(kind, n_outputs, X), X, y
-
-
-def _model(kind: Any, n_outputs: int, X: Any) -> Any:
-    model = kind()
-    known = {
-        "bounds_X": (-1, 1),
-        "bounds_y": (-1, 1),
-        "classes": [0, 1] if n_outputs == 1 else [0, 1, 2],
-        "center_X": 0.0 if sparse.issparse(X) else "private",
-    }
-    own = model.get_params()
-    return model.set_params(**{name: value for name, value in known.items() if name in own})
+                known: dict[str, Any] = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
+                known["center_X"] = 0.0 if sparse.issparse(X) else "private"
+                for kind, n_classes in itertools.product(_KINDS, (2, 3)):
+                    model = kind()
+                    known["classes"] = list(range(n_classes))
+                    own = known.keys() & model.get_params().keys()
+                    model.set_params(**{name: known[name] for name in own})
+                    y: Any = values[:, 0] if n_classes == 2 else values[:, :3]
+                    yield model, X, np.arange(n) % n_classes if is_classifier(model) else y

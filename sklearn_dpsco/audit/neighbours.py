@@ -39,15 +39,12 @@ def changed_record(pair: Pair) -> int:
 
     In tables that tell users, the first row of the one user whose rows differ.
     """
-    first, second = pair
-    n = len(first.y)
-    differs = differing_rows(first.rows.X, second.rows.X)
-    differs |= differing_rows(first.y.reshape(n, -1), second.y.reshape(n, -1))
-    differs = differs | (first.rows.scales() != second.rows.scales())
-    differs = differs | (first.rows.sample_weights() != second.rows.sample_weights())
+    tables, n = [side.rows for side in pair], len(pair[0].y)
+    beside = [np.column_stack((s.y, s.rows.scales(), s.rows.sample_weights())) for s in pair]
+    differs = differing_rows(*(table.X for table in tables)) | differing_rows(*beside)
     (rows,) = np.nonzero(differs)
-    users = np.arange(n) if first.rows.users is None else first.rows.users
-    if not np.array_equal(users, np.arange(n) if second.rows.users is None else second.rows.users):
+    users, others = (np.arange(n) if table.users is None else table.users for table in tables)
+    if not np.array_equal(users, others):
         raise ValueError("tables of a pair must have the same users")
     if np.unique(users[rows]).size != 1:
         raise ValueError(f"tables of a pair must differ in one record, got {rows.size}")
@@ -57,10 +54,7 @@ def changed_record(pair: Pair) -> int:
 def differing_rows(first: Any, second: Any) -> Flags:
     """Flags the rows in which two matrices differ."""
     if sparse.issparse(first) or sparse.issparse(second):
-        rows = (sparse.csr_array(first) - sparse.csr_array(second)).tocoo()
-        differs = np.zeros(rows.shape[0], dtype=bool)
-        differs[rows.row[rows.data != 0]] = True
-        return differs
+        return np.diff((sparse.csr_array(first) != sparse.csr_array(second)).indptr) > 0
     return np.any(np.asarray(first) != np.asarray(second), axis=1)
 
 
@@ -98,6 +92,7 @@ def neighbours(
     of_weights = np.random.default_rng([random_state, 1])
     check_int("rows_per_user", rows_per_user, low=1)
     users = np.random.default_rng([random_state, 2]).permutation(problem.n_samples) // rows_per_user
+    told = users if rows_per_user > 1 else None
     storages = (np.ascontiguousarray, sparse.csr_array, sparse.csc_array)
     pairs = []
     for k in range(n_pairs):
@@ -127,9 +122,7 @@ def neighbours(
             scale = None if np.all(present) else present.astype(np.float64)
             weights = None if weight is None else weight.copy()
             rows = make_rows(stored, problem.fit_intercept, scale, weights)
-            if rows_per_user > 1:
-                rows = replace(rows, users=users)
-            pair.append(SolverData(rows, y.copy()))
+            pair.append(SolverData(replace(rows, users=told), y.copy()))
         pairs.append((pair[0], pair[1]))
     return pairs
 

@@ -96,9 +96,8 @@ class Run:
     # one makes them
     answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    n_words: dict[Path, int] = field(default_factory=lambda: defaultdict(int))  # the solver's own
     # the streams of each path that were read
-    readers: dict[Path, set[object]] = field(default_factory=lambda: defaultdict(set))
+    readers: dict[Path, set[TracedStream]] = field(default_factory=lambda: defaultdict(set))
     # every release and every draw of a batch, and the path of the stream that it was given
     events: list[tuple[str, Path | None]] = field(default_factory=list)
     # what each mechanism was given
@@ -110,42 +109,40 @@ class Run:
     problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
     outcome: Array = field(default_factory=lambda: np.empty(0))  # coefficients, intercept, steps
 
+    def n_words(self) -> dict[Path, int]:
+        """How many the solver itself reads, by stream."""
+        return {path: sum(one.n_read for one in own) for path, own in self.readers.items()}
+
 
 class TracedStream(RandomStream):
     """The stream of a run, or a substream of it, known by its path of names.
 
     Two streams of one path give the same words, from the start on: a word is used twice exactly
-    where two of them are read at all. A twin has the `reader` of another stream.
+    where two of them are read at all. What a twin reads counts as read by its `owner`.
     """
 
-    def __init__(self, seed: int, run: Run, path: Path = (), reader: object = None) -> None:
+    def __init__(self, seed: int, run: Run, path: Path = (), owner: Any = None) -> None:
         key = hashlib.sha256(repr((seed, path)).encode()).digest()
         super().__init__(key, is_secure=False)
         self.path, self.n_read = path, 0
-        self._seed, self._run, self._is_twin = seed, run, reader is not None
-        self._reader = reader or object()
+        self._seed, self._run, self._owner = seed, run, owner or self
 
     def substream(self, *names: str | int) -> TracedStream:
         return TracedStream(self._seed, self._run, (*self.path, names))
 
     def twin(self) -> TracedStream:
         """Counts as this stream, and leaves it where it is."""
-        return TracedStream(self._seed, self._run, self.path, self._reader)
+        return TracedStream(self._seed, self._run, self.path, self._owner)
 
     def words(self, size: int) -> Words:
         if size > 0:
-            self._run.readers[self.path].add(self._reader)
-        self._count(size)
+            self._run.readers[self.path].add(self._owner)
+        self.n_read += size
         return super().words(size)
 
     def unread(self, size: int) -> None:
-        self._count(-size)
+        self.n_read -= size
         super().unread(size)
-
-    def _count(self, size: int) -> None:
-        self.n_read += size
-        if not self._is_twin:
-            self._run.n_words[self.path] += size
 
 
 @dataclass(eq=False)
@@ -352,7 +349,7 @@ class _Findings:
         """Compare the runs on the two tables of a pair, which differ in so many rows of a user."""
         self._check_run(first)
         self._check_run(second)
-        if first.n_words != second.n_words:
+        if first.n_words() != second.n_words():
             self.violations["streams"] = "what a run reads from its streams depends on the data"
         if not np.array_equal(first.outcome, second.outcome, equal_nan=True):
             self.violations["result"] = "depends on the record beyond what was released"

@@ -314,9 +314,8 @@ def _audit_releases(
                 break
     bound = largest / upper_bound(*seen)
     bounds = 0.0, mu_epsilon(bound, guarantee.delta), bound
-    of_tables = np.array(scores[0]), np.array(scores[1])
     claimed = guarantee.epsilon, guarantee.delta
-    return AuditResult(*claimed, *bounds, "releases", confidence, *of_tables)
+    return AuditResult(*claimed, *bounds, "releases", confidence, *map(np.array, scores))
 
 
 # ---------------------------------------------------------------------- checks

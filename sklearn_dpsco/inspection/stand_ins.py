@@ -36,7 +36,7 @@ from ..model_selection.private_steps import last_step, private_last, private_ste
 from ..preprocessing.declared import declared_bounds
 from ..preprocessing.encoder import PublicEncoder
 from ..preprocessing.schema import fields_of
-from ..privacy.accountant import active_accountant
+from ..privacy.accountant import accountant_in_force
 from ..solvers.statistics import TINY
 
 N_NEW = 10_000  # rows on which fits are scored
@@ -204,7 +204,7 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
     if getattr(last, "bounds_exposure", None) is not None:
         raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
     accountants = [step.accountant for step in private_steps(estimator).values()]
-    accountants = [found for found in (active_accountant(), *accountants) if found is not None]
+    accountants = [a for a in (accountant_in_force(None), *accountants) if a is not None]
     if accountants:
         account = accountants[0]
         relation, rows = account.budget.relation, account.max_rows_per_user

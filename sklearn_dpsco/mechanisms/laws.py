@@ -115,10 +115,8 @@ class Mechanism:
 
     def renyi(self, order: float) -> float:
         """Bound on the Renyi divergence of this order (above 1) of one release."""
-        bounds = [order * self.cost("zcdp")]
-        if "pure" in self.compositions:
-            bounds.append(self.cost("pure"))
-        return min(bounds)
+        pure = self.cost("pure") if "pure" in self.compositions else math.inf
+        return min(order * self.cost("zcdp"), pure)
 
     def check(self, composition: str) -> None:
         """Raise `ValueError` if a release has no cost under this analysis."""
@@ -208,10 +206,8 @@ class AdditiveNoise(Mechanism):
         cls, sensitivity: float, allowance: Allowance, count: int = 1, dimension: int = 1
     ) -> Self:
         """Least noise with which `count` releases stay within `allowance`."""
-        if allowance.kind == "pure":
-            multiplier = count / allowance.amount
-        else:
-            multiplier = math.sqrt(count / (2 * allowance.amount))
+        ratio = count / allowance.amount
+        multiplier = ratio if allowance.kind == "pure" else math.sqrt(ratio / 2)
         noise = cls(sensitivity, sensitivity * multiplier, dimension, allowance.precision)
         noise.check(allowance.kind)
         # the scale is `multiplier` times the sensitivity on a grid that the scale decides on
@@ -567,16 +563,14 @@ class SelectSequence(SelectVertex):
         return float(np.linalg.norm(ranges, self.norm))
 
 
-def softmax_scale(mechanism: Mechanism) -> float | None:
+def softmax_scale(mechanism: Any) -> float | None:
     """The scale, if a release is an exact draw from the softmax of the scores over it, else None.
 
     For loops that make the draws themselves. Where something stands for a mechanism or for its
     method, as in an audit, that must be called.
     """
-    if type(mechanism) not in (SelectVertex, SelectSequence):
-        return None
-    assert isinstance(mechanism, SelectVertex)
-    if type(mechanism).release is not _RELEASE:
+    kind = type(mechanism)
+    if kind not in (SelectVertex, SelectSequence) or kind.release is not _RELEASE:
         return None
     is_softmax = mechanism.precision == "exact" and mechanism.noise == "gumbel"
     return mechanism.scale if is_softmax and mechanism.scale > 0 else None

@@ -10,12 +10,14 @@ from typing import Any
 
 from .._overview import Overview, Overviewed
 from ..privacy.budget import Composition, PrivacyBudget
-from ..privacy.guarantee import Guarantee
+from ..privacy.guarantee import Forks, Guarantee
 from .choice import Choice, plan_choice
 
 # Maps settings, a part of the budget and its currency to the plans of the private steps, or raises
 # `UnfitCurrencyError`.
-PlansOf = Callable[[dict[str, Any], PrivacyBudget, Composition], tuple[Any, ...]]
+Settings = dict[str, Any]
+Plans = tuple[Any, ...]
+PlansOf = Callable[[Settings, PrivacyBudget, Composition], Plans]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
@@ -49,10 +51,10 @@ class SearchPlan(Overviewed):
 
     n_samples: int
     budget: PrivacyBudget
-    candidates: tuple[dict[str, Any], ...]
-    probes: tuple[tuple[Any, ...], ...]
+    candidates: tuple[Settings, ...]
+    probes: tuple[Plans, ...]
     choice: Choice | None
-    refits: tuple[tuple[Any, ...], ...]
+    refits: tuple[Plans, ...]
     guarantee: Guarantee
     probe_budget: PrivacyBudget
     refit_budget: PrivacyBudget
@@ -98,15 +100,14 @@ def rows_for_choice(budget: PrivacyBudget) -> float:
 
 def plan_probes(
     plans_of: PlansOf,
-    candidates: Sequence[dict[str, Any]],
+    candidates: Sequence[Settings],
     budget: PrivacyBudget,
     scoring: str,
     n_samples: int,
     n_outputs: int,
 ) -> SearchPlan:
     """The plan of a search, or of a fit of the default if a choice cannot pay."""
-    plain: Composition = "pure" if budget.is_pure else "zcdp"
-    plain = "gdp" if budget.currency == "gdp" else plain
+    plain: Composition = "gdp" if budget.currency == "gdp" else "pure" if budget.is_pure else "zcdp"
     if len(candidates) < 2 or n_samples < rows_for_choice(budget):
         # the default alone, in the currency that gives it the least noise
         plans = plans_of(candidates[0], budget, plain)
@@ -173,9 +174,7 @@ def _together(budget: PrivacyBudget, currency: Composition, plans: Sequence[Any]
     return _composed(budget, currency, [(str(k), [p.guarantee]) for k, p in enumerate(plans)])
 
 
-def _composed(
-    budget: PrivacyBudget, currency: Composition, parts: Sequence[tuple[str, Sequence[Guarantee]]]
-) -> Guarantee:
+def _composed(budget: PrivacyBudget, currency: Composition, parts: Forks) -> Guarantee:
     """All parts together; under an accountant, random batches cost their part at one order only."""
     guarantees = [g for _, alternatives in parts for g in alternatives]
     if currency == "pld":

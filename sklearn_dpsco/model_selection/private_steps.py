@@ -156,14 +156,11 @@ def set_parts(estimator: Any, budget: PrivacyBudget, currency: Composition) -> A
                 f"{prefix}epsilon must be finite: epsilons of several steps say how they share a "
                 "search"
             )
-        if currency == "pure":
-            costs[prefix] = asked.epsilon
-        else:
-            costs[prefix] = asked.mu**2 if currency in ("gdp", "pld") else asked.rho
+        of_noise = asked.mu**2 if currency in ("gdp", "pld") else asked.rho
+        costs[prefix] = asked.epsilon if currency == "pure" else of_noise
+    whole = sum(costs.values())
     for prefix, step in steps.items():
-        part = budget
-        if costs:
-            part = budget.part(costs[prefix] / sum(costs.values()), currency)
+        part = budget.part(costs[prefix] / whole, currency) if costs else budget
         own = part.epsilon, part.delta, part.relation, part.rows_per_user, Allotment(part)
         step.set_params(**dict(zip(OWN, own, strict=True)))
     return estimator

@@ -34,7 +34,7 @@ from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .choice import Table, losses, scoring_of
-from .plan import SearchPlan, UnfitCurrencyError, plan_probes
+from .plan import Plans, SearchPlan, Settings, UnfitCurrencyError, plan_probes
 from .private_steps import (
     OWN,
     Allotment,
@@ -79,7 +79,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     random_state: RandomState = None
     verbose: int = 0
 
-    _settings: ClassVar[Callable[..., list[dict[str, Any]]]]  # candidates, without the default
+    _settings: ClassVar[Callable[..., list[Settings]]]  # candidates, without the default
 
     @property
     def _rows_per_user(self) -> int:
@@ -164,9 +164,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
         scoring = scoring_of(made, self.scoring)
 
-        def plans_of(
-            settings: dict[str, Any], budget: PrivacyBudget, currency: Composition
-        ) -> tuple[Any, ...]:
+        def plans_of(settings: Settings, budget: PrivacyBudget, currency: Composition) -> Plans:
             estimator = set_parts(self._made(settings, classes), budget, currency)
             parts = [step.accountant for step in private_steps(estimator).values()]
             found = plans(estimator)
@@ -177,7 +175,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         budget = self._accounting().of_size(n_samples).budget
         return plan_probes(plans_of, candidates, budget, scoring, n_samples, n_outputs)
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _candidates(self) -> list[Settings]:
         """The default's settings first, and all others once."""
         settings = [dict(candidate) for candidate in self._settings()]
         names = sorted({name for candidate in settings for name in candidate})
@@ -204,7 +202,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 seen.append(whole)
         return [default, *others]
 
-    def _made(self, settings: dict[str, Any], classes: Any) -> Any:
+    def _made(self, settings: Settings, classes: Any) -> Any:
         """An estimator with these settings, none of which it shares with another one."""
         copied = {name: clone(value, safe=False) for name, value in settings.items()}
         made = clone(self.estimator).set_params(**copied)
@@ -301,9 +299,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         names += ["random_state"] * (self.random_state is None)
         for (prefix, step), name in itertools.product(steps.items(), names):
             default = inspect.signature(type(step)).parameters[name].default
-            given, used = getattr(step, name), getattr(self, name)
-            if name == "max_rows_per_user":
-                used = self._rows_per_user
+            given = getattr(step, name)
+            used = self._rows_per_user if name == "max_rows_per_user" else getattr(self, name)
             if given not in (default, used):
                 warn_user(
                     f"{prefix}{name}={shown(given)} of the estimator is not used: the search sets "
@@ -358,8 +355,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             check_consistent_length(y, given)
             weights *= given
-        if not hasattr(X, "shape"):
-            X = cells.as_objects(X)
+        X = X if hasattr(X, "shape") else cells.as_objects(X)
         X = compressed(X) if sparse.issparse(X) else X
         return Table(X, y, extras, classes, targets, low, high, weights, exposure)
 
@@ -385,10 +381,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if plan.choice is not None:
             # X and y are arguments of their own, so that a cluster gets them once
             fit = delayed(fitted_alone)
-            fits = (table.fitted(made(k, plan.probe_budget, k), fit) for k in range(n))
+            fits = [table.fitted(made(k, plan.probe_budget, k), fit) for k in range(n)]
             # not every backend of joblib has generators
             kind = "generator" if self.verbose else "list"
-            found = Parallel(n_jobs=self.n_jobs, return_as=kind)(list(fits))
+            found = Parallel(n_jobs=self.n_jobs, return_as=kind)(fits)
             models = list(steps(found, bar))
             scoring = plan.choice.scoring
             lost = np.stack([losses(model, table, scoring) for model in models], axis=1)
@@ -531,7 +527,7 @@ class DPGridSearchCV(_PrivateSearch):
 
     param_grid: Any
 
-    def _settings(self) -> list[dict[str, Any]]:
+    def _settings(self) -> list[Settings]:
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
@@ -583,16 +579,16 @@ class DPRandomizedSearchCV(_PrivateSearch):
     n_iter: int = 10
     candidates_seed: int = 0
 
-    def _settings(self) -> list[dict[str, Any]]:
+    def _settings(self) -> list[Settings]:
         seed = check_count("candidates_seed", self.candidates_seed, low=0, high=2**32 - 1)
         n = check_count("n_iter", self.n_iter, high=_MOST_SETTINGS)
         given = self.param_distributions
         return _listed(ParameterSampler, "param_distributions", given, n_iter=n, random_state=seed)
 
 
-def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[dict[str, Any]]:
+def _listed(kind: Any, name: str, value: Any, **facts: Any) -> list[Settings]:
     """The settings of a grid or of a sampler."""
-    found: list[dict[str, Any]] | None = None
+    found: list[Settings] | None = None
     # scikit-learn's errors quote what may be a table, also as the context of another error
     with suppress(TypeError, ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # few settings are no mistake

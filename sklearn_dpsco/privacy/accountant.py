@@ -38,7 +38,7 @@ from .budget import (
 )
 from .guarantee import Guarantee
 from .ledger import COSTS, Charge, Ledger, Snapshot, Turn, check_slack
-from .report import Report, of_accountant
+from .report import Report, claim_of, of_accountant
 from .selections import LARGEST_MU
 
 _ELSEWHERE = (
@@ -155,8 +155,7 @@ class BudgetAccountant(Account):
                 f"{LARGEST_MU:g}: take 'auto'"
             )
         kind: Currency = "gdp" if has_gdp and composition != "zcdp" else "zcdp"
-        facts = uuid.uuid4().hex, budget, rows, whole.best_order, slack, kind
-        self._set_up(Snapshot(*facts, Ledger()))
+        self._set_up(Snapshot(uuid.uuid4().hex, budget, rows, whole.best_order, slack, kind))
 
     def _set_up(self, state: Snapshot, file: Path | None = None) -> None:
         self._id, self._state = state.id, state
@@ -407,9 +406,8 @@ class BudgetAccountant(Account):
         half_mu_squared = min(half_mu_squared, pure_mu(epsilon) ** 2 / 2)
         costs = epsilon, rho, min(at_order, epsilon / order), half_mu_squared, guarantee.slack
         named |= dict(zip(COSTS, map(float, costs), strict=True))
-        claim = float(guarantee.epsilon), float(guarantee.delta), budget.relation
-        named |= {"branch": branch, "has_groups": has_groups}
-        charge = Charge(*claim, guarantee.rows_per_user, kind, guarantee=guarantee, **named)
+        named |= {"branch": branch, "has_groups": has_groups, "guarantee": guarantee}
+        charge = Charge(*claim_of(guarantee), kind, **named)
         state = state._replace(ledger=state.ledger.plus(charge))
         pure, whole = budget.epsilon * ROUNDING, state.size * ROUNDING
         if not all(
@@ -482,9 +480,8 @@ class BudgetAccountant(Account):
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
         of_kind = ""
-        is_other = math.isinf(charge.half_mu_squared)
-        is_other |= charge.composition in ("pure", "pld", "renyi")
-        if self._state.composition == "gdp" and is_other:
+        is_other = charge.composition in ("pure", "pld", "renyi")
+        if self._state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
             of_kind = (
                 "Such a fit costs less beside others where all add up in zCDP: "
                 f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, composition='zcdp'). "
@@ -597,10 +594,8 @@ class BudgetAccountant(Account):
         budget, rows, slack = self._state.budget, self._state.max_rows_per_user, self._state.slack
         facts = {"epsilon": f"{budget.epsilon:g}", "delta": f"{budget.delta:g}"}
         facts["relation"] = repr(budget.relation)
-        if rows > 1:
-            facts["max_rows_per_user"] = str(rows)
-        if slack:
-            facts["slack"] = f"{slack:g}"
+        facts |= {"max_rows_per_user": str(rows)} if rows > 1 else {}
+        facts |= {"slack": f"{slack:g}"} if slack else {}
         turn = Turn(self._turn)
         with suppress(TimeoutError), turn, turn:
             turn.take(patience=1)  # or somebody is charging
@@ -619,15 +614,10 @@ _active: dict[object, BudgetAccountant] = {}  # by each open block, all the same
 _opening: dict[Any, Turn] = {}
 
 
-def active_accountant() -> BudgetAccountant | None:
-    """The accountant whose block is open in this process, if any."""
-    return next(iter(list(_active.values())), None)
-
-
 def accountant_in_force(accountant: Any) -> Account | None:
-    """What to charge, for a parameter `accountant`: None means the open block's."""
+    """What to charge, for a parameter `accountant`: None means that of the open block, if any."""
     if accountant is None:
-        return active_accountant()
+        return next(iter(list(_active.values())), None)
     if isinstance(accountant, Account):
         return accountant
     given = shown(accountant)

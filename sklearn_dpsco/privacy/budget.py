@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -121,9 +121,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return bracketed(lambda epsilon: not zcdp_delta(rho, epsilon) >= delta, _NARROW)[0]
 
 
-def check_delta(delta: Any) -> float | None:
-    """The parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)."""
-    return auto_or(check_real, "delta", delta, low=0, high=1, high_open=True)
+# the parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)
+check_delta = partial(auto_or, check_real, "delta", low=0, high=1, high_open=True)
 
 
 def default_delta(n_samples: int) -> float:

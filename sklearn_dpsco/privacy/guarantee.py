@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy as shallow_copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -21,11 +21,12 @@ from .._checks import check_real, import_pandas
 from .._overview import Overview, Overviewed
 from .._types import Relation
 from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
-from .report import Fits, Report, of_guarantee, promise
+from .report import Fits, Report, claim_of, of_guarantee, promise
 from .selections import bracketed, has_optimum, selection_delta, selection_epsilon
 
 _OF_DELTA = "adaptive-range", "pld", "renyi"
 _LARGEST_EPSILON = 1e6  # that is looked for, in units of the claim
+Forks = Sequence[tuple[str, Sequence["Guarantee"]]]  # parts by name, and their alternatives
 _MOST_SHOWN = 40  # releases of a table that is read by people; `to_frame` has all of them
 
 
@@ -144,12 +145,7 @@ class Guarantee(Overviewed):
         return cls(*claim, composition, tuple(releases), budget.rows_per_user)
 
     @classmethod
-    def of_parts(
-        cls,
-        budget: PrivacyBudget,
-        composition: Composition,
-        parts: Iterable[tuple[str, Iterable[Guarantee]]],
-    ) -> Guarantee:
+    def of_parts(cls, budget: PrivacyBudget, composition: Composition, parts: Forks) -> Guarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
         currency = _additive(composition)
@@ -188,8 +184,8 @@ class Guarantee(Overviewed):
         slack = self.slack
         if slack and self.composition not in ("zcdp", "gdp"):
             raise AssertionError(f"no {self.composition} guarantee allows for slack")
-        if slack:  # what the costs may add up to next to it, which is not divided
-            budget = PrivacyBudget(self.epsilon, self.delta - slack, self.relation)
+        # what the costs may add up to next to it, which is not divided
+        budget = replace(budget, delta=self.delta - slack)
         if self.composition == "adaptive-range":
             spent, count, mu = selections_game(self.releases, rows)
             if count and not has_optimum(self.epsilon, self.delta, count):
@@ -227,9 +223,8 @@ class Guarantee(Overviewed):
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""
-        size = float(self.epsilon), float(self.delta), self.relation, self.rows_per_user
-        first = promise(*size, self.noise_is_secret)
-        among = self.fits.lines if self.fits else []
+        lines = [promise(claim_of(self), self.noise_is_secret)]
+        lines += self.fits.lines if self.fits else []
         if self.parts:
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
@@ -237,12 +232,9 @@ class Guarantee(Overviewed):
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
             layout = "  {:32s} {:>6s} {:>9s}"
-            return Overview((first, *among, head), ("part", "share", "releases"), layout, rows)
-        lines = [first, *among]
-        if not self.is_void:
-            lines.append(f"{self.claim}, {self.composition} composition")
-        if self.rows_per_user > 1:
-            lines.append(f"  for users of up to {self.rows_per_user} rows")
+            return Overview((*lines, head), ("part", "share", "releases"), layout, rows)
+        lines += [f"{self.claim}, {self.composition} composition"] * (not self.is_void)
+        lines += [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
         if self.slack:
             lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
         has_groups = any(release.group for release in self.releases)
@@ -251,9 +243,8 @@ class Guarantee(Overviewed):
             (name, str(count), kind, f"{change:.4g}", f"{scale:.4g}", group or "")[: 5 + has_groups]
             for name, count, kind, change, scale, group in map(_facts, self.releases)
         ]
-        name, kind = (
-            max([least, *(len(row[k]) for row in rows)]) for k, least in ((0, 16), (2, 12))
-        )
+        name = max([16, *(len(row[0]) for row in rows)])
+        kind = max([12, *(len(row[2]) for row in rows)])
         layout = f"  {{:{name}s}} {{:>5s}}  {{:{kind}s}} {{:>11s}} {{:>12s}}" + "  {}" * has_groups
         return Overview(tuple(lines), columns[: 5 + has_groups], layout, rows, _MOST_SHOWN)
 
@@ -363,10 +354,8 @@ class Guarantee(Overviewed):
             return sum(max(part.renyi(order) for part in options) for _, options in self.parts)
         if self.rows_per_user == 1:
             return renyi(self.releases, order)
-        bounds = [order * self.cost("zcdp")]
-        if self.composes_in("pure"):
-            bounds.append(self.cost("pure"))
-        return min(bounds)
+        pure = self.cost("pure") if self.composes_in("pure") else math.inf
+        return min(order * self.cost("zcdp"), pure)
 
     # -------------------------------------------------------------- the whole privacy curve
 
@@ -424,8 +413,7 @@ class Guarantee(Overviewed):
         for epsilon, delta in self._pairs:
             # at alpha = 0 all but delta, and nothing where e^epsilon alpha is above 1
             lost = math.exp(min(epsilon + math.log(alpha), 0.0)) if alpha > 0 else 0.0
-            bounds.append(1 - delta - lost)
-            bounds.append(math.exp(-epsilon) * (1 - delta - alpha))
+            bounds += [1 - delta - lost, math.exp(-epsilon) * (1 - delta - alpha)]
         if mu is not None:
             bounds.append(float(ndtr(ndtri(1 - alpha) - mu)))
         return max(bounds)

@@ -202,7 +202,7 @@ class Snapshot(NamedTuple):
     order: float
     slack: float
     composition: Currency  # "gdp" or "zcdp": how the costs add up
-    ledger: Ledger
+    ledger: Ledger = Ledger()
 
     @property
     def whole(self) -> PrivacyBudget:
@@ -212,8 +212,7 @@ class Snapshot(NamedTuple):
     @property
     def size(self) -> float:
         """What the costs may add up to, in the currency of `composition`."""
-        whole = self.whole
-        return whole.mu**2 / 2 if self.composition == "gdp" else whole.rho
+        return self.whole.mu**2 / 2 if self.composition == "gdp" else self.whole.rho
 
     def cost(self, unit: Array) -> float:
         """What a unit bears in this currency."""

@@ -133,10 +133,14 @@ def _percent(epsilon: float, before: float = 0.5) -> str:
     return f"{up(100 * float(expit(log_odds)))}%"
 
 
-def promise(
-    epsilon: float, delta: float, relation: str, rows: int, noise_is_secret: bool | None = True
-) -> str:
+def claim_of(claimed: Any) -> Claim:
+    """Of a guarantee, in Python's numbers."""
+    return float(claimed.epsilon), float(claimed.delta), claimed.relation, claimed.rows_per_user
+
+
+def promise(claim: Claim, noise_is_secret: bool | None = True) -> str:
     """The first sentence of reports and prints: who is protected, against whom, at what odds."""
+    epsilon, delta, relation, rows = claim
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
@@ -164,18 +168,12 @@ def _sure(epsilon: float) -> str:
     )
 
 
-def _explained(
-    epsilon: float,
-    delta: float,
-    relation: str,
-    rows: int,
-    spent: float | None = None,
-    has_branches: bool = False,
-) -> list[str]:
+def _explained(claim: Claim, spent: float | None = None, has_branches: bool = False) -> list[str]:
     """The same for someone without mathematics, each word with what it means.
 
     `spent` is the epsilon of the results so far, of a budget that has any.
     """
+    epsilon, delta, relation, rows = claim
     whom = "row" if rows == 1 else "person"
     rare = ", apart from rare results (delta, below)" if delta > 0 else ""
     about = _ABOUT[relation].format(whom=whom)
@@ -200,10 +198,8 @@ def _explained(
             " and ".join(f"{_percent(k * size)}{of}" for size, of in sizes.items()) for k in (2, 5)
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
-        in_one, or_branches = "", ""
-        if has_branches:
-            in_one = ", and with rows in one branch of a group alone"
-            or_branches = ", or in two branches of a group"
+        in_one = ", and with rows in one branch of a group alone" * has_branches
+        or_branches = ", or in two branches of a group" * has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
             f"result{or_branches}, 50% can become {two}, with five {five}{larger}."
@@ -396,7 +392,7 @@ def _report(
             "kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
-    told = [(name, check_string(name, s)) for name, s in named.items() if s is not None]
+    about = [f"{k.capitalize()}: {check_string(k, s)}" for k, s in named.items() if s is not None]
     now = datetime.now(UTC)
     versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
     outside = [_PERSONS] * (not is_row) + [_SEED] * (secrets != {True})
@@ -409,7 +405,6 @@ def _report(
     layout = "".join(f"  {{:{width}s}}" for width in widths)
     made = f"Made on {now:%Y-%m-%d} by {stated}."
     confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
-    about = (f"{name.capitalize()}: {text}" for name, text in told)
     head = (title, *about, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
     head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
     head += ("Decided by the person who is responsible for the data:", *decided, _SIGNED, made)
@@ -418,11 +413,9 @@ def _report(
 
 def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any) -> Report:
     """The report of one guarantee, with the facts of its releases in the schema's order."""
-    size = float(guarantee.epsilon), float(guarantee.delta)
-    claim = *size, guarantee.relation, guarantee.rows_per_user
-    lines = [promise(*claim, guarantee.noise_is_secret)]
+    lines = [promise(claim_of(guarantee), guarantee.noise_is_secret)]
     if not guarantee.is_void:
-        lines += _explained(*claim)
+        lines += _explained(claim_of(guarantee))
     lines += guarantee.fits.lines if guarantee.fits else []
     if n := len(guarantee.parts):
         lines.append(
@@ -496,8 +489,7 @@ def of_accountant(
 ) -> Report:
     """The report of a budget and its charges, whose branches have these names."""
     epsilon, _, _, rows_per_user = claim
-    if math.isclose(spent, epsilon, rel_tol=1e-9):  # roundings of what takes all
-        spent = epsilon
+    spent = epsilon if math.isclose(spent, epsilon, rel_tol=1e-9) else spent  # but for roundings
     found = []
     for charge, name in zip(charges, names, strict=True):
         what, part = {"what": charge.estimator}, name
@@ -510,8 +502,8 @@ def of_accountant(
     has_branches = any(charge.branch for charge in charges)
     alone = [float(c.epsilon) for c in charges]
     further, confirmed, decided = _of_budget(epsilon, spent, left, alone, has_branches)
-    lines = [promise(*claim, False not in secrets)]
-    lines += [*_explained(*claim, spent if found else None, has_branches), *further]
+    lines = [promise(claim, False not in secrets)]
+    lines += [*_explained(claim, spent if found else None, has_branches), *further]
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "

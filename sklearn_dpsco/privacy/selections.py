@@ -291,10 +291,8 @@ def _smallest_root(slack: Callable[[float], float], start: float) -> float:
             middle, in_a_row = (private + other) / 2, 0
         value = slack(middle)
         if value >= 0:
-            private, at_private = middle, value
+            private, at_private, side = middle, value, -1.0
         else:
-            other, at_other = middle, value
-        side = -1.0 if value >= 0 else 1.0
-        in_a_row = in_a_row + 1 if side == moved else 0
-        moved = side
+            other, at_other, side = middle, value, 1.0
+        in_a_row, moved = in_a_row + 1 if side == moved else 0, side
     return private

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import count, takewhile
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -47,12 +48,6 @@ def _secret_key() -> bytes:
 
 _SHUFFLED_WORDS = 2**16
 _MIN_WORDS = 1024  # for fewer words, the 5 us that a call of the cipher takes would dominate
-
-
-def _encryptor(key: bytes) -> Any:
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
 
 class RandomStream:
@@ -89,7 +84,11 @@ class RandomStream:
         self._check_process()
         n_new = size - (self._buffer.size - self._next)
         if n_new > 0:
-            self._encryptor = self._encryptor or _encryptor(self._key)
+            if self._encryptor is None:
+                from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+                cipher = Cipher(algorithms.AES(self._key), modes.CTR(bytes(16)))
+                self._encryptor = cipher.encryptor()
             text = self._encryptor.update(bytes(8 * max(n_new, _MIN_WORDS)))
             fresh = np.frombuffer(text, dtype=np.uint64)
             self._buffer, self._next = np.concatenate((self._buffer[self._next :], fresh)), 0
@@ -152,9 +151,8 @@ def stream_from_random_state(random_state: Any) -> RandomStream:
 def check_random_state(random_state: Any) -> None:
     """Raise `ValueError` unless it is None, a non-negative int or a RandomState."""
     is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    if is_int and random_state >= 0:
-        return
-    if random_state is not None and not isinstance(random_state, np.random.RandomState):
+    is_seed = is_int and random_state >= 0
+    if not (is_seed or random_state is None or isinstance(random_state, np.random.RandomState)):
         raise ValueError(
             "random_state must be None, an int >= 0 or a numpy.random.RandomState, "
             f"got {shown(random_state)}"
@@ -251,9 +249,7 @@ def _is_below(
 
 def _normal_cumulative(k: int, digits: int) -> Bounds:
     """Sum of exp(-j^2 / 2) over j <= k, over the sum for all j."""
-    n_terms = k + 2
-    while n_terms**2 < 6 * digits:
-        n_terms += 1
+    n_terms = max(k + 2, math.isqrt(6 * digits - 1) + 1)  # up to the root of 6 digits, or more
     terms = [_exp_bounds(Fraction(j * j, 2), Fraction(j * j, 2), digits) for j in range(n_terms)]
     head_low, head_high = (sum(side, Fraction(0)) for side in zip(*terms[: k + 1], strict=True))
     tail_low, tail_high = (sum(side, Fraction(0)) for side in zip(*terms[k + 1 :], strict=True))
@@ -278,14 +274,10 @@ _LAWS: dict[bool, tuple[Callable[[int, int], Bounds], Callable[[int, Fraction], 
 @lru_cache(maxsize=2)
 def _table(is_normal: bool) -> Words:
     """Cumulative probabilities of k, times 2^63, rounded down; ends before 1."""
-    cumulative = _LAWS[is_normal][0]
-    values: list[int] = []
-    while True:
-        low, _ = cumulative(len(values), 2 * _FIRST_DIGITS)
-        value = int(low * (1 << _TABLE_BITS))
-        if value + 4 >= 1 << _TABLE_BITS:
-            return np.array(values, dtype=np.uint64)
-        values.append(value)
+    cumulative, whole = _LAWS[is_normal][0], 1 << _TABLE_BITS
+    values = (int(cumulative(k, 2 * _FIRST_DIGITS)[0] * whole) for k in count())
+    below = takewhile(lambda value: value + 4 < whole, values)
+    return np.array(list(below), dtype=np.uint64)
 
 
 def _exact_attempt(
@@ -295,9 +287,7 @@ def _exact_attempt(
     cumulative, exponent = _LAWS[is_normal]
     choice = _LazyUniform(words[0] >> 1, _TABLE_BITS)
     x, coin = _LazyUniform(words[1], 64), _LazyUniform(words[2], 64)
-    k = 0
-    while not _is_below(partial(cumulative, k), stream, choice):
-        k += 1
+    k = next(k for k in count() if _is_below(partial(cumulative, k), stream, choice))
 
     def acceptance(digits: int) -> Bounds:
         low, high = x.interval
@@ -326,15 +316,12 @@ def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) ->
             words, _table(is_normal), is_normal, np.uint64(steps), out[done:]
         )
         done += filled
-        if is_certain:
-            stream.unread(words.size - used)
-            continue
-        attempt = [int(word) for word in words[used : used + 3]]
-        stream.unread(words.size - used - 3)
-        draw = _exact_attempt(attempt, is_normal, steps, stream)
-        if draw is not None:
-            out[done] = draw
-            done += 1
+        stream.unread(words.size - used - 3 * (not is_certain))
+        if not is_certain:
+            draw = _exact_attempt(words[used : used + 3].tolist(), is_normal, steps, stream)
+            if draw is not None:
+                out[done] = draw
+                done += 1
     return out
 
 
@@ -457,16 +444,14 @@ class GroupedScores:
                 reference, is_sharp = self._weigh(scale), True
             words = stream.words(3 * max(_ATTEMPTS, attempts))
             number, used = sampling.propose_in_groups(words, scores, reference, self._cumulative)
-            attempts += used // 3
-            if number == sampling.UNCERTAIN:
-                attempts += 1
-                stream.unread(words.size - used - 3)
-                number, factor = self._proposed(words[used], words[used + 1])
-                score, word = self._score(number, form), int(words[used + 2])
-                if _exact_coin(word, reference, score, scale, factor, stream):
-                    return number
-                continue
-            stream.unread(words.size - used)
+            is_open = number == sampling.UNCERTAIN  # an attempt that more bits decide on
+            attempts += used // 3 + is_open
+            stream.unread(words.size - used - 3 * is_open)
+            if is_open:
+                number, score, factor = self._proposed(words[used], words[used + 1], form)
+                word = int(words[used + 2])
+                if not _exact_coin(word, reference, score, scale, factor, stream):
+                    number = -1
             if number >= 0:
                 return int(number)
 
@@ -476,18 +461,17 @@ class GroupedScores:
         reference = float(weigh_groups(self._tops, scale, self._cumulative))
         return reference if math.isfinite(reference) else refuse()
 
-    def _proposed(self, place: Any, within: Any) -> tuple[int, Fraction]:
-        """What `propose_in_groups` proposes, and 2^20 over its group's weight."""
+    def _proposed(
+        self, place: Any, within: Any, form: tuple[float, float]
+    ) -> tuple[int, float, Fraction]:
+        """What `propose_in_groups` proposes, its score, and 2^20 over its group's weight."""
         number = _proposed(place, int(self._cumulative[-1]))
         group = int(np.searchsorted(self._cumulative, number, "right"))
         k, position = divmod(_proposed(within, self.values.size << self.bits), 1 << self.bits)
-        weight = int(np.diff(self._cumulative, prepend=0)[group])
-        return k * self.left.size + (group << self.bits) + position, Fraction(1 << 20, weight)
-
-    def _score(self, number: int, form: tuple[float, float]) -> float:
-        k, j = divmod(number, self.left.size)
+        j, weight = (group << self.bits) + position, np.diff(self._cumulative, prepend=0)[group]
         direction = form[0] * float(self.left[j]) + form[1] * float(self.right[j])
-        return -float(self.values[k]) * direction
+        score = -float(self.values[k]) * direction
+        return k * self.left.size + j, score, Fraction(1 << 20, int(weight))
 
 
 def _proposed(word: Any, size: int) -> int:
@@ -539,12 +523,9 @@ def _coins(scores: Array, top: float, scale: float, factor: int, stream: RandomS
     """Independent coins with probabilities factor * exp(-(top - score) / scale)."""
     from .._kernels.sampling import flip_coins
 
-    out = np.zeros(scores.size, dtype=bool)
+    out, start = np.zeros(scores.size, dtype=bool), 0
     words = stream.words(scores.size)
-    start = 0
-    while True:
-        start = flip_coins(words, scores, top, scale, float(factor), start, out)
-        if start == scores.size:
-            return out
+    while (start := flip_coins(words, scores, top, scale, float(factor), start, out)) < out.size:
         out[start] = _exact_coin(int(words[start]), top, scores[start], scale, factor, stream)
         start += 1
+    return out

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
-from .._checks import check_choice
 from .._types import Indices
 from .stream import RandomStream
 
@@ -25,12 +25,7 @@ class RandomBatches:
     n_samples: int
     batch_size: int  # the exact size ("fixed"), or the expected one ("poisson")
     # "fixed": a uniform subset; "poisson": each record by itself, with probability batch_size / n
-    law: str
-
-    def __post_init__(self) -> None:
-        check_choice("law", self.law, ("fixed", "poisson"))
-        if not 1 <= self.batch_size <= self.n_samples:
-            raise ValueError(f"batch_size must be in [1, {self.n_samples}], got {self.batch_size}")
+    law: Literal["fixed", "poisson"]
 
     def draw(self, stream: RandomStream) -> Indices:
         """The numbers of the records of one batch, in increasing order."""

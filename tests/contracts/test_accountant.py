@@ -33,7 +33,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
 
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, PrivacyBudgetError, PrivacyLeakWarning
-from sklearn_dpsco.privacy.accountant import active_accountant
+from sklearn_dpsco.privacy.accountant import accountant_in_force
 
 RESULTS = ("coef_", "intercept_", "plan_", "guarantee_", "n_iter_", "noise_is_secret_", "n_seen_")
 
@@ -214,7 +214,7 @@ def test_a_block_that_opens_while_the_data_are_checked_is_charged(name):
                 return len(X)
 
         def accountant_is_open():
-            return active_accountant() is accountant
+            return accountant_in_force(None) is accountant
 
         model = build(name).fit(Late(), y)
     assert [charge.guarantee for charge in accountant.ledger] == [model.guarantee_]

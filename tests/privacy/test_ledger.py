@@ -32,7 +32,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.privacy import ledger
-from sklearn_dpsco.privacy.accountant import active_accountant
+from sklearn_dpsco.privacy.accountant import accountant_in_force
 from sklearn_dpsco.privacy.ledger import Ledger, Snapshot
 from sklearn_dpsco.randomness.stream import current_process
 from sklearn_dpsco.solvers import Gradient
@@ -637,8 +637,8 @@ def test_ctrl_c_when_a_block_opens():
                 accountant.__enter__()
         except KeyboardInterrupt:
             with outer:
-                assert active_accountant() is outer
-            assert active_accountant() is None
+                assert accountant_in_force(None) is outer
+            assert accountant_in_force(None) is None
         else:
             break
     accountant.__exit__(None, None, None)
