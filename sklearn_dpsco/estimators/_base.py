@@ -297,6 +297,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             )
         if y is None:  # which is refused, before X is read
             reader.targets(y)
+        cells.check_order(X=X, y=y, groups=groups, sample_weight=sample_weight)
         if not cells.is_elsewhere(X):
             X, y = self._validate(X, y)
             targets = self._read(y)
@@ -381,7 +382,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,), of numbers also (n_samples, n_targets)
             Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
             those were declared. With blocks of X, those of the same rows, or an array in memory; so
-            are `groups` and `sample_weight`.
+            are `groups` and `sample_weight`. Rows of all of them go together by place, and two with
+            the same pandas labels of rows in other orders are an error.
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: numbers or text; beyond 2^53 integers, since floats
             cannot tell those apart. Of each user the first `max_rows_per_user` rows of the table

@@ -1055,6 +1055,7 @@ def dp_score(
     if scoring is None:
         planned["scoring"] = "accuracy" if is_classifier(estimator) else "r2"
     names = planned["scoring"] = _scorings(planned["scoring"])
+    cells.check_order(X=X, y=y, by=by, exposure=exposure, groups=groups)
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
