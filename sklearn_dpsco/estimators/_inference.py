@@ -224,7 +224,8 @@ class Inference(DPLinearModel):
         encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `coef_frame`: rows have the names and units of its table. None takes the encoder
             of `bounds_X`, if it is one; those of its columns, as X has them, ``units="scaled"``
-            then shows.
+            then shows. Of another fitted transformer in `bounds_X` it takes the names alone, with
+            the units of its outputs.
         units : {"data", "scaled"}, default="data"
             As in `coef_frame`.
         level : float in [0.5, 1), default=.95

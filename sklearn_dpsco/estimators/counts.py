@@ -209,7 +209,10 @@ class RateModel(Inference, DPRegressor):
         exposure^(2 - p): that of y against one rate for all.
         """
         if exposure is None and self.bounds_exposure is not None:
-            raise ValueError("exposure must be given: the estimator has bounds_exposure")
+            raise ValueError(
+                "exposure must be given: the estimator has bounds_exposure. A Pipeline leaves it "
+                "out: model[-1].score(model[:-1].transform(X), y, exposure=...)"
+            )
         if exposure is not None:
             e = self._exposure(exposure)
             y = here(y) / e

@@ -195,6 +195,12 @@ MISTAKES = {
     "a score in another order": (lambda: dp_score(models.fitted, F, TURNED), f"of y {ORDER}"),
     "parts in another order": (
         lambda: dp_score(models.fitted, F, y, by=TURNED, by_values=[0, 1]), f"of by {ORDER}"),
+    "parts by another name": (
+        lambda: dp_score(models.fitted, F, y, by="sex", by_values=[0, 1]), "'sex' is no column"),
+    "parts by the name of a column": (  # of which the values are wrong
+        lambda: dp_score(models.fitted, F, y, by="age", by_values=[LABEL, "b"]), "text or both be"),
+    "accuracy of numbers": (lambda: dp_score(models.fitted, X, y, scoring="accuracy"),
+        "'accuracy' is of labels, .* of numbers take 'r2'"),
     "another order before an encoder": (
         lambda: make_pipeline(PublicEncoder(BOX), R()).fit(F, TURNED), f"of y {ORDER}"),
     "another order before a scaler": (

@@ -144,6 +144,7 @@ def test_few_rows_warn_before_anything_is_spent(task):
     n *= 1.4
     with pytest.warns(PrivacyParameterWarning, match="is too small to learn from how") as warned:
         planned(int(0.9 * n), 10, task)
+    assert ("PrivateMoments" in str(warned[0].message)) == (task == "regression")
     said = int(re.search(r"from about (\d+) rows on", str(warned[0].message))[1])
     assert n <= said <= 1.15 * n  # shares depend on n a little
     with warnings.catch_warnings():
