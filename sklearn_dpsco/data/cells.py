@@ -161,8 +161,8 @@ def check_order(**arguments: Any) -> None:
 
     Rows go together by place, which is right for labels that are not the same: one table had its
     rows numbered anew. Where some labels are, and neither table was numbered anew, a warning says
-    so: as of parts of a table that was shuffled before. Labels are public, and nothing else is read
-    (:ref:`section-2.14`).
+    so: as of parts of a table that was shuffled before. Nothing but labels is read, see
+    :ref:`section-2.14`.
     """
     pandas: Any = sys.modules.get("pandas")  # without it, there are no labels
     found = {name: getattr(values, "index", None) for name, values in arguments.items()}

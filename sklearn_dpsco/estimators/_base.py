@@ -664,6 +664,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
+        cells.check_order(X=X, y=y, sample_weight=sample_weight)
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -807,6 +808,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
+        cells.check_order(X=X, y=y, sample_weight=sample_weight)
         weight = here(sample_weight)
         return float(accuracy_score(here(y), here(self.predict(X)), sample_weight=weight))
 

@@ -213,6 +213,7 @@ class RateModel(Inference, DPRegressor):
                 "exposure must be given: the estimator has bounds_exposure. A Pipeline leaves it "
                 "out: model[-1].score(model[:-1].transform(X), y, exposure=...)"
             )
+        check_order(X=X, y=y, exposure=exposure, sample_weight=sample_weight)
         if exposure is not None:
             e = self._exposure(exposure)
             y = here(y) / e

@@ -193,6 +193,8 @@ MISTAKES = {
     "a private search in another order": (lambda: grid().fit(F, y, groups=TURNED),
         f"of groups {ORDER}"),
     "a score in another order": (lambda: dp_score(models.fitted, F, TURNED), f"of y {ORDER}"),
+    "a score without noise in another order": (lambda: models.fitted.score(F, TURNED),
+        f"of y {ORDER}"),
     "parts in another order": (
         lambda: dp_score(models.fitted, F, y, by=TURNED, by_values=[0, 1]), f"of by {ORDER}"),
     "parts by another name": (
