@@ -97,8 +97,17 @@ def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int
     return int(value)
 
 
-# how sure an interval is; not alpha, of which .05 would be taken for an interval that hardly covers
-check_level = partial(check_real, low=0.5, high=1, high_open=True)
+COVERS = "the probability that an interval covers, which is 1 - alpha"
+
+
+def check_level(name: str, value: Any) -> float:
+    """How sure an interval is: not alpha, of which .05 would be an interval that hardly covers."""
+    try:
+        return check_real(name, value, low=0.5, high=1, high_open=True)
+    except ValueError as error:
+        raise ValueError(f"{error}: {COVERS}") from None
+
+
 _LEVELS = {"alpha", "level", "confidence", "confidence_level", "conf_level"}
 
 
@@ -110,12 +119,29 @@ def says_level(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
             if wrong := (_LEVELS - {name}) & kwargs.keys():
                 raise TypeError(
-                    f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, the probability "
-                    "that an interval covers, which is 1 - alpha"
+                    f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, {COVERS}"
                 )
             return function(*args, **kwargs)
 
         return checked
+
+    return decorated
+
+
+def telling(hints: Mapping[str, str]) -> Callable[[T], T]:
+    """Of a class, an `AttributeError` that has hints for some names."""
+
+    def decorated(cls: Any) -> Any:
+        def explained(self: Any, name: str) -> Any:
+            try:
+                return object.__getattribute__(self, name)  # its own error, as of a property
+            except AttributeError as error:
+                if name not in hints:
+                    raise
+                raise AttributeError(f"{error}; {hints[name]}", name=name, obj=self) from None
+
+        cls.__getattr__ = explained
+        return cls
 
     return decorated
 

@@ -26,6 +26,7 @@ from ._checks import (
     listed,
     says_level,
     shown,
+    telling,
 )
 from ._overview import Overview, Overviewed
 from ._types import Array
@@ -34,6 +35,10 @@ __all__ = ["Estimates", "WaldTest"]
 
 
 INTERCEPT = "(intercept)"
+_INTERCEPTS = r"\b(Intercept|const)\b"  # elsewhere
+# what statsmodels calls the numbers of a table
+STATSMODELS = {"params": "to_frame()['coef']", "bse": "to_frame()['std err']", "cov_params": "cov"}
+STATSMODELS |= {"tvalues": "to_frame()['z']", "f_test": "wald_test"}
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
 
 
@@ -57,6 +62,7 @@ class WaldTest(NamedTuple):
         )
 
 
+@telling({name: f"see {place}" for name, place in STATSMODELS.items()})
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Overviewed):
     r"""Coefficients that are not shrunk, and how sure they are.
@@ -327,6 +333,8 @@ class Estimates(Overviewed):
     def _functions(self, text: str) -> list[tuple[str, Array, float]]:
         """Functions of an output's coefficients of a text: names, rows, and the values or NaN."""
         params = self.param_names
+        if not any(re.search(_INTERCEPTS, name) for name in params):
+            text = re.sub(_INTERCEPTS, INTERCEPT, text)
         places = {name: [k] for k, name in enumerate(params)}
         for source in dict.fromkeys(self.sources):
             made = [k for k, other in enumerate(self.sources) if other == source]
@@ -493,6 +501,8 @@ def telling_unknown(
     is_known = references is not None and None not in references.values()
     lists = "" if is_known else " (drop='first')"
     rare = first_of(list(_rare_references(found, references or {})), 3)
+    if any(row.endswith(INTERCEPT) for row in rows):
+        strong += ", a constant column: the fit adds an intercept by itself"
     if rare:
         strong += f", a rare reference ({rare}): name a common one, drop={{column: category}}"
     note = (

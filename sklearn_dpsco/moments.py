@@ -28,6 +28,7 @@ from ._checks import (
     check_real,
     import_pandas,
     shown,
+    telling,
     warn_user,
 )
 from ._fitting import Accounting, PrivateEstimator, in_order
@@ -72,6 +73,7 @@ _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
 _MOST_FEATURES, _MOST_TRIED = 1000, 12
 _CLAIM = "epsilon", "delta", "relation"
+_NOT_IN_JSON = "of what from_json read, the claim is in epsilon, delta and relation"
 _ARRAYS = "low", "high", "width", "moments", "back"
 # What `PrivateMoments.to_json` describes, after the format.
 _KEYS: tuple[str, ...] = ("columns", "n_samples", *_CLAIM, "noise_is_secret")
@@ -306,6 +308,7 @@ def _lost_without(places: Sequence[int], found: Estimates, n: float) -> float:
     return n * math.log1p(test.statistic * test.df_num / max(n - found.coef.size, 1.0))
 
 
+@telling(dict.fromkeys(("guarantee_", "plan_"), _NOT_IN_JSON))
 @in_order
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMoments(PrivateEstimator, BaseEstimator):

@@ -75,6 +75,10 @@ def test_a_note_names_what_is_unknown():
     assert telling_unknown(estimates(), None).notes == ()
     found = estimates(unknown=np.array([[0.0], [1.0], [0.1]]), notes=("first",))
     first, note = telling_unknown(found, None, ", or strong", ", another").notes
+    both = telling_unknown(estimates(unknown=np.array([[0.0], [1.0], [1.0]])), None).notes[0]
+    constant = "a constant column: the fit adds an intercept by itself"
+    assert constant in both
+    assert constant not in note
     assert first == "first"
     assert "nothing is known of 1 direction: whole lines for b; others may" in note
     assert "most values beyond them" in note
@@ -187,6 +191,12 @@ def test_each_function_by_itself():
         ("a - 2 * b = 1.5, b = 0", [[1, -2, 0], [0, 1, 0]], [1.5, 0], ["a - 2*b = 1.5", "b"]),
         ("a=b=(intercept)", [[1, -1, 0], [0, 1, -1]], [0, 0], ["a - b", "b - (intercept)"]),
         ("a + b", [[1, 1, 0]], [7], ["a + b = 7"]),
+        (
+            "Intercept = 2, b = const",
+            [[0, 0, 1], [0, 1, -1]],
+            [2, 0],
+            ["(intercept) = 2", "b - (intercept)"],
+        ),
         ("1 = .5a + 1e1 * b", [[-0.5, -10, 0]], [-1], ["- 0.5*a - 10*b = -1"]),
     ],
 )
@@ -232,7 +242,7 @@ def test_wrong_hypotheses(hypotheses, message):
 @pytest.mark.parametrize("level", [0, 1, 0.05, 1.1, "95", None, True])  # .05 is an alpha
 def test_wrong_levels(level):
     if level is not None:  # that of the object
-        with pytest.raises(ValueError, match=r"level must be a finite number in \[0.5, 1\)"):
+        with pytest.raises(ValueError, match=r"level must be .* in \[0.5, 1\).*1 - alpha"):
             estimates().conf_int(level)
 
 
@@ -255,6 +265,22 @@ def test_other_names_of_the_level_are_refused_with_the_right_one(name):
     for call in (lambda: dp_score(model, [[0.0]], [0.0], **given), lambda: plan_score(9, **given)):
         with pytest.raises(TypeError, match=r"say confidence=0\.95"):
             call()
+
+
+def test_names_of_statsmodels_tell_where_the_numbers_are():
+    model = DPLinearRegression()
+    for name, place in (
+        ("bse", r"summary\(\)\.to_frame\(\)\['std err'\]"), ("nobs", "plan_.problem"),
+        ("rsquared", "dp_score"), ("resid", "private"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{place}"):
+            getattr(model, name)
+    with pytest.raises(AttributeError, match=r"'Estimates' .* 'params'; see to_frame\(\)"):
+        _ = estimates().params
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        _ = model.nothing
+    with pytest.raises(TypeError, match=r"encoder first: say level=0\.95, .* 1 - alpha"):
+        model.conf_int(0.05)
 
 
 def test_other_units_of_the_features():

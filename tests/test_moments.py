@@ -332,6 +332,8 @@ def test_names_and_json():
     np.testing.assert_array_equal(other.coef, found.coef)
     np.testing.assert_array_equal(other.cov, found.cov)
     assert again.noise_is_secret_ is False
+    with pytest.raises(AttributeError, match="claim is in epsilon, delta and relation"):
+        _ = again.guarantee_
     facts = json.loads(text)
     assert (facts["epsilon"], facts["delta"], facts["relation"]) == (1.0, 1e-6, "zero-out")
     assert (facts["low"], facts["high"]) == ([-12.0] * 5, [12.0] * 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import zlib
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .cells import entries, is_elsewhere, parts_of
+from .cells import check_order, entries, is_elsewhere, parts_of
 from .pieces import Get, compute, losses_told, new_key, scheduler
 
 # Cells of a table of which all are compared when it is read again, and of a larger one at least one
@@ -169,8 +170,9 @@ def blocks_of_all(X: Any, others: dict[str, Any]) -> dict[str, Blocks]:
 
 def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks]:
     """Blocks of frames that are read as one: each file once, and cut alike."""
-    meta = _side_by_side(X._meta, *(frame._meta for frame in beside.values()))
-    joined = X.map_partitions(_side_by_side, *beside.values(), align_dataframes=False, meta=meta)
+    join = functools.partial(_side_by_side, list(beside))
+    meta = join(X._meta, *(frame._meta for frame in beside.values()))
+    joined = X.map_partitions(join, *beside.values(), align_dataframes=False, meta=meta)
     whole = _blocks_of("X", joined)
     out: dict[str, Blocks] = {}
     start = 0
@@ -184,12 +186,13 @@ def _frames_together(X: Any, beside: dict[str, Any]) -> dict[str, Blocks]:
     return out
 
 
-def _side_by_side(X: Any, *others: Any) -> Any:
+def _side_by_side(names: list[str], X: Any, *others: Any) -> Any:
     """A frame with the columns of others behind its own, row by row."""
     import pandas as pd
 
     if len({len(X), *map(len, others)}) > 1:
         raise ValueError("Found input variables with inconsistent numbers of samples in a block")
+    check_order(X=X, **dict(zip(names, others, strict=True)))
     parts = [X, *(other.set_axis(X.index) for other in others)]
     out = pd.concat(parts, axis=1)
     names = [f"beside {k}" for k in range(out.shape[1] - X.shape[1])]

@@ -7,6 +7,7 @@ another one contributes, nor an error or a warning. What the type of a container
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -157,6 +158,41 @@ def check_in_memory(name: str, X: Any) -> None:
             f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
             "collections of Dask, too. compute() it, or a block of it"
         )
+
+
+def check_order(**arguments: Any) -> None:
+    """Raise `ValueError` where two arguments have the same pandas labels of rows in other orders.
+
+    Rows go together by place, which is right for labels that are not the same: one table had its
+    rows numbered anew. Where some labels are, and neither table was numbered anew, a warning says
+    so: as of parts of a table that was shuffled before. Nothing but labels is read, see
+    :ref:`section-2.14`.
+    """
+    pandas: Any = sys.modules.get("pandas")  # without it, there are no labels
+    found = {name: getattr(values, "index", None) for name, values in arguments.items()}
+    labels = {name: of for name, of in found.items() if pandas and isinstance(of, pandas.Index)}
+    for (first, one), (name, other) in itertools.combinations(labels.items(), 2):
+        if one.equals(other):
+            continue
+        try:  # labels may be of any type
+            known = one.unique()
+            places, theirs = known.get_indexer(one), known.get_indexer(other)
+            order = known.get_indexer(other.unique())
+        except Exception:
+            continue
+        what = f"has the row labels of {first} in another order, and rows go together by place"
+        advice = f"give {name}.loc[{first}.index] if labels tell which rows belong together, and "
+        advice += f"{name}.to_numpy() if places do"
+        is_same = np.array_equal(places, theirs)
+        if not is_same and np.array_equal(np.sort(places), np.sort(theirs)):
+            raise ValueError(f"the index of {name} {what}: {advice}")
+        is_numbered = any(isinstance(of, pandas.RangeIndex) for of in (one, other))
+        if not is_numbered and np.any(np.diff(order[order >= 0]) < 0):
+            warn_user(
+                f"the index of {name} {what.replace('the', 'some', 1)}: bring them into one order "
+                f"before they are split, or give {name}.to_numpy() if places are right",
+                PrivacyParameterWarning,
+            )
 
 
 def plain(values: Any) -> Any:

@@ -8,6 +8,7 @@ import inspect
 import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_type_hints
 
@@ -191,7 +192,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
     _lowest: ClassVar[float] = -np.inf  # valid target of a regression
     _may_plan_set = False  # whether feasible_set="auto" is left to the plan
-    _with_settings = ""  # the estimator that has the parameters which this one does without
+    _with_settings: ClassVar[Any] = None  # that has the parameters which this one does without
 
     max_weight: float | None = None
     bounds_X: FeatureBounds | None = None
@@ -297,6 +298,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             )
         if y is None:  # which is refused, before X is read
             reader.targets(y)
+        cells.check_order(X=X, y=y, groups=groups, sample_weight=sample_weight)
         if not cells.is_elsewhere(X):
             X, y = self._validate(X, y)
             targets = self._read(y)
@@ -364,10 +366,15 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:
         """Attributes that tell of the features' units: where scaled features are 0, and their 1.
 
-        And by what they were encoded; a copy, as parameters may change after the fit.
+        And by what they were encoded, a copy, as parameters may change after the fit; of other
+        transformers the names, if they are fitted.
         """
-        tells = hasattr(self.bounds_X, "output_columns")
-        encoder = copy.deepcopy(self.bounds_X) if tells else None
+        maker: Any = self.bounds_X
+        encoder = copy.deepcopy(maker) if hasattr(maker, "output_columns") else None
+        if encoder is None and bounds.is_declaring(maker):
+            with suppress(Exception):  # some have no names
+                names = list(maker.get_feature_names_out())
+                encoder = names if len(names) == self.n_features_in_ else None
         return {"_origin": scaling.shift, "_width": scaling.width, "_encoder": encoder}
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
@@ -381,7 +388,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,), of numbers also (n_samples, n_targets)
             Numbers, which are clipped to `bounds_y`, or labels, all of them among `classes` if
             those were declared. With blocks of X, those of the same rows, or an array in memory; so
-            are `groups` and `sample_weight`.
+            are `groups` and `sample_weight`. Rows of all of them go together by place, and two with
+            the same pandas labels of rows in other orders are an error.
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: numbers or text; beyond 2^53 integers, since floats
             cannot tell those apart. Of each user the first `max_rows_per_user` rows of the table
@@ -460,7 +468,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     ) -> Plan:
         """The plan of a fit on data of this size, of which there are none yet."""
         n = check_count("n_samples", shape[0], low=2)
-        d = check_count("n_features", shape[1])
+        columns: Any = getattr(shape[1], "get_feature_names_out", None)
+        d = check_count("n_features", shape[1] if columns is None else len(columns()))
         bounds.check_feature_bounds(self.bounds_X, d)
         settings.accounting.warn_if_weak(n, d, self._least * math.sqrt(n_outputs))
         declared = declared_bounds(self.bounds_X, d)
@@ -628,13 +637,14 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         """The public map of the targets to [-1, 1]."""
         return bounds.target_scaling(self.bounds_y, n_targets)
 
-    def plan(self, n_samples: int, n_features: int, n_targets: int = 1) -> Plan:
+    def plan(self, n_samples: int, n_features: Any, n_targets: int = 1) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
 
         Parameters
         ----------
         n_samples, n_features : int in [2, 1e15] and [1, 1e15]
-            With `max_rows_per_user` above 1 the plan is that of a fit with `groups`.
+            Or of a `PublicEncoder` as many as it makes. With `max_rows_per_user` above 1 the plan
+            is that of a fit with `groups`.
         n_targets : int in [1, 1e15], default=1
 
         Returns
@@ -654,6 +664,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
+        cells.check_order(X=X, y=y, sample_weight=sample_weight)
         return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -753,12 +764,13 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
             )
         return settings
 
-    def plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+    def plan(self, n_samples: int, n_features: Any, n_classes: int | None = None) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.
 
         Parameters
         ----------
         n_samples, n_features : int in [2, 1e15] and [1, 1e15]
+            Or of a `PublicEncoder` as many as it makes.
         n_classes : int in [2, 1e15] or None
             None stands for the number of declared classes, or 2.
 
@@ -796,6 +808,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
+        cells.check_order(X=X, y=y, sample_weight=sample_weight)
         weight = here(sample_weight)
         return float(accuracy_score(here(y), here(self.predict(X)), sample_weight=weight))
 

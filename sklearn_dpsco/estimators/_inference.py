@@ -5,24 +5,27 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import (
+    COVERS,
     check_bool,
     check_choice,
     check_level,
     first_of,
     says_level,
     shown,
+    telling,
     warn_user,
 )
 from .._types import Array
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.cells import check_in_memory
-from ..estimates import Estimates, WaldTest, telling_unknown
+from ..estimates import STATSMODELS, Estimates, WaldTest, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
 from ..preprocessing.encoder import filled, references
@@ -31,7 +34,15 @@ from ..solvers.base import SolverResult
 from ._base import DPLinearModel
 from ._records import Targets
 
+_FIT = "see dp_score on other records; of linear regressions also PrivateMoments.goodness_of_fit"
+_HINTS = {name: f"see summary().{place}" for name, place in STATSMODELS.items()}
+_HINTS |= dict.fromkeys(("rsquared", "rsquared_adj", "aic", "bic", "llf"), _FIT)
+_HINTS |= dict.fromkeys(("resid", "fittedvalues"), "they are private; see predict")
+_HINTS |= {"pvalues": "see summary().to_frame()['P>|z|']", "nobs": "see plan_.problem.n_samples"}
+_HINTS |= {"get_prediction": "see predict_interval"}
 
+
+@telling(_HINTS)
 @dataclasses.dataclass(kw_only=True, repr=False, eq=False)
 class Inference(DPLinearModel):
     r"""Base of the models that can say how sure their coefficients are.
@@ -154,7 +165,7 @@ class Inference(DPLinearModel):
 
     @says_level("level")
     def conf_int(
-        self, level: float = 0.95, encoder: Any = None, *, units: str = "data", base: Any = None
+        self, encoder: Any = None, *, level: float = 0.95, units: str = "data", base: Any = None
     ) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
@@ -165,10 +176,10 @@ class Inference(DPLinearModel):
 
         Parameters
         ----------
-        level : float in [0.5, 1), default=.95
         encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one.
+        level : float in [0.5, 1), default=.95
         units, base
             As in `summary`.
 
@@ -184,6 +195,8 @@ class Inference(DPLinearModel):
         ValueError
             As of `summary`.
         """
+        if isinstance(encoder, Real):
+            raise TypeError(f"conf_int() takes the encoder first: say level=0.95, {COVERS}")
         found = self._found("conf_int")
         if found.unknown is not None and found.unknown.size:
             warn_user(
@@ -211,7 +224,8 @@ class Inference(DPLinearModel):
         encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `coef_frame`: rows have the names and units of its table. None takes the encoder
             of `bounds_X`, if it is one; those of its columns, as X has them, ``units="scaled"``
-            then shows.
+            then shows. Of another fitted transformer in `bounds_X` it takes the names alone, with
+            the units of its outputs.
         units : {"data", "scaled"}, default="data"
             As in `coef_frame`.
         level : float in [0.5, 1), default=.95

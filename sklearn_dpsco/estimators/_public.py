@@ -141,12 +141,17 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
         for name in parameters:
             if name in known:
                 continue
-            solvers = set(self._solvers.values()) if "solver" in known else set()
+            owner = self._with_settings or type(self)
+            there = list(inspect.signature(owner).parameters)
+            of_owner = "{}" if owner is type(self) else f"{owner.__name__}({{}})"
+            solvers = set(owner._solvers.values()) if "solver" in there else set()
             places = {
-                parameter: f"solver={kind.__name__}({parameter}=...)"
+                parameter: of_owner.format(f"solver={kind.__name__}({parameter}=...)")
                 for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
                 for parameter in inspect.signature(kind).parameters
-            } | {here: repr(here) for here in known}
+            }
+            places |= {other: of_owner.format(f"{other}=...") for other in there}
+            places |= {here: repr(here) for here in known}
             found = [here for here in places if here.lower() == name.lower()]
             found = found or [here for here in _HERE.get(name, ()) if here in places]
             found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
@@ -156,7 +161,7 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
             elif found:
                 advice = f"; see {' and '.join(places[here] for here in found)}"
             elif self._with_settings:
-                advice = f"; settings are parameters of {self._with_settings}"
+                advice = f"; settings are parameters of {owner.__name__}"
             raise TypeError(
                 f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
                 f"{advice}"

@@ -358,6 +358,7 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
     given = dict(zip(kinds, arrays, strict=True))
     try:
         with np.errstate(all="ignore"):
+            cells.check_order(**given)
             X, y = _read_both(reader, given)
             check_consistent_length(X, y)
             reader.weights(X, given.get("weight"))

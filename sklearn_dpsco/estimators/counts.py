@@ -14,7 +14,7 @@ from .._checks import check_real, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
-from ..data.cells import as_weights, check_in_memory, numbers_of_records
+from ..data.cells import as_weights, check_in_memory, check_order, numbers_of_records
 from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
@@ -156,6 +156,7 @@ class RateModel(Inference, DPRegressor):
         """
         self._settings()  # a parameter that is wrong is named before the data
         largest_weight(self.max_weight, has_weights=sample_weight is not None)
+        check_order(X=X, y=y, exposure=exposure, groups=groups, sample_weight=sample_weight)
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
         return self._fit(X, y, groups, sample_weight)
 
@@ -208,7 +209,11 @@ class RateModel(Inference, DPRegressor):
         exposure^(2 - p): that of y against one rate for all.
         """
         if exposure is None and self.bounds_exposure is not None:
-            raise ValueError("exposure must be given: the estimator has bounds_exposure")
+            raise ValueError(
+                "exposure must be given: the estimator has bounds_exposure. A Pipeline leaves it "
+                "out: model[-1].score(model[:-1].transform(X), y, exposure=...)"
+            )
+        check_order(X=X, y=y, exposure=exposure, sample_weight=sample_weight)
         if exposure is not None:
             e = self._exposure(exposure)
             y = here(y) / e

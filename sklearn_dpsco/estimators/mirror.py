@@ -203,7 +203,7 @@ class DPLinearRegression(MirrorModel, DPRegressor):
 
     loss = "squared"
     feasible_set = units = solver = "auto"
-    _with_settings = "DPMirrorRegressor"
+    _with_settings = DPMirrorRegressor
 
 
 @estimator
@@ -233,4 +233,4 @@ class DPLogisticRegression(MirrorModel, DPClassifier):
 
     loss = "logistic"
     feasible_set = units = solver = "auto"
-    _with_settings = "DPMirrorClassifier"
+    _with_settings = DPMirrorClassifier

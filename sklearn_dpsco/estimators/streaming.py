@@ -18,7 +18,7 @@ from .._checks import check_count
 from .._progress import progress_bar
 from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling, largest_weight
-from ..data.cells import check_classes, column_names
+from ..data.cells import check_classes, check_order, column_names
 from ..data.compressed import slices
 from ..data.rows import piece_rows
 from ..geometry import Geometry
@@ -233,6 +233,7 @@ class _StreamingModel(DPLinearModel):
     ) -> Self:
         """Take in a chunk; `read` makes targets of the first one's validated y."""
         largest_weight(self.max_weight, has_weights=sample_weight is not None)
+        check_order(X=X, y=y, groups=groups, sample_weight=sample_weight)
         # threads take turns, also in counting the rows of users
         lock = threading.RLock() if isinstance(progress, Settings) else progress.lock
         with lock, np.errstate(all="ignore"):  # as in `fit`

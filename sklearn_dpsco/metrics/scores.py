@@ -691,6 +691,12 @@ class DPScore(Overviewed):
             raise TypeError(f"{self.scoring} is no single number")
         return float(self.value)
 
+    def __round__(self, digits: int | None = None) -> float:
+        return round(float(self), digits)
+
+    def __format__(self, layout: str) -> str:
+        return format(float(self), layout) if layout else str(self)
+
     def __repr__(self) -> str:
         return f"<DPScore: {self.overview().lines[0]}>"
 
@@ -988,7 +994,7 @@ def dp_score(
         tables, curves and the balanced accuracy an invalid record is in no cell in any case.
         "auto" is the rule of the fit: "exclude" if the estimator has ``nonfinite="zero"``, else
         "count"; for groups "exclude".
-    by : array-like of shape (n_samples,) or None, default=None
+    by : array-like of shape (n_samples,), name of a column of X or None, default=None
         Group of each record, such as sex or region: all scores are released for each group as
         well (`DPScore.by_group`). A record of none of `by_values` is invalid. How many records a
         group has stays private. Groups are disjoint and cost one budget together: under zero-out
@@ -1055,6 +1061,8 @@ def dp_score(
     if scoring is None:
         planned["scoring"] = "accuracy" if is_classifier(estimator) else "r2"
     names = planned["scoring"] = _scorings(planned["scoring"])
+    by = _column(X, by)
+    cells.check_order(X=X, y=y, by=by, exposure=exposure, groups=groups)
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
     labels = _classes(estimator, classes, names)
@@ -1098,6 +1106,15 @@ def dp_score(
     is_one = scoring is None or isinstance(scoring, str)
     found: Any = [of[names[0]] if is_one else of for of in scores]
     return _Scores(zip(targets, found, strict=True)) if targets else found[0]
+
+
+def _column(X: Any, by: Any) -> Any:
+    """The groups of the records, also by the name of a column of X."""
+    if not isinstance(by, str):
+        return by
+    if by not in getattr(X, "columns", ()):
+        raise ValueError(f"by={by!r} is no column of X: give the group of each record")
+    return X[by]
 
 
 def _take_from_model(
@@ -1217,7 +1234,11 @@ def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[An
     known = _public(estimator, "classes_")
     if classes is None and known is None:
         check_is_fitted(estimator)
-        raise ValueError("classes must be given: the estimator has no classes_")
+        of_labels = next(name for name in names if name not in _OF_NUMBERS)
+        raise ValueError(
+            f"scoring={of_labels!r} is of labels, and the estimator has no classes_: of numbers "
+            f"take {', '.join(map(repr, _OF_NUMBERS))}, or give classes"
+        )
     declared = cells.check_classes(known if classes is None else classes)
     has_proba = hasattr(estimator, "predict_proba")
     is_own = known is not None and np.array_equal(cells.check_classes(known), declared)

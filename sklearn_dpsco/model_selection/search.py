@@ -323,6 +323,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     f"step__groups, step__sample_weight, ... of a private step, got {name!r}"
                 )
             found[short] = value
+        cells.check_order(X=X, y=y, **found)
         extras = {name: _indexable(value) for name, value in found.items() if value is not None}
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from .._checks import check_bool, check_choice, check_count, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
-from ..data.cells import check_in_memory, is_frame
+from ..data.cells import check_in_memory, check_order, is_frame
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
 from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
@@ -207,13 +207,14 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : data frame of pandas or polars
-        y : ignored
+        y : ignored, but for the index of a Series
 
         Raises
         ------
         ValueError
             If a parameter is wrong, or the columns of X are not those of the schema, or the type
-            of a column does not go with it. No message depends on a cell.
+            of a column does not go with it, or y has the row labels of X in another order. No
+            message depends on a cell.
         """
         fields = self._fields()
         for name, value in self.schema.items():
@@ -227,6 +228,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
                 )
         if X is not None:
             self._read(X, fields)
+        check_order(X=X, y=y)
         return self
 
     def transform(self, X: Any) -> Any:

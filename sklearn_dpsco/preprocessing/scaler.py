@@ -19,7 +19,7 @@ from .._fitting import Accounting, PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
-from ..data.cells import clear_rows, nonfinite_rows
+from ..data.cells import check_order, clear_rows, nonfinite_rows
 from ..data.compressed import canonical, stored_places, with_values
 from ..data.rows import scaled_rows
 from ..exceptions import PrivacyParameterWarning
@@ -231,7 +231,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         Parameters
         ----------
         X : {array-like, CSR or CSC matrix} of shape (n_samples, n_features)
-        y : ignored
+        y : ignored, but for the index of a Series
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: of each, the first `max_rows_per_user` rows count.
 
@@ -242,6 +242,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             the charge. Nothing is spent then.
         """
         self._accounting()  # a parameter that is wrong is named before the data
+        check_order(X=X, y=y, groups=groups)
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)

@@ -18,7 +18,7 @@ from .._checks import check_count, check_int, warn_user
 from .._fitting import PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import Array
-from ..data.cells import as_users, user_of
+from ..data.cells import as_users, check_order, user_of
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import KeyedGaussian, Release
 from ..privacy.budget import PrivacyBudget
@@ -236,7 +236,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         Parameters
         ----------
         X : list, array or column of str, shape (n_samples,)
-        y : ignored
+        y : ignored, but for the index of a Series
         groups : array-like of shape (n_samples,) or None, default=None
             The user whose text it is: of each, the first `max_rows_per_user` texts count.
 
@@ -248,6 +248,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         """
         with self._until_spent():
             accounting = self._accounting()
+            check_order(X=X, y=y, groups=groups)
             vectorizer, texts = self._vectorizer(), self._texts(X)
             if groups is None and accounting.budget.rows_per_user > 1:
                 raise ValueError("max_rows_per_user > 1 needs groups: whose text each is")

@@ -168,6 +168,10 @@ def seen_bounds(transformer, X, y):
     return scaling.low, scaling.high, model.plan_.problem.row_norm
 
 
+def test_an_encoder_in_the_place_of_a_number_of_columns():
+    assert box_rule().plan(300, ENCODER) == box_rule().plan(300, 8)
+
+
 def test_ways_through_columns_unions_and_pipelines():
     X, y = table()
     one_hot = OneHotEncoder(categories=[SCHEMA["edu"]], handle_unknown="ignore")
@@ -185,6 +189,8 @@ def test_ways_through_columns_unions_and_pipelines():
     assert low.tolist() == [-2, 1, 0, 0, 0, 0, -3, -3]
     assert high.tolist() == [3, 5, 1, 1, 1, 1, 3, 0]
     assert norm == pytest.approx(math.sqrt(2 + 1 + 2))
+    named = ColumnTransformer([("a", PublicEncoder({"age": (20, 60)}), ["age"])])
+    assert behind(named).fit(X, y)[-1].coef_frame().index.tolist() == ["a__age", "(intercept)"]
     union = FeatureUnion([("a", ENCODER), ("no", "drop"), ("b", ENCODER)])
     low, _, norm = seen_bounds(union, X, y)
     assert low.size == 16

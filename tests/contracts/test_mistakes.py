@@ -10,6 +10,7 @@ from datetime import date
 from types import SimpleNamespace
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -48,6 +49,7 @@ from sklearn_dpsco import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
     PrivateMoments,
+    PrivateVocabulary,
     PublicEncoder,
     check_pipeline,
     dp_score,
@@ -63,6 +65,7 @@ F, F3 = pd.DataFrame(X, columns=["age", "pay"]), pd.DataFrame(X3, columns=list("
 labels, codes = np.where(np.arange(N) % 2, "no", "yes"), np.arange(N) % 2
 hushed = np.where(np.arange(N) % 2, LABEL, "yes")
 models = SimpleNamespace()  # fitted before the first row
+TURNED = pd.Series(y)[::-1]  # its labels are those of F in another order
 BLOCKS = da.from_array(X, chunks=(20, 2))
 AGE, BOX = {"age": (0, 100)}, {"age": (0, 1), "pay": (0, 1)}
 
@@ -105,6 +108,7 @@ def encode(schema, table=F, **parameters):
     return PublicEncoder(schema, **parameters).fit_transform(table)
 
 
+ORDER = "has the row labels of X in another order"
 MISTAKES = {
     # bounds
     "a list of pairs": (lambda: R(bounds_X=[(0, 10), (1, 100)]).fit(X, y),
@@ -176,6 +180,41 @@ MISTAKES = {
     "no y": (lambda: R().fit(X, None), "requires y"),
     "y of another length": (lambda: R().fit(X, y[:5]), r"numbers of samples: \[60, 5\]"),
     "one row": (lambda: R().fit(X[:1], y[:1]), "minimum of 2"),
+    "y in another order": (lambda: R().fit(F, TURNED), rf"of y {ORDER}.*y\.loc\[X\.index\].*numpy"),
+    "users in another order": (lambda: R().fit(F, y, groups=TURNED), f"of groups {ORDER}"),
+    "users in another order than y": (lambda: R().fit(X, pd.Series(y), groups=TURNED),
+        "of groups has the row labels of y in another order"),
+    "weights in another order": (lambda: R(max_weight=1).fit(F, y, sample_weight=TURNED),
+        f"of sample_weight {ORDER}"),
+    "exposure in another order": (lambda: P().fit(F, y, exposure=TURNED), f"of exposure {ORDER}"),
+    "repeated labels in another order": (
+        lambda: R().fit(F.set_axis(codes), TURNED.set_axis(np.sort(codes))), f"of y {ORDER}"),
+    "a stream in another order": (lambda: S().partial_fit(F, TURNED), f"of y {ORDER}"),
+    "a private search in another order": (lambda: grid().fit(F, y, groups=TURNED),
+        f"of groups {ORDER}"),
+    "a score in another order": (lambda: dp_score(models.fitted, F, TURNED), f"of y {ORDER}"),
+    "a score without noise in another order": (lambda: models.fitted.score(F, TURNED),
+        f"of y {ORDER}"),
+    "parts in another order": (
+        lambda: dp_score(models.fitted, F, y, by=TURNED, by_values=[0, 1]), f"of by {ORDER}"),
+    "parts by another name": (
+        lambda: dp_score(models.fitted, F, y, by="sex", by_values=[0, 1]), "'sex' is no column"),
+    "parts by the name of a column": (  # of which the values are wrong
+        lambda: dp_score(models.fitted, F, y, by="age", by_values=[LABEL, "b"]), "text or both be"),
+    "accuracy of numbers": (lambda: dp_score(models.fitted, X, y, scoring="accuracy"),
+        "'accuracy' is of labels, .* of numbers take 'r2'"),
+    "another order before an encoder": (
+        lambda: make_pipeline(PublicEncoder(BOX), R()).fit(F, TURNED), f"of y {ORDER}"),
+    "another order before a scaler": (
+        lambda: make_pipeline(DPScaler(), R()).fit(F, TURNED), f"of y {ORDER}"),
+    "texts in another order": (lambda: PrivateVocabulary().fit(
+        pd.Series(labels), groups=TURNED), f"of groups {ORDER}"),
+    "frames in another order": (lambda: R().fit(
+        dd.from_pandas(F, npartitions=2).map_partitions(lambda part: part[::-1]),
+        dd.from_pandas(pd.Series(y), npartitions=2)), f"of y {ORDER}"),
+    "persisted frames in another order": (lambda: R().fit(
+        dd.from_pandas(F, npartitions=2).map_partitions(lambda part: part[::-1]).persist(),
+        dd.from_pandas(pd.Series(y), npartitions=2)), f"of y {ORDER}"),
     "a class in place of a model": (lambda: DPLassoFW.fit(X, y), "missing 1 required positional"),
     # blocks of Dask
     "y in blocks alone": (lambda: R().fit(X, BLOCKS[:, 0]), r"compute\(\) it"),
@@ -406,6 +445,9 @@ WARNED = {
     "a list within a pipeline": (lambda: make_pipeline(
         PublicEncoder({"age": [0, 100], "pay": (0, 1)}), R()).fit(F, y),
         PrivacyParameterWarning, "write a tuple"),
+    "parts of tables in other orders": (lambda: R().fit(
+        F.sample(50, random_state=0), TURNED.sample(50, random_state=1)),
+        PrivacyParameterWarning, "some row labels of X in another order"),
     "an epsilon inside": (lambda: grid(R(epsilon=0.1)).fit(X, y),
         PrivacyParameterWarning, r"epsilon=0\.1 of the estimator is not used.*epsilon=1\.0"),
     "rows of a user inside": (lambda: grid(R(max_rows_per_user=3), max_rows_per_user=1).fit(X, y),
@@ -449,6 +491,26 @@ def test_bounds_with_one_reading_are_taken():
     for bounds in (three, list(three), np.array(three)):
         R(bounds_X=bounds).plan(100, 3)
     R(bounds_y=([0, 1], [10, 100])).plan(100, 2, n_targets=2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pd.Series(y),
+        pd.Series(y)[::-1].reset_index(drop=True),
+        pd.Series(y, np.arange(N)[::-1] + 9),  # a part of another table, or of one numbered anew
+        pd.Series(y, [f"row {k}" for k in range(N)]),
+        pd.Series(y).to_frame(),
+        pl.Series(y),
+    ],
+)
+def test_rows_are_taken_by_place_where_their_labels_are_others(other):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*row labels")
+        R().fit(F, other)
+        # a lag
+        days = pd.date_range("2020-01-01", periods=N)
+        R().fit(F.set_axis(days)[:-1], pd.Series(y, days)[1:])
 
 
 @pytest.mark.parametrize("bounds", [([0] * 3, [1] * 3), dict.fromkeys("abc", (0, 1))])

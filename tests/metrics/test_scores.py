@@ -134,6 +134,10 @@ def test_many_scores_share_one_guarantee(data, model):
         assert np.all(score.value <= high)
     with pytest.raises(TypeError, match="confusion_matrix"):
         float(matrix)
+    accuracy = scores["accuracy"]
+    assert f"{accuracy:.3f}" == f"{accuracy.value:.3f}"
+    assert round(accuracy, 2) == round(accuracy.value, 2)
+    assert f"{accuracy}" == str(accuracy)
 
 
 def test_a_list_of_one_gives_a_dict_and_noise_is_secret_by_default(data, model):

@@ -145,6 +145,7 @@ def test_few_rows_warn_before_anything_is_spent(task):
     n *= 1.4
     with pytest.warns(PrivacyParameterWarning, match="is too small to learn from how") as warned:
         planned(int(0.9 * n), 10, task)
+    assert ("PrivateMoments" in str(warned[0].message)) == (task == "regression")
     said = int(re.search(r"from about (\d+) rows on", str(warned[0].message))[1])
     assert n <= said <= 1.15 * n  # shares depend on n a little
     with warnings.catch_warnings():
@@ -809,7 +810,7 @@ def test_summaries_name_what_encoders_made():
     assert isinstance(found, Estimates)
     age = found.to_frame().iloc[0]
     assert abs(age["coef"] - 0.1) < 6 * age["std err"] < 0.05
-    lower, upper = model.conf_int(0.9, encoder).loc["age"]
+    lower, upper = model.conf_int(encoder, level=0.9).loc["age"]
     assert (lower + upper) / 2 == pytest.approx(age["coef"])
     assert upper - lower < age["0.975]"] - age["[0.025"]
     plain = clone(model).set_params(bounds_X=encoder.bounds_X)
@@ -821,9 +822,10 @@ def test_summaries_name_what_encoders_made():
     np.testing.assert_allclose(named, unnamed)
     pandas.testing.assert_frame_equal(model.summary().conf_int(), named)
     units = {"units": "scaled"}
-    in_units = model.conf_int(0.9, **units), model.summary(**units, level=0.9).conf_int()
+    in_units = model.conf_int(level=0.9, **units), model.summary(**units, level=0.9).conf_int()
     pandas.testing.assert_frame_equal(*in_units)
-    assert in_units[0].loc["a"].tolist() != pytest.approx(model.conf_int(0.5).loc["a"].tolist())
+    other = model.conf_int(level=0.5).loc["a"]
+    assert in_units[0].loc["a"].tolist() != pytest.approx(other.tolist())
     frame = model.coef_frame(encoder)
     np.testing.assert_allclose(found.predicting[0], frame["coef"].to_numpy(), rtol=1e-9)
     scaled = model.summary(units="scaled")
@@ -965,7 +967,7 @@ def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
     by_hand = (
         last.summary(["a", "b"]),
         last.coef_frame(["a", "b"]),
-        last.conf_int(encoder=("a", "b")),
+        last.conf_int(("a", "b")),
     )
     assert all(
         list(f.index) == ["a", "b", "(intercept)"] for f in (by_hand[0].to_frame(), *by_hand[1:])
