@@ -38,14 +38,9 @@ def exp_minus(t: float) -> float:
     k = int(t * 16)
     r = t - k / 16
     # Taylor's polynomial of degree 8 on [0, 1/16]: the remainder is below 2^-54
-    p = 1 - r / 8
-    p = 1 - r / 7 * p
-    p = 1 - r / 6 * p
-    p = 1 - r / 5 * p
-    p = 1 - r / 4 * p
-    p = 1 - r / 3 * p
-    p = 1 - r / 2 * p
-    p = 1 - r * p
+    p = 1.0
+    for degree in range(8, 0, -1):
+        p = 1 - r / degree * p
     return float(_EXP[k] * p)
 
 

@@ -263,22 +263,10 @@ class PhasedSGD(Solver):
         unit = budget.record_factor / math.sqrt(2 * left.amount)
         clip, rate, target_unit = (draft.in_units if draft.learns_units else draft.in_bounds)(unit)
         start_radius, phases = draft.phases(n_first, rate, clip, left)
-        return PhasedSGDPlan(
-            problem,
-            budget,
-            self.form,
-            draft.passes,
-            guarantee=Guarantee.of(budget, releases_of(first, *phases), left.kind),
-            geometry=draft.geometry,
-            start_radius=start_radius,
-            gradient_clip=clip,
-            data_norm=draft.norm,
-            shuffle=self.shuffle,
-            n_first=n_first,
-            first=first,
-            target_unit=target_unit,
-            phases=phases,
-        )
+        guarantee = Guarantee.of(budget, releases_of(first, *phases), left.kind)
+        common = problem, budget, self.form, draft.passes, guarantee, draft.geometry
+        descent = start_radius, clip, draft.norm, self.shuffle
+        return PhasedSGDPlan(*common, *descent, n_first, first, target_unit, phases)
 
     def _longest(self: Any, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
         """The longest step; infinite for losses whose smoothing depends on the step."""
@@ -333,10 +321,9 @@ class _Draft:
         """The first releases, the records of their slice (0 for all), and the whole allowance."""
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
-            whole = budget.mixed_allowance
             # steps along single records bring two models no further apart on short rows alone
-            units = plan_units(problem, budget, whole)
-            return replace(units, cuts_rows=True), 0, whole
+            units = plan_units(problem, budget, budget.mixed_allowance)
+            return replace(units, cuts_rows=True), 0, budget.mixed_allowance
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
@@ -446,9 +433,9 @@ class _Draft:
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
             parameter = 2 * clip / beta if known is None else known.parameter
-            block, radius = _block(problem.n_features), self.geometry.radius
+            block, radii = _block(problem.n_features), (start_radius, self.geometry.radius)
             steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
-            change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
+            change = phase_mean(problem, self.budget, steps, *radii, norm)
             noise = Gaussian.calibrate(change, left, self.passes, problem.size)
             group = f"phase {k + 1}" if count > 1 or n_first else None
             phases.append(Phase(noise, start, stop, rate, beta, self.passes, group))
@@ -501,8 +488,7 @@ class _Descent:
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
             self.offsets = (np.full(k, frame.offset, dtype=np.float64),)
         known = None if is_tabulated(loss) else Terms(offset, loss, clip).joint_slope
-        known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
-        self.slope = known._replace(offset=offset)
+        self.slope = (known or Slope(TABULATED, 0.0, clip, offset))._replace(offset=offset)
 
     def _which(self, start: int, stop: int) -> Which:
         return slice(start, stop) if self.order is None else self.order[start:stop]

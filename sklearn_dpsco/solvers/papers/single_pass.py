@@ -100,18 +100,9 @@ class BatchRun(_Run):
         return len(self.steps)
 
     def result(
-        self,
-        whole: Records,
-        which: Indices,
-        units: Array,
-        plan: SinglePassPlan,
-        coef: Array,
-        stream: RandomStream,
+        self, whole: Records, which: Indices, plan: SinglePassPlan, w: Array, stream: RandomStream
     ) -> Array:
-        """Mean of the second half of the points, or of a loss that is not convex one drawn from it.
-
-        Coefficients are those of rows times the units.
-        """
+        """Mean of the second half of the points w, or one of it if the loss is not convex."""
         counted = range(self.n_steps // 2, self.n_steps)
         if not plan.problem.loss.is_convex:
             drawn = counted[stream.substream("point", self.records[0]).integer(len(counted))]
@@ -119,24 +110,23 @@ class BatchRun(_Run):
         # Steps that a later one corrects, with their points and estimates: the last, or the leaf's
         # ancestors in the tree
         stack: list[tuple[int, Array, Array]] = []
-        start, total = 0, np.zeros(coef.size)
+        start, total = 0, np.zeros(w.size)
         for k, step in enumerate(steps(self.steps)):
             batch = which[start : start + step.size]
             start += step.size
             while stack and stack[-1][0] > step.base:
                 stack.pop()
             if step.kept == 0:
-                gradient = units * whole.mean_over(batch, units * coef)
+                gradient = whole.mean_over(batch, w)
             else:
                 _, before, estimate = stack[-1]
-                points = units * coef, units * before
-                change = whole.mean_over(batch, *points, step.clip, step.kept)
-                gradient = step.kept * estimate + units * change
-            stack.append((k, coef, gradient))
-            scores = plan.vertices.scores(gradient + plan.l2_penalty * coef)
-            coef = moved(coef, plan.vertices.vertex(self.noise.release(scores, stream)), step.rate)
+                change = whole.mean_over(batch, w, before, step.clip, step.kept)
+                gradient = step.kept * estimate + change
+            stack.append((k, w, gradient))
+            scores = plan.vertices.scores(gradient + plan.l2_penalty * w)
+            w = moved(w, plan.vertices.vertex(self.noise.release(scores, stream)), step.rate)
             if k in counted:
-                total += coef
+                total += w
         return total / len(counted)
 
 
@@ -155,16 +145,10 @@ class RecordRun(_Run):
         return 1 + self.records[1] - self.records[0] - self.first_batch
 
     def result(
-        self,
-        whole: Records,
-        which: Indices,
-        _: Array,
-        plan: SinglePassPlan,
-        coef: Array,
-        stream: RandomStream,
+        self, whole: Records, which: Indices, plan: SinglePassPlan, w: Array, stream: RandomStream
     ) -> Array:
         """The last point."""
-        walk = _RecordWalk(whole, which, self, plan, coef)
+        walk = _RecordWalk(whole, which, self, plan, w)
         walk.select(self.first_scale, stream)
         advance(1)
         n, chunk = which.size, _CHUNK_ROWS
@@ -191,11 +175,10 @@ class SinglePassPlan(SetPlan):
         problem = self.problem
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
         order = stream.substream("slices").permutation(problem.n_samples)
-        whole = Records(data.row_major().kept(), terms, problem)
+        whole = Records(data.row_major().kept(), terms, problem, frame.units(problem))
         coef = np.array(self.geometry.center(problem.size), dtype=np.float64)
-        units = frame.units(problem)
         for run in self.runs:
-            coef = run.result(whole, order[slice(*run.records)], units, self, coef, stream)
+            coef = run.result(whole, order[slice(*run.records)], self, coef, stream)
         return frame.result(coef, problem, self.max_iter)
 
 
