@@ -312,11 +312,9 @@ def fast_restarts(n: int) -> int:
 
 def slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
     """`count` slices of range(n), each about twice or half as long as the one before."""
-    sizes = [2**i for i in range(count)]
-    if not growing:
-        sizes.reverse()
-    ends = [n * total // (2**count - 1) for total in itertools.accumulate(sizes)]
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+    sizes = [2**i for i in range(count)][:: 1 if growing else -1]
+    totals = itertools.accumulate(sizes, initial=0)
+    return list(itertools.pairwise(n * total // (2**count - 1) for total in totals))
 
 
 def smallest(fits: Callable[[int], bool]) -> int:
@@ -372,9 +370,8 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
         if type(value) is tuple:
             return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
         if value is plan or isinstance(value, Part):
-            names = [f.name for f in dataclasses.fields(value)]
-            paths = {one: f"{name}.{one}" if name else one for one in names}
-            values = {one: changed(path, getattr(value, one)) for one, path in paths.items()}
+            before, names = f"{name}." if name else "", [f.name for f in dataclasses.fields(value)]
+            values = {one: changed(before + one, getattr(value, one)) for one in names}
             return dataclasses.replace(value, **values)
         return change(name, value) if hasattr(value, "release") else value
 

@@ -250,7 +250,7 @@ class PhasedSGD(Solver):
         self._check_units(budget, units)
         self._longest(loss, self.data_norm or 1.0, PHASED_SGD[loss.task])  # no default B is below 1
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
         draft = _Draft(self, problem, budget)
         first, n_first, whole = draft.first_releases()
         if problem.n_samples - n_first < draft.n_phases:
@@ -262,6 +262,7 @@ class PhasedSGD(Solver):
         # standard deviation of the noise of a release of sensitivity 1 per record
         unit = budget.record_factor / math.sqrt(2 * left.amount)
         clip, rate, target_unit = (draft.in_units if draft.learns_units else draft.in_bounds)(unit)
+        rate = self.learning_rate or rate
         start_radius, phases = draft.phases(n_first, rate, clip, left)
         guarantee = Guarantee.of(budget, releases_of(first, *phases), left.kind)
         common = problem, budget, self.form, draft.passes, guarantee, draft.geometry
@@ -358,8 +359,6 @@ class _Draft:
                 "gradient_clip must be a number for a loss with a kink whose derivative has no "
                 f"finite bound; got 'auto' for {loss!r}"
             )
-        if self.solver.learning_rate is not None:
-            return clip, self.solver.learning_rate, None
         excess = clip / slope
         noise *= excess
         length = min(
@@ -393,8 +392,6 @@ class _Draft:
         # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
         clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
-        if solver.learning_rate is not None:
-            return clip, solver.learning_rate, target_unit
         # a kinked loss curves where the residuals are, over one spread of the targets
         curvature = max(loss.smoothness, _LEAST_SMOOTHNESS) if is_smooth else target_unit
         # what is expected of the rows: with an intercept, half of their square belongs to it

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.arguments import Compressed, Secant, read_only
+from .._kernels.arguments import Compressed, read_only
 from .._progress import steps
 from .._types import Array
 from ..data.rows import Terms
@@ -187,7 +187,7 @@ class SparseWalk:
         if not widens:
             scores.check()
         ends = self.schedule.ends(self.epoch)
-        secant = Secant(*ends, rows.has_intercept, self.intercept, self.unit)
+        secant = *ends, rows.has_intercept, self.intercept, self.unit
         records = rows.scales(), rows.factors(), self.y, self.product
         groups = scores.bits, scores.bounds, scores.is_loose, widens
         contribute(self.X, which, records, secant, slope, (self.r, self.sums), groups)
