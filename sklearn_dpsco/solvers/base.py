@@ -128,12 +128,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a plan that holds mechanisms; `audit` searches its fields for them."""
+    """A part of a plan that holds mechanisms; `audit` searches its fields for them.
+
+    One with a single mechanism calls it `noise`. It may have a `count` of its uses, and a `group`
+    of the records that it reads.
+    """
+
+    release_name: ClassVar[str]  # of that mechanism
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self: Any) -> tuple[Release, ...]:
         """Its releases, as the plan's guarantee counts them."""
-        raise NotImplementedError
+        count, group = getattr(self, "count", 1), getattr(self, "group", None)
+        return named_releases((self.release_name, self.noise, count), group=group)
 
 
 def named_releases(*named: tuple[str, Any, int], group: str | None = None) -> tuple[Release, ...]:

@@ -32,12 +32,12 @@ from .._types import Array, Auto, MirrorMapName
 from ..data.rows import UNIT_ROUNDOFF, Rows, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
-from ..mechanisms import Gaussian, PrefixSum, Release
+from ..mechanisms import Gaussian, PrefixSum
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
+from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .records import Frame, SolverData
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
@@ -64,15 +64,14 @@ class FirstMeans(Part):
         a^2, nearly.
     """
 
+    release_name: ClassVar[str] = "first means"
+    group: ClassVar[str] = "first records"
+
     problem: Problem
     norm: float
     n_records: int
     noise: Gaussian | None
     target_share: float
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return named_releases(("first means", self.noise, 1), group="first records")
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -111,14 +110,13 @@ class SecondMoments(Part):
     It is the `isometric_vector` of the sum of z z^T / B^2, z a centred row of norm at most B.
     """
 
+    release_name: ClassVar[str] = "second moments"
+    group: ClassVar[str] = "moment records"
+
     n_features: int
     norm: float  # B
     n_records: int
     noise: Gaussian
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("second moments", self.noise, 1, "moment records"),)
 
     def add(self, total: Array, rows: Rows) -> None:
         """Add the vectors of some records, whose centre is set, to `total`."""
@@ -162,15 +160,13 @@ class Epoch(Part):
         Name of its records.
     """
 
+    release_name: ClassVar[str] = "prefix sums"
+
     noise: PrefixSum
     n_records: int
     batch_size: int
     learning_rate: float
     group: str
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("prefix sums", self.noise, 1, self.group),)
 
 
 @dataclass(frozen=True)

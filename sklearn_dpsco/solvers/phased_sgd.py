@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -47,7 +47,7 @@ from ..losses import (
     kernel_id,
     largest_constant,
 )
-from ..mechanisms import Gaussian, Release
+from ..mechanisms import Gaussian
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
@@ -93,6 +93,8 @@ class Phase(Part):
         Name of the slice; None for all records.
     """
 
+    release_name: ClassVar[str] = "phase"
+
     noise: Gaussian
     start: int
     stop: int
@@ -105,10 +107,6 @@ class Phase(Part):
     def size(self) -> int:
         """Number of records."""
         return self.stop - self.start
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("phase", self.noise, self.count, self.group),)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -36,7 +36,7 @@ from ..._types import Array, Auto, Indices
 from ...data.rows import UNIT_ROUNDOFF, Terms, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
 from ...losses import Loss
-from ...mechanisms import Release, SelectSequence, softmax_scale
+from ...mechanisms import SelectSequence, softmax_scale
 from ...privacy.budget import Allowance, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import UNIFORM_ATTEMPTS, RandomStream, refuse
@@ -80,13 +80,11 @@ class BatchStep(NamedTuple):
 class _Run(Part):
     """Steps on a slice of the records."""
 
+    release_name: ClassVar[str] = "vertices"
+
     noise: SelectSequence
     records: Slice  # of their secret order, start and stop
     group: str | None  # name of the slice; None if it holds all records
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("vertices", self.noise, 1, self.group),)
 
 
 @dataclass(frozen=True)
