@@ -209,11 +209,8 @@ def sharpen_groups(scores: Any, bounds: Any, is_loose: Any, tops: Any) -> bool:
                 for end in range(0, 4, 2):
                     held &= before[end] <= bounds[group, end]
                     held &= before[end + 1] >= bounds[group, end + 1]
-            low, high = math.inf, -math.inf
-            for j in range(places.start, places.stop):
-                direction = a * left[j] + b * right[j]
-                low, high = min(low, direction), max(high, direction)
-            top = _top(low, high, values)
+            directions = a * left[places] + b * right[places]
+            top = _top(np.min(directions), np.max(directions), values)
             held &= top <= tops[group]
             tops[group] = top
             best = max(best, top)

@@ -23,14 +23,8 @@ def add_column(X: Compressed, column: int, rows: Any, amount: float, product: An
     """Add amount x_ij to product_i for the rows that store column j; theirs are sorted."""
     data, indices, indptr = X
     for i in rows:
-        low, high = indptr[i], indptr[i + 1]
-        while high - low > 1:
-            middle = (low + high) // 2
-            if indices[middle] <= column:
-                low = middle
-            else:
-                high = middle
-        product[i] += amount * data[low]
+        place = np.searchsorted(indices[indptr[i] : indptr[i + 1]], column)
+        product[i] += amount * data[indptr[i] + place]
 
 
 @njit(cache=True)
