@@ -880,11 +880,8 @@ _LOSSES: dict[str, type[Loss]] = {
 _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 
-# in the order of the numbers by which `_kernels/derivatives.py` knows them
-_KERNEL_ORDER: tuple[type[Loss], ...]
-_KERNEL_ORDER = Squared, Huber, Logistic, SmoothedHinge, Absolute, Quantile, EpsilonInsensitive
-_KERNEL_ORDER += Hinge, SquaredHinge, Welsch, Sigmoid, LogAbsolute, MCPAbsolute, Tweedie
-_KERNEL_IDS = {kind: number for number, kind in enumerate(_KERNEL_ORDER)}
+# the numbers by which `_kernels/derivatives.py` knows them
+_KERNEL_IDS = {kind: number for number, kind in enumerate((*_LOSSES.values(), Tweedie))}
 
 
 def kernel_id(loss: Loss) -> int | None:

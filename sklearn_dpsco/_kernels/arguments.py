@@ -104,16 +104,6 @@ class RecordWalk(NamedTuple):
     n_columns: int
 
 
-class Secant(NamedTuple):
-    """Where `vertex_steps` takes derivatives: at s (<x_i, u> + intercept), for two factors s."""
-
-    left: float  # one factor
-    right: float  # the other one
-    has_intercept: bool
-    intercept: float  # the last coordinate of u
-    unit: float  # a power of 2 that multiplies derivatives before they are cut to integers
-
-
 class Move(NamedTuple):
     """The new coefficients ``decay * coef + amount * e_coordinate``."""
 

@@ -85,16 +85,10 @@ def csr_bounded_sums(
 @njit(cache=True, inline="always")
 def _count(value: float, center: float, low: int, counts: Any) -> None:
     """Count the octave of abs(value - center); zeros and deviations of 0 are left out."""
-    if value == 0.0:
+    deviation, last = abs(value - center), counts.size - 1
+    if value == 0.0 or deviation == 0.0:
         return
-    deviation = abs(value - center)
-    if deviation == 0.0:
-        return
-    last = counts.size - 1
-    if not deviation < 1e308:
-        counts[last] += 1
-        return
-    octave = math.frexp(deviation)[1] - low
+    octave = math.frexp(deviation)[1] - low if deviation < 1e308 else last
     counts[min(max(octave, 0), last)] += 1
 
 

@@ -14,7 +14,7 @@ from .jit import njit
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
-_SQUARED, _LOGISTIC = 0, 2  # their numbers
+_SQUARED, _LOGISTIC = 0, 5  # their numbers
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
@@ -29,27 +29,27 @@ def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) ->
         return z - y
     if loss_id == 1:  # huber
         return min(max(z - y, -parameter), parameter)
-    if loss_id == 2:  # logistic; beyond 700 exp would overflow
-        return -y / (1.0 + math.exp(min(y * z, 700.0)))
-    if loss_id == 3:  # smoothed hinge
-        return -y * min(max((1.0 - y * z) / parameter, 0.0), 1.0)
-    if loss_id == 4:  # absolute
+    if loss_id == 2:  # absolute
         return (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
-    if loss_id == 5:  # quantile
+    if loss_id == 3:  # quantile
         return (1.0 - parameter if z > y else 0.0) - (parameter if z < y else 0.0)
-    if loss_id == 6:  # epsilon-insensitive
+    if loss_id == 4:  # epsilon-insensitive
         return (1.0 if z - y > parameter else 0.0) - (1.0 if y - z > parameter else 0.0)
+    if loss_id == 5:  # logistic; beyond 700 exp would overflow
+        return -y / (1.0 + math.exp(min(y * z, 700.0)))
+    if loss_id == 6:  # smoothed hinge
+        return -y * min(max((1.0 - y * z) / parameter, 0.0), 1.0)
     if loss_id == 7:  # hinge
         return -y if y * z < 1.0 else 0.0
     if loss_id == 8:  # squared hinge
         return -y * max(1.0 - y * z, 0.0)
     if loss_id == 9:  # welsch
         return (z - y) * math.exp(-(((z - y) / parameter) ** 2))
-    if loss_id == 10:  # sigmoid
+    if loss_id == 12:  # sigmoid
         e = math.exp(-abs(y * z))
         return -y * e / ((1.0 + e) * (1.0 + e))
     sign = (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
-    if loss_id == 11:  # log-absolute
+    if loss_id == 10:  # log-absolute
         return sign * (parameter / (parameter + abs(z - y)))
     if loss_id == 13:  # tweedie
         z = min(max(z, -300.0), 300.0)
@@ -64,20 +64,20 @@ def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, bet
         return (z - y) * (beta / (1.0 + beta))
     if loss_id == 1:  # huber
         return min(max((z - y) * (beta / (1.0 + beta)), -parameter), parameter)
-    if loss_id == 3:  # smoothed hinge
-        return -y * min(max((1.0 - y * z) / (parameter + 1.0 / beta), 0.0), 1.0)
-    if loss_id == 4:  # absolute
+    if loss_id == 2:  # absolute
         return min(max(beta * (z - y), -1.0), 1.0)
-    if loss_id == 5:  # quantile
+    if loss_id == 3:  # quantile
         return min(max(beta * (z - y), -parameter), 1.0 - parameter)
-    if loss_id == 6:  # epsilon-insensitive
+    if loss_id == 4:  # epsilon-insensitive
         return math.copysign(min(max(beta * (abs(z - y) - parameter), 0.0), 1.0), z - y)
+    if loss_id == 6:  # smoothed hinge
+        return -y * min(max((1.0 - y * z) / (parameter + 1.0 / beta), 0.0), 1.0)
     if loss_id == 7:  # hinge
         return -y * min(max(beta * (1.0 - y * z), 0.0), 1.0)
     if loss_id == 8:  # squared hinge
         return -y * max(1.0 - y * z, 0.0) * (beta / (1.0 + beta))
     m = abs(z - y)
-    if loss_id == 11:  # log-absolute
+    if loss_id == 10:  # log-absolute
         total = m + parameter
         root = math.sqrt(max(total * total - 4.0 * parameter / beta, 0.0))
         return math.copysign(min(beta * m, 2.0 * parameter / (total + root), 1.0), z - y)
@@ -186,8 +186,7 @@ def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any)
     """
     n_outputs = z.shape[0]
     if slope.loss_id == MULTINOMIAL:
-        for t in range(work.size):
-            work[t] = z[0, t]
+        work[:] = z[0]
         for k in range(1, n_outputs):
             for t in range(work.size):
                 work[t] = max(work[t], z[k, t])
@@ -206,9 +205,7 @@ def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any)
             for t in range(work.size):
                 z[k, t] = -y[k, t] / (1.0 + _exp(_clipped(y[k, t] * z[k, t], 700.0)))
     elif slope.loss_id == _SQUARED and slope.beta == math.inf:
-        for k in range(n_outputs):
-            for t in range(work.size):
-                z[k, t] -= y[k, t]
+        z -= y
     else:  # branches for each number
         for k in range(n_outputs):
             for t in range(work.size):

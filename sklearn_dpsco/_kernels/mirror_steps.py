@@ -202,10 +202,7 @@ def _threshold(theta: Any, p: float) -> Any:
     """
     d = theta.size
     q = p / (p - 1)
-    out = np.empty(d)
-    top = -math.inf
-    for j in range(d):
-        top = max(top, theta[j])
+    out, top = np.empty(d), np.max(theta)
     low, high, delta = d ** (-2 / q) * (1 - 1e-14), 1.0, d ** (-1 / q)
     for _ in range(_MOST):
         lower, higher, lower_slope = 0.0, 0.0, 0.0
@@ -352,20 +349,15 @@ def power_step(
     |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds.
     """
     d, (set_id, set_p, radius, p) = coef.size, domain
-    u, c, theta = np.empty(d), np.empty(d), np.empty(d)
-    largest = 0.0
-    for j in range(d):
-        c[j] = center[j] / radius if has_center else 0.0
-        u[j] = (coef[j] - center[j] if has_center else coef[j]) / radius
-        largest = max(largest, abs(g[j]))
+    largest, theta = _norm(g, math.inf), np.empty(d)
+    c = center / radius if has_center else np.zeros(d)
+    u = (coef - center) / radius if has_center else coef / radius
     if largest == 0.0 or step == 0.0:
         return coef.copy()
     power_gradient(u, p, theta)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
-    low, top = math.inf, -math.inf
-    for j in range(d):
-        theta[j] -= factor * g[j]
-        low, top = min(low, theta[j]), max(top, theta[j])
+    theta -= factor * g
+    low, top = np.min(theta), np.max(theta)
     if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
         middle = low + (top - low) / 2
         theta -= middle
@@ -391,9 +383,7 @@ def power_step(
                 x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
                 search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
                 _two_constraints(search, x, u)
-    for j in range(d):
-        u[j] = center[j] + radius * u[j] if has_center else radius * u[j]
-    return u
+    return center + radius * u if has_center else radius * u
 
 
 @njit(cache=True)
@@ -402,15 +392,10 @@ def _onto_set(u: Any, theta: Any, scale: float, domain: Any) -> Any:
     set_id, set_p, _, p = domain
     if set_id == _L1:
         return np.copysign(_threshold(np.abs(theta * scale), p), theta)
-    if set_id == _LP and set_p != p:
-        return project_lp(u, set_p)
-    size = _norm(u, p)
-    for j in range(u.size):
-        if set_id == _CUBE:
-            u[j] = min(max(u[j], -1.0), 1.0)
-        else:  # the norm of the map is that of the set: the direction stays
-            u[j] /= size
-    return u
+    if set_id == _CUBE:
+        return np.minimum(np.maximum(u, -1.0), 1.0)
+    # where the norm of the map is that of the set, the direction stays
+    return project_lp(u, set_p) if set_p != p else u / _norm(u, p)
 
 
 @njit(cache=True)
@@ -420,27 +405,16 @@ def _two_balls(theta: Any, scale: float, c: Any, within: float, u: Any) -> None:
     Called where the second alone does not do. Where the first does not either, the point
     lies on both spheres: <u, c> and |u| are known, and the rest of u points as that of v.
     """
-    d = u.size
-    size, cc, vc = 0.0, 0.0, 0.0
-    for j in range(d):
-        theta[j] = c[j] / scale + theta[j]  # v, up to its length
-        size += theta[j] ** 2
-        cc += c[j] ** 2
-        vc += theta[j] * c[j]
-    distance = 0.0
-    for j in range(d):
-        u[j] = theta[j] / math.sqrt(size) - c[j]
-        distance += u[j] ** 2
-    if distance <= within**2:
+    v = c / scale + theta  # up to its length
+    cc, vc = np.sum(c * c), np.sum(v * c)
+    u[:] = v / math.sqrt(np.sum(v * v)) - c
+    if np.sum(u * u) <= within**2:
         return
     along = (1 - cc - within**2) / (2 * cc)
-    rest = 0.0
-    for j in range(d):
-        theta[j] -= vc / cc * c[j]
-        rest += theta[j] ** 2
+    v -= vc / cc * c
+    rest = np.sum(v * v)
     factor = math.sqrt(max(0.0, within**2 - along**2 * cc) / rest) if rest > 0 else 0.0
-    for j in range(d):
-        u[j] = along * c[j] + factor * theta[j]
+    u[:] = along * c + factor * v
 
 
 # -------------------------------------------------------------------------------- entropy
@@ -450,18 +424,13 @@ def _two_balls(theta: Any, scale: float, c: Any, within: float, u: Any) -> None:
 def entropy_step_simplex(coef: Any, gradient: Any, step: float, radius: float) -> Any:
     """w_j proportional to coef_j exp(-step gradient_j / radius)."""
     d = coef.size
-    out = np.empty(d)
-    least = gradient[0]
-    for j in range(d):
-        least = min(least, gradient[j])
-    top = -math.inf
+    out, least = np.empty(d), np.min(gradient)
     for j in range(d):
         change = gradient[j] - least
         out[j] = math.log(max(coef[j] / radius, _SMALLEST))
         if change > 0:  # 0 times an overflowing step is still 0
             out[j] -= step / radius * change
-        top = max(top, out[j])
-    total = 0.0
+    top, total = np.max(out), 0.0
     for j in range(d):
         out[j] = math.exp(out[j] - top)
         total += out[j]
@@ -477,12 +446,8 @@ def entropy_dual_l1(coef: Any, radius: float) -> Any:
     concave increasing gap * z - sum_j 4 / (sqrt(4 + (b_j z)^2) + b_j z), b = |coef| /
     radius, gap = 1 - sum b; Newton from the left.
     """
-    d = coef.size
-    b = np.empty(d)
-    size = 0.0
-    for j in range(d):
-        b[j] = abs(coef[j]) / radius
-        size += b[j]
+    d, b = coef.size, np.abs(coef) / radius
+    size = np.sum(b)
     if size > 1 - _EDGE:
         b *= (1 - _EDGE) / size
     gap = max(1 - size, _EDGE)
@@ -512,11 +477,8 @@ def entropy_step_l1(coef: Any, gradient: Any, step: float, radius: float) -> Any
     if largest == 0.0 or step == 0.0:
         return coef.copy()
     factor = min(step / radius, _LARGEST / largest)
-    top = 0.0
-    for j in range(t.size):
-        t[j] -= factor * gradient[j]
-        top = max(top, abs(t[j]))
-    total = 0.0
+    t -= factor * gradient
+    top, total = _norm(t, math.inf), 0.0
     for j in range(t.size):
         large = math.exp(abs(t[j]) - top)
         total += large * (1 + math.exp(-2 * abs(t[j])))

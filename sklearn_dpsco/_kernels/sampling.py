@@ -38,14 +38,9 @@ def exp_minus(t: float) -> float:
     k = int(t * 16)
     r = t - k / 16
     # Taylor's polynomial of degree 8 on [0, 1/16]: the remainder is below 2^-54
-    p = 1 - r / 8
-    p = 1 - r / 7 * p
-    p = 1 - r / 6 * p
-    p = 1 - r / 5 * p
-    p = 1 - r / 4 * p
-    p = 1 - r / 3 * p
-    p = 1 - r / 2 * p
-    p = 1 - r * p
+    p = 1.0
+    for degree in range(8, 0, -1):
+        p = 1 - r / degree * p
     return float(_EXP[k] * p)
 
 
@@ -214,11 +209,8 @@ def sharpen_groups(scores: Any, bounds: Any, is_loose: Any, tops: Any) -> bool:
                 for end in range(0, 4, 2):
                     held &= before[end] <= bounds[group, end]
                     held &= before[end + 1] >= bounds[group, end + 1]
-            low, high = math.inf, -math.inf
-            for j in range(places.start, places.stop):
-                direction = a * left[j] + b * right[j]
-                low, high = min(low, direction), max(high, direction)
-            top = _top(low, high, values)
+            directions = a * left[places] + b * right[places]
+            top = _top(np.min(directions), np.max(directions), values)
             held &= top <= tops[group]
             tops[group] = top
             best = max(best, top)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed, Secant, Slope
+from .arguments import Compressed, Slope
 from .derivatives import clipped_derivative
 from .jit import njit
 
@@ -23,39 +23,36 @@ def add_column(X: Compressed, column: int, rows: Any, amount: float, product: An
     """Add amount x_ij to product_i for the rows that store column j; theirs are sorted."""
     data, indices, indptr = X
     for i in rows:
-        low, high = indptr[i], indptr[i + 1]
-        while high - low > 1:
-            middle = (low + high) // 2
-            if indices[middle] <= column:
-                low = middle
-            else:
-                high = middle
-        product[i] += amount * data[low]
+        place = np.searchsorted(indices[indptr[i] : indptr[i + 1]], column)
+        product[i] += amount * data[indptr[i] + place]
 
 
 @njit(cache=True)
 def contribute(
-    X: Compressed, rows: Any, records: Any, secant: Secant, slope: Slope, found: Any, groups: Any
+    X: Compressed, rows: Any, records: Any, secant: Any, slope: Slope, found: Any, groups: Any
 ) -> None:
     """Bring what the listed rows contribute to both sums up to date.
 
     `records` are scale, factor, y, and product_i = <x_i, u>, with the coefficients s u for a factor
-    s, the intercept's left out. `found` is what each row contributed so far for either factor,
-    unit factor_i l'(z_i), of shape (n, 2), and the sums, int64 of shape (d + 1, 2) or (d, 2), the
-    intercept's last if there is one. `groups` are `bits`, `bounds` and `is_loose` of
+    s, the intercept's left out. `secant` is two factors s, whether there is an intercept, it, and
+    a power of 2: derivatives are taken at s (product_i + intercept), and times that cut to
+    integers. `found` is what each row contributed so far for either factor, unit factor_i l'(z_i),
+    of shape (n, 2), and the sums, int64 of shape (d + 1, 2) or (d, 2), the intercept's last if
+    there is one. `groups` are `bits`, `bounds` and `is_loose` of
     `randomness.stream.GroupedScores`, and whether the bounds are kept valid; if not, all of them
     must be made anew.
     """
     scale, factor, y, product = records
     r, sums = found
     bits, bounds, is_loose, widens = groups
+    left, right, has_intercept, intercept, unit = secant
     data, indices, indptr = X
     last, shift = np.uint64(sums.shape[0] - 1), np.uint64(bits)
     for i in rows:
         start, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        total, weight = product[i] + secant.intercept, secant.unit * factor[i]
+        total, weight = product[i] + intercept, unit * factor[i]
         for side in range(2):
-            s = secant.right if side else secant.left
+            s = right if side else left
             old, new = r[i, side], weight * clipped_derivative(slope, scale[i] * (s * total), y[i])
             if new == old:
                 continue
@@ -65,7 +62,7 @@ def contribute(
                 sums[j, side] += np.int64(new * x) - np.int64(old * x)
                 if widens:
                     _widen(j >> shift, side, sums[j, side], bounds, is_loose)
-            if secant.has_intercept:
+            if has_intercept:
                 sums[last, side] += np.int64(new) - np.int64(old)
                 if widens:
                     _widen(last >> shift, side, sums[last, side], bounds, is_loose)

@@ -74,15 +74,11 @@ class AxisVertices(_Facts):
         if not any(abs(value) >= SMALLEST for value in values):
             raise ValueError(f"the vertices of a set must not all be within {SMALLEST:g} of 0")
         largest = max(map(abs, values))
-        self.__dict__.update(values=values, size=d * len(values), width=1)
-        self.__dict__.update(l1_norm=largest, l1_diameter=2 * largest)
+        facts = {"l1_norm": largest, "l1_diameter": 2 * largest}
+        self.__dict__.update(values=values, size=d * len(values), width=1, **facts)
 
     def scores(self, direction: Array) -> Array:
-        d = self.n_features
-        scores = np.empty(d * len(self.values))
-        for k, value in enumerate(self.values):
-            np.multiply(direction, -value, out=scores[k * d : (k + 1) * d])
-        return scores
+        return np.outer(np.negative(self.values), direction).ravel()
 
     def vertex(self, number: int) -> Vertex:
         block, coordinate = divmod(number, self.n_features)

@@ -128,12 +128,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a plan that holds mechanisms; `audit` searches its fields for them."""
+    """A part of a plan that holds mechanisms; `audit` searches its fields for them.
+
+    One with a single mechanism calls it `noise`. It may have a `count` of its uses, and a `group`
+    of the records that it reads.
+    """
+
+    release_name: ClassVar[str]  # of that mechanism
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self: Any) -> tuple[Release, ...]:
         """Its releases, as the plan's guarantee counts them."""
-        raise NotImplementedError
+        count, group = getattr(self, "count", 1), getattr(self, "group", None)
+        return named_releases((self.release_name, self.noise, count), group=group)
 
 
 def named_releases(*named: tuple[str, Any, int], group: str | None = None) -> tuple[Release, ...]:
@@ -312,11 +319,9 @@ def fast_restarts(n: int) -> int:
 
 def slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
     """`count` slices of range(n), each about twice or half as long as the one before."""
-    sizes = [2**i for i in range(count)]
-    if not growing:
-        sizes.reverse()
-    ends = [n * total // (2**count - 1) for total in itertools.accumulate(sizes)]
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+    sizes = [2**i for i in range(count)][:: 1 if growing else -1]
+    totals = itertools.accumulate(sizes, initial=0)
+    return list(itertools.pairwise(n * total // (2**count - 1) for total in totals))
 
 
 def smallest(fits: Callable[[int], bool]) -> int:
@@ -372,9 +377,8 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
         if type(value) is tuple:
             return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
         if value is plan or isinstance(value, Part):
-            names = [f.name for f in dataclasses.fields(value)]
-            paths = {one: f"{name}.{one}" if name else one for one in names}
-            values = {one: changed(path, getattr(value, one)) for one, path in paths.items()}
+            before, names = f"{name}." if name else "", [f.name for f in dataclasses.fields(value)]
+            values = {one: changed(before + one, getattr(value, one)) for one in names}
             return dataclasses.replace(value, **values)
         return change(name, value) if hasattr(value, "release") else value
 

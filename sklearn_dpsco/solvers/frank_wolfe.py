@@ -155,12 +155,9 @@ class FrankWolfe(Solver):
         """The plan of a constant."""
         problem, budget, allowance = box.problem, box.budget, box.budget.gaussian_allowance
         target, steps = plan_constant(problem, budget, allowance)
-        fields: dict[str, Any] = {
-            "first": FirstReleases(problem, target=target, target_steps=steps),
-            "geometry": selection_facts(problem, budget)[1],
-            "gradient_clip": 0.0,
-        }
-        return self._finish(problem, budget, allowance.kind, **fields)
+        first = FirstReleases(problem, target=target, target_steps=steps)
+        fields: dict[str, Any] = {"first": first, "geometry": selection_facts(problem, budget)[1]}
+        return self._finish(problem, budget, allowance.kind, gradient_clip=0.0, **fields)
 
     def _finish(
         self,
@@ -185,10 +182,9 @@ class FrankWolfe(Solver):
         """The declared or default clip, or the loss's own bound for predictions up to `reach`."""
         rules, loss, clip = FRANK_WOLFE[problem.loss.task], problem.loss, self.gradient_clip
         if clip is None:
+            clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
             # that of its own derivative for a loss with a kink: a smaller one moves the minimizer
-            clip = math.inf
-            if math.isfinite(loss.smoothness):
-                clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
+            clip = clip if math.isfinite(loss.smoothness) else math.inf
         clip = bounded_clip(loss, clip, reach + largest_constant(loss))
         if clip > LARGEST:
             raise ValueError(
@@ -261,10 +257,9 @@ class Selection(FrankWolfe):
             )
         change = vertex_scores(problem, budget, vertices, clip, self.l2_penalty)
         composition, first, step = _best_selections(box, change, max_iter)
-        fields = {"geometry": geometry, "first": first, "step": step}
-        fields |= {"gradient_clip": clip, "vertices": vertices}
+        fields = {"geometry": geometry, "first": first, "step": step, "vertices": vertices}
         problem = defaults.smoothed_for(problem, clip, max_iter)
-        return self._finish(problem, budget, composition, max_iter, **fields)
+        return self._finish(problem, budget, composition, max_iter, gradient_clip=clip, **fields)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -314,14 +309,10 @@ class Gradient(FrankWolfe):
         # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
         # per coordinate; its l2 norm against the radius sets the smoothing
         left_over = step.scale * math.sqrt(4 * problem.size / 3)
-        fields = {
-            "geometry": geometry,
-            "first": first,
-            "step": step,
-            "gradient_clip": clip,
-            "smoothing": left_over / (rules.smoothing * geometry.radius),
-            "curvature": rules.curvature * problem.loss.smoothness + self.l2_penalty,
-        }
+        smoothing = left_over / (rules.smoothing * geometry.radius)
+        curvature = rules.curvature * problem.loss.smoothness + self.l2_penalty
+        fields = {"geometry": geometry, "first": first, "step": step, "gradient_clip": clip}
+        fields |= {"smoothing": smoothing, "curvature": curvature}
         return self._finish(problem, budget, box.allowance.kind, max_iter, **fields)
 
 
@@ -348,8 +339,8 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
     found = [basic, composed(pure, pure.allowance)]
     if has_optimum(budget.epsilon, budget.delta, max_iter):
         first = basic[1]
-        gaussian = sum(release.cost("gdp") for release in first.releases)
         # of all rows of a user
+        gaussian = sum(release.cost("gdp") for release in first.releases)
         mu = budget.rows_per_user * math.sqrt(2 * gaussian)
         eta = selection_epsilon(float(budget.epsilon), float(budget.delta), max_iter, mu)
         if eta > 0:
@@ -411,18 +402,18 @@ def _vertex_iterates(
 
     Products with local rows are kept, and moved by a column.
     """
-    data, problem, vertices = records.data, plan.problem, plan.vertices
-    assert vertices is not None
+    data, shape = records.data, plan.problem.shape
     mechanism: Any = plan.step
+    vertices: Any = plan.vertices
     product, move = None, Move(1.0, 0, 0.0)
     for t in steps(range(plan.max_iter)):
-        if not data.is_local:
-            gradient = records.mean_gradient(coef)
-        else:
+        if data.is_local:
             if product is None:
-                product, move = data.rows.product(coef.reshape(problem.shape)), Move(1.0, 0, 0.0)
+                product, move = data.rows.product(coef.reshape(shape)), Move(1.0, 0, 0.0)
             total = data.rows.gradient_sum_after_move(product, move, data.y, records.terms)
             gradient = total.ravel() / data.n_samples
+        else:
+            gradient = records.mean_gradient(coef)
         scores = vertices.scores(gradient + plan.l2_penalty * coef)
         vertex, rate = vertices.vertex(mechanism.release(scores, stream)), _step_size(plan, t)
         coef = moved(coef, vertex, rate)

@@ -20,6 +20,7 @@ Sensitivities: doc/privacy, sections 2.4 and 6.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -31,12 +32,12 @@ from .._types import Array, Auto, MirrorMapName
 from ..data.rows import UNIT_ROUNDOFF, Rows, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
-from ..mechanisms import Gaussian, PrefixSum, Release
+from ..mechanisms import Gaussian, PrefixSum
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
+from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .records import Frame, SolverData
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
@@ -63,15 +64,14 @@ class FirstMeans(Part):
         a^2, nearly.
     """
 
+    release_name: ClassVar[str] = "first means"
+    group: ClassVar[str] = "first records"
+
     problem: Problem
     norm: float
     n_records: int
     noise: Gaussian | None
     target_share: float
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return named_releases(("first means", self.noise, 1), group="first records")
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -110,14 +110,13 @@ class SecondMoments(Part):
     It is the `isometric_vector` of the sum of z z^T / B^2, z a centred row of norm at most B.
     """
 
+    release_name: ClassVar[str] = "second moments"
+    group: ClassVar[str] = "moment records"
+
     n_features: int
     norm: float  # B
     n_records: int
     noise: Gaussian
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("second moments", self.noise, 1, "moment records"),)
 
     def add(self, total: Array, rows: Rows) -> None:
         """Add the vectors of some records, whose centre is set, to `total`."""
@@ -161,15 +160,13 @@ class Epoch(Part):
         Name of its records.
     """
 
+    release_name: ClassVar[str] = "prefix sums"
+
     noise: PrefixSum
     n_records: int
     batch_size: int
     learning_rate: float
     group: str
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("prefix sums", self.noise, 1, self.group),)
 
 
 @dataclass(frozen=True)
@@ -224,13 +221,9 @@ class FTRLPlan(Plan):
 
     def guarantee_after(self, n_seen: int) -> Guarantee:
         """The guarantee of only those parts of the stream that begin within `n_seen` records."""
-        begun: list[Release] = []
-        start = 0
-        for part in self.parts:
-            if start < n_seen:
-                begun.extend(part.releases)
-            start += part.n_records
-        return replace(self.guarantee, releases=tuple(begun))
+        starts = itertools.accumulate((part.n_records for part in self.parts), initial=0)
+        begun = [part for part, start in zip(self.parts, starts, strict=False) if start < n_seen]
+        return replace(self.guarantee, releases=releases_of(*begun))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -323,22 +316,10 @@ class FTRL(Solver):
         if moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)
             part = defaults.growing(rules.shortest_rows, noise, rules.accurate_rows)
             norm = rules.longest_rows * part * math.sqrt(problem.dimension)
-        plan = FTRLPlan(
-            problem,
-            budget,
-            "ftrl",
-            0,
-            guarantee=Guarantee.of(budget, first.releases, allowance.kind),
-            geometry=geometry,
-            mirror_map=mirror_map,
-            gradient_clip=bounded_clip(loss, clip, largest),
-            average=self.average,
-            data_norm=norm,
-            first=first,
-            moments=moments,
-            epochs=(),
-            shuffle=self.shuffle,
-        )
+        guarantee = Guarantee.of(budget, first.releases, allowance.kind)
+        facts = geometry, mirror_map, bounded_clip(loss, clip, largest), self.average, norm
+        common = problem, budget, self.form, 0, guarantee
+        plan = FTRLPlan(*common, *facts, first, moments, (), self.shuffle)
         left = problem.n_samples - sum(part.n_records for part in plan.parts)
         size = (self.first_epoch or 2 * rules.n_steps) if self.doubling else left
         epochs: list[Epoch] = []
@@ -390,10 +371,10 @@ class FTRL(Solver):
         """None unless units may be learned and the noise is well below the moments."""
         rules, d, n = defaults.FTRL[problem.loss.task], problem.n_features, problem.n_samples
         # a number is stated in the units of the bounds
-        chosen = (self.data_norm, self.mirror_map, self.learning_rate)
-        is_free = problem.feasible_set is L2Ball and all(value is None for value in chosen)
+        chosen = {self.data_norm, self.mirror_map, self.learning_rate}
         is_wanted = problem.units == "learned"
-        is_free = is_wanted or (is_free and problem.units == "auto")
+        may_learn = problem.feasible_set is L2Ball and problem.units == "auto"
+        is_free = is_wanted or (may_learn and chosen == {None})
         allowance = budget.gaussian_allowance
         # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
         spread = budget.record_factor / math.sqrt(2 * allowance.amount)
@@ -424,37 +405,29 @@ class FTRL(Solver):
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
         batch_size = self.batch_size or max(rules.smallest_batch, -(-size // n_steps))
         batch_size = min(size, batch_size)
-        facts = problem, budget, batch_size, plan.gradient_clip, plan.data_norm
-        change, largest = gradient_sum(*facts)
-        noise = PrefixSum.calibrate(
-            change,
-            budget.gaussian_allowance,
-            n_steps=-(-size // batch_size),
-            width=problem.size,
-            largest_norm=largest,
-        )
+        norm, clip, width = plan.data_norm, plan.gradient_clip, problem.size
+        change, largest = gradient_sum(problem, budget, batch_size, clip, norm)
+        facts: Any = {"n_steps": -(-size // batch_size), "width": width, "largest_norm": largest}
+        noise = PrefixSum.calibrate(change, budget.gaussian_allowance, **facts)
         group = f"epoch {number}"
         if self.learning_rate is not None:
             return Epoch(noise, size, batch_size, self.learning_rate / batch_size, group)
         # The largest step that is stable and keeps the noise in the coefficients within bounds. The
         # norms are the one in which the mirror map is strongly convex, and its dual.
-        norm, clip, width = plan.data_norm, plan.gradient_clip, problem.size
         q, is_whitened = plan.mirror_map.dual_exponent(width), plan.moments is not None
         # a centred row has coordinates of at most 2, so ||x||_q <= ||x||_2^(2/q) 2^(1 - 2/q)
         row = min(norm, norm ** (2 / q) * 2 ** (1 - 2 / q))
         # along a mean gradient, a step that does not overshoot, nor oscillate about a kink
         smoothness, curvature = problem.loss.smoothness, row**2
+        if is_whitened:
+            # second moments are about 1, at most `_LARGEST_MOMENT`, those of a batch larger
+            curvature = min(curvature, rules.whitened_curvature + row**2 / batch_size)
+        stable = 1.9 / (smoothness * curvature)
         if not math.isfinite(smoothness):
             stable = rules.reach / (clip * row**2 * math.sqrt(noise.n_steps))
-        else:
-            if is_whitened:
-                # second moments are about 1, at most `_LARGEST_MOMENT`, those of a batch larger
-                curvature = min(curvature, rules.whitened_curvature + row**2 / batch_size)
-            stable = 1.9 / (smoothness * curvature)
+        noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         if q == math.inf:
             noisy = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
-        else:
-            noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         reach = rules.whitened_reach if is_whitened else rules.reach
         allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
         rate = min(stable / batch_size, allowed / noisy)

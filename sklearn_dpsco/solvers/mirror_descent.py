@@ -88,8 +88,7 @@ class Stage(Part):
         """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
         (noise,) = self.noises
         gradient_at = _gradient_source(part, noise, stream)
-        mirror_map, start = plan.mirror_map, coef
-        center = start if self.anchor > 0 else None
+        mirror_map, center = plan.mirror_map, coef if self.anchor > 0 else None
         total, weights, energy = np.zeros(coef.size), 0.0, 0.0
         for t in steps(range(self.n_steps)):
             gradient = noise.release(gradient_at(coef), stream)
@@ -164,23 +163,18 @@ class Pass(Part):
         for t in range(self.n_steps + (rate is not None)):
             size, noise, clip = of_batches[min(t, len(of_batches) - 1)]
             batch, start = part.part(slice(start, start + size)), start + size
-            weight = falling_weight(t) if rate is None else rate
+            weight = 1 / math.sqrt(t + 1) if rate is None else rate
             kept = 1 - weight if rate is None else 1.0
             if clip is None:
                 term = batch.mean_gradient(coef)
             else:
-                term = batch.mean_change(coef, before, clip, kept)
+                term = batch.mean_over(None, coef, before, clip, kept)
             estimate = kept * estimate + noise.release(term, stream)
             target = plan.geometry.extreme_point(estimate + plan.l2_penalty * coef)
             before, coef = coef, coef + weight * (target - coef)
             if rate is None or t == self.n_steps:
                 yield coef
             advance(int(rate is None or t > 0))
-
-
-def falling_weight(t: int) -> float:
-    """The weight of step t of a `Pass` for a loss that is not convex."""
-    return 1 / math.sqrt(t + 1)
 
 
 Stages = Sequence[Stage | Pass]
@@ -213,7 +207,7 @@ class MirrorDescentPlan(SetPlan):
         problem = self.problem
         data, frame = self.first.run(data, stream)
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
-        order = None
+        order: Any = None
         if any(stage.records is not None for stage in self.stages):
             order = stream.substream("slices").permutation(problem.n_samples)
             data = data.row_major()
@@ -222,9 +216,8 @@ class MirrorDescentPlan(SetPlan):
         # all stages run in any case: what is released does not depend on the draw
         number = self.result_number(stream.substream("result"))
         for stage in self.stages:
-            part = whole
-            if order is not None and stage.records is not None:
-                part = whole.part(order[slice(*stage.records)])
+            which = stage.records
+            part = whole if which is None else whole.part(order[slice(*which)])
             for point in stage.points(part, coef, self, stream):
                 coef, result = point, point if number == 0 else result
                 number -= 1
@@ -316,20 +309,11 @@ class SetDescent(Solver):
         stages, composition = self._stages(facts, first, allowance.share(first.left))
         releases = releases_of(first, *stages)
         guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
-        return MirrorDescentPlan(
-            problem,
-            budget,
-            self.form,
-            sum(stage.n_steps for stage in stages),
-            guarantee,
-            geometry=facts.geometry,
-            mirror_map=facts.mirror_map,
-            gradient_clip=facts.clip,
-            l2_penalty=facts.penalty,
-            stages=tuple(stages),
-            first=first,
-            draws_result=self.may_draw and not problem.loss.is_convex,
-        )
+        n_steps = sum(stage.n_steps for stage in stages)
+        common = problem, budget, self.form, n_steps, guarantee, facts.geometry, first
+        draws_result = self.may_draw and not problem.loss.is_convex
+        descent = facts.clip, facts.penalty, facts.mirror_map, tuple(stages), draws_result
+        return MirrorDescentPlan(*common, *descent)
 
     def _stages(
         self: Any, facts: Facts, first: FirstReleases, left: Allowance
@@ -566,11 +550,8 @@ class Facts:
         within = 2 * self.lipschitz * (self.power - 1) / anchor
         reach = self.rules.reach * within / math.sqrt(self.power - 1)
         energy = n_steps * self.noise_size(noise) ** 2
-        convexity = anchor + self.strong_convexity
-        if self.weak_convexity < convexity:
-            convexity -= self.weak_convexity
-        else:  # too small an anchor to make the objective convex
-            convexity = 0.0
+        # 0 where the anchor is too small to make the objective convex
+        convexity = max(0.0, anchor + self.strong_convexity - self.weak_convexity)
         return Stage((noise,), records, n_steps, rate, reach, energy, convexity, anchor, within)
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -47,7 +47,7 @@ from ..losses import (
     kernel_id,
     largest_constant,
 )
-from ..mechanisms import Gaussian, Release
+from ..mechanisms import Gaussian
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
@@ -93,6 +93,8 @@ class Phase(Part):
         Name of the slice; None for all records.
     """
 
+    release_name: ClassVar[str] = "phase"
+
     noise: Gaussian
     start: int
     stop: int
@@ -105,10 +107,6 @@ class Phase(Part):
     def size(self) -> int:
         """Number of records."""
         return self.stop - self.start
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("phase", self.noise, self.count, self.group),)
 
 
 @dataclass(frozen=True)
@@ -250,7 +248,7 @@ class PhasedSGD(Solver):
         self._check_units(budget, units)
         self._longest(loss, self.data_norm or 1.0, PHASED_SGD[loss.task])  # no default B is below 1
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> PhasedSGDPlan:
         draft = _Draft(self, problem, budget)
         first, n_first, whole = draft.first_releases()
         if problem.n_samples - n_first < draft.n_phases:
@@ -262,23 +260,12 @@ class PhasedSGD(Solver):
         # standard deviation of the noise of a release of sensitivity 1 per record
         unit = budget.record_factor / math.sqrt(2 * left.amount)
         clip, rate, target_unit = (draft.in_units if draft.learns_units else draft.in_bounds)(unit)
+        rate = self.learning_rate or rate
         start_radius, phases = draft.phases(n_first, rate, clip, left)
-        return PhasedSGDPlan(
-            problem,
-            budget,
-            self.form,
-            draft.passes,
-            guarantee=Guarantee.of(budget, releases_of(first, *phases), left.kind),
-            geometry=draft.geometry,
-            start_radius=start_radius,
-            gradient_clip=clip,
-            data_norm=draft.norm,
-            shuffle=self.shuffle,
-            n_first=n_first,
-            first=first,
-            target_unit=target_unit,
-            phases=phases,
-        )
+        guarantee = Guarantee.of(budget, releases_of(first, *phases), left.kind)
+        common = problem, budget, self.form, draft.passes, guarantee, draft.geometry
+        descent = start_radius, clip, draft.norm, self.shuffle
+        return PhasedSGDPlan(*common, *descent, n_first, first, target_unit, phases)
 
     def _longest(self: Any, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
         """The longest step; infinite for losses whose smoothing depends on the step."""
@@ -333,10 +320,9 @@ class _Draft:
         """The first releases, the records of their slice (0 for all), and the whole allowance."""
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
-            whole = budget.mixed_allowance
             # steps along single records bring two models no further apart on short rows alone
-            units = plan_units(problem, budget, whole)
-            return replace(units, cuts_rows=True), 0, whole
+            units = plan_units(problem, budget, budget.mixed_allowance)
+            return replace(units, cuts_rows=True), 0, budget.mixed_allowance
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
         is_sliced = self.passes == 1 and problem.fit_intercept
@@ -371,8 +357,6 @@ class _Draft:
                 "gradient_clip must be a number for a loss with a kink whose derivative has no "
                 f"finite bound; got 'auto' for {loss!r}"
             )
-        if self.solver.learning_rate is not None:
-            return clip, self.solver.learning_rate, None
         excess = clip / slope
         noise *= excess
         length = min(
@@ -406,8 +390,6 @@ class _Draft:
         # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
         clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
-        if solver.learning_rate is not None:
-            return clip, solver.learning_rate, target_unit
         # a kinked loss curves where the residuals are, over one spread of the targets
         curvature = max(loss.smoothness, _LEAST_SMOOTHNESS) if is_smooth else target_unit
         # what is expected of the rows: with an intercept, half of their square belongs to it
@@ -446,9 +428,9 @@ class _Draft:
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
             parameter = 2 * clip / beta if known is None else known.parameter
-            block, radius = _block(problem.n_features), self.geometry.radius
+            block, radii = _block(problem.n_features), (start_radius, self.geometry.radius)
             steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
-            change = phase_mean(problem, self.budget, steps, start_radius, radius, norm)
+            change = phase_mean(problem, self.budget, steps, *radii, norm)
             noise = Gaussian.calibrate(change, left, self.passes, problem.size)
             group = f"phase {k + 1}" if count > 1 or n_first else None
             phases.append(Phase(noise, start, stop, rate, beta, self.passes, group))
@@ -501,8 +483,7 @@ class _Descent:
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
             self.offsets = (np.full(k, frame.offset, dtype=np.float64),)
         known = None if is_tabulated(loss) else Terms(offset, loss, clip).joint_slope
-        known = Slope(TABULATED, 0.0, clip, offset) if known is None else known
-        self.slope = known._replace(offset=offset)
+        self.slope = (known or Slope(TABULATED, 0.0, clip, offset))._replace(offset=offset)
 
     def _which(self, start: int, stop: int) -> Which:
         return slice(start, stop) if self.order is None else self.order[start:stop]

@@ -200,6 +200,7 @@ class Records:
     data: SolverData
     terms: Terms
     problem: Problem
+    units: Any = 1.0  # by which `mean_over` multiplies the coordinates of the rows
 
     def part(self, which: Which) -> Records:
         """The records of a range or of a list of numbers."""
@@ -212,30 +213,28 @@ class Records:
         total = self.data.sum(gradient_sum, coef.reshape(self.problem.shape), self.terms)
         return total.ravel() / self.data.n_samples
 
-    def mean_change(self, coef: Array, before: Array, largest: float, kept: float = 1.0) -> Array:
-        """Mean of the gradients at `coef`, less `kept` times those at `before`.
-
-        The change of each record's derivative is clipped to `largest`, so that the sensitivity
-        depends neither on the loss nor on float errors.
-        """
-        points = coef.reshape(self.problem.shape), before.reshape(self.problem.shape)
-        change = Change(kept, largest)
-        return self.data.sum(_change_sum, points, change, self.terms) / self.data.n_samples
-
     def mean_over(
         self,
-        which: Indices,
+        which: Indices | None,
         coef: Array,
         before: Array | None = None,
         largest: float = np.inf,
         kept: float = 1.0,
     ) -> Array:
-        """`mean_change` over the listed records, or with no point before the mean gradient."""
-        change = Change(0.0 if before is None else kept, largest)
-        shape = self.problem.shape
-        points = coef.reshape(shape), (coef if before is None else before).reshape(shape)
-        which = np.sort(which)  # rows in their order are read faster
-        return self.data.sum_over(which, _sum_of_some, points, change, self.terms) / which.size
+        """Mean of the gradients at `coef`, less `kept` times those at a point before, if any.
+
+        The change of each record's derivative is clipped to `largest`, so that the sensitivity
+        depends neither on the loss nor on float errors. Over the listed records, or all.
+        """
+        of_change = Change(0.0 if before is None else kept, largest), self.terms
+        points = (coef, coef if before is None else before)
+        points = tuple((self.units * point).reshape(self.problem.shape) for point in points)
+        if which is None:
+            total, n = self.data.sum(_change_sum, points, *of_change), self.data.n_samples
+        else:
+            which, n = np.sort(which), which.size  # rows in their order are read faster
+            total = self.data.sum_over(which, _sum_of_some, points, *of_change)
+        return self.units * (total / n)
 
 
 def in_box(
@@ -255,9 +254,7 @@ def in_box(
                 values[part] = np.clip(scaled, -bound, bound)
             X = with_values(rows.X, values)
         else:
-            X = np.empty(
-                rows.X.shape, dtype or (np.float64 if sparse.issparse(rows.X) else rows.X.dtype)
-            )
+            X = np.empty(rows.X.shape, dtype or (np.float64 if is_sparse else rows.X.dtype))
 
             def fill(part: slice) -> None:
                 X[part] = np.clip((rows.dense(part) - center) / scale, -bound, bound)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.arguments import Compressed, Secant, read_only
+from .._kernels.arguments import Compressed, read_only
 from .._progress import steps
 from .._types import Array
 from ..data.rows import Terms
@@ -106,8 +106,7 @@ class SparseWalk:
     ) -> None:
         rows, n = data.rows, data.n_samples
         self.rows, self.y, self.terms, self.schedule = rows, data.y, terms, schedule
-        self.center = center
-        self.vertices, self.mechanism = plan.vertices, plan.step
+        self.center, self.vertices, self.mechanism = center, plan.vertices, plan.step
         self.X = Compressed.of(rows.row_major().X)
         # the rows that store a column; no copy of the values
         columns = rows.X
@@ -187,9 +186,8 @@ class SparseWalk:
         widens = 2 * which.size * (self.X.data.size + n) < n * size
         if not widens:
             scores.check()
-        secant = Secant(
-            *self.schedule.ends(self.epoch), rows.has_intercept, self.intercept, self.unit
-        )
+        ends = self.schedule.ends(self.epoch)
+        secant = *ends, rows.has_intercept, self.intercept, self.unit
         records = rows.scales(), rows.factors(), self.y, self.product
         groups = scores.bits, scores.bounds, scores.is_loose, widens
         contribute(self.X, which, records, secant, slope, (self.r, self.sums), groups)

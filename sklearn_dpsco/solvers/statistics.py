@@ -126,9 +126,7 @@ def n_present(
 def rows_present(data: SolverData, mechanism: Gaussian | None, stream: RandomStream) -> int:
     """`n_present` of rows, of which there are as many as slots; all if none may be empty."""
     n = data.n_samples
-    if mechanism is None:
-        return n
-    return n_present(data.sum(_n_present), n, n, mechanism, stream)
+    return n if mechanism is None else n_present(data.sum(_n_present), n, n, mechanism, stream)
 
 
 def may_be_none(n: int, n_slots: int, mechanism: Gaussian | None) -> bool:

@@ -132,7 +132,7 @@ def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
             "move": rows.gradient_sum_after_move(rows.product(coef), stay, *objective) / 37,
             "row major": rows.row_major().gradient_sum(coef, *objective) / 37,
             "list": replace(whole, data=whole.data.row_major()).mean_over(np.arange(37), coef),
-            "change": whole.mean_change(coef, 0 * coef, np.inf, 0.0),
+            "change": whole.mean_over(None, coef, 0 * coef, np.inf, 0.0),
         }
         for name, gradient in found.items():
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=f"{name} {case}")

@@ -9,7 +9,7 @@ the columns (`ReachSearch`). Sensitivities: doc/privacy, section 7.4.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,11 +171,9 @@ class MagnitudeSearch(Part):
             assert around is not None
             return around
         counts = data.sum(_octaves, center)
-        prior = _LOG_PRIOR
-        if around is not None:
-            prior = _near(around, math.inf)
-            if first is not None:
-                prior = _near(around, _FINEST, _BELOW_CENTRED)
+        prior = _LOG_PRIOR if around is None else _near(around, math.inf)
+        if first is not None:
+            prior = _near(first, _FINEST, _BELOW_CENTRED)
         found = _select(counts, n, prior, self.select, stream)
         if first is not None:
             # squared deviations from a mean are no larger than those from 0
@@ -324,23 +322,23 @@ class Columns:
         shares: tuple[float, float, float],
         presence: Noise | None = None,
         ceiling: int = _HIGHEST,
+        spent: float = 0.0,
     ) -> MagnitudeSearch:
         """The search with so many centres, shared scales and rounds of scales.
 
-        These have the shares of the budget, each of all of its kind.
+        These have the shares of the budget, each of all of its kind, beside what is spent already.
         """
         (n_rounds, n_shared, n_scales), (centers, shared, scales) = counts, shares
-        d, center, spent = self.n_columns, None, shared + scales + centers
+        d, center, spent = self.n_columns, None, shared + scales + centers + spent
         if n_rounds:
             change = self.bound * statistics.mean_of_numbers(self.n_samples, d, self.record_factor)
             part = self.allowance.share(centers)
             center = additive_noise(part).calibrate(change, part, n_rounds, d)
-        sizes = d, n_rounds, n_shared, n_scales, self.bound
         share_one = self.plan_select(shared, n_shared) if shared else None
         select = self.plan_select(scales, n_scales * d) if scales else None
-        return MagnitudeSearch(
-            self.what, share_one, select, presence, ceiling, center, *sizes, spent
-        )
+        mechanisms = share_one, select, presence, ceiling, center
+        sizes = d, n_rounds, n_shared, n_scales, self.bound
+        return MagnitudeSearch(self.what, *mechanisms, *sizes, spent)
 
 
 def plan_reach(columns: Columns, most: float) -> ReachSearch:
@@ -396,8 +394,7 @@ def plan_search(
         noise = min(largest_noise, _SURE) if n_rounds > 1 else largest_noise
         found = _shares(columns, private_scale, largest_share - spent, n_rounds, noise)
         if found is not None:
-            search = columns.search(*found, presence, 0 if is_single else _HIGHEST)
-            return replace(search, share=search.share + spent)
+            return columns.search(*found, presence, 0 if is_single else _HIGHEST, spent)
     return None
 
 

@@ -15,7 +15,7 @@ from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
 from ..base import slices, smallest
-from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage, Stages, falling_weight
+from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage, Stages
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -69,8 +69,7 @@ class Localized(SetDescent):
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
         for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
-            horizon = eta * 4.0**-i * (high - low)
-            part = (start + low, start + high)
+            part, horizon = (start + low, start + high), eta * 4.0**-i * (high - low)
             stages.append(facts.anchored_stage(part, left, n_steps, 2 / horizon))
         return stages
 
@@ -232,12 +231,11 @@ def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Pass]:
             break
         b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
         ends = [start + used(b, r) for r in range(count + 1)]
-        error, rounds = math.inf, []
-        for r, part in enumerate(itertools.pairwise(ends)):
-            batches = tuple(b // (t + 1) for t in range(2**r))
-            error, made = _round(facts, part, batches, left)
-            rounds.append(made)
-        best = min(best, (error + 2 ** (-(count - 1) / 2), rounds), key=lambda plan: plan[0])
+        batches = [tuple(b // (t + 1) for t in range(2**r)) for r in range(count)]
+        parts = zip(itertools.pairwise(ends), batches, strict=True)
+        errors, rounds = zip(*(_round(facts, *part, left) for part in parts), strict=True)
+        found = errors[-1] + 2 ** (-(count - 1) / 2), list(rounds)
+        best = min(best, found, key=lambda plan: plan[0])
     return best[1]
 
 
@@ -247,9 +245,9 @@ def _round(
     """The root mean square error of a round's estimate, in Lipschitz constants, and the round."""
     variance, total, terms, noises = 0.0, 0.0, [], []
     for t, size in enumerate(batches):
-        weight, term = falling_weight(t), facts.clip
+        weight, term = 1 / math.sqrt(t + 1), facts.clip
         if t:
-            change = facts.problem.loss.smoothness * falling_weight(t - 1) * facts.largest_move
+            change = facts.problem.loss.smoothness * (1 / math.sqrt(t)) * facts.largest_move
             term = min((2 - weight) * facts.clip, (1 - weight) * change + weight * facts.clip)
         noise = facts.noise(size, left, 1, term)
         terms.append(term)

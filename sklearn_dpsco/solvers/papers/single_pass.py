@@ -25,7 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -36,7 +36,7 @@ from ..._types import Array, Auto, Indices
 from ...data.rows import UNIT_ROUNDOFF, Terms, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
 from ...losses import Loss
-from ...mechanisms import Release, SelectSequence, softmax_scale
+from ...mechanisms import SelectSequence, softmax_scale
 from ...privacy.budget import Allowance, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import UNIFORM_ATTEMPTS, RandomStream, refuse
@@ -80,13 +80,11 @@ class BatchStep(NamedTuple):
 class _Run(Part):
     """Steps on a slice of the records."""
 
+    release_name: ClassVar[str] = "vertices"
+
     noise: SelectSequence
     records: Slice  # of their secret order, start and stop
     group: str | None  # name of the slice; None if it holds all records
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (Release("vertices", self.noise, 1, self.group),)
 
 
 @dataclass(frozen=True)
@@ -100,18 +98,9 @@ class BatchRun(_Run):
         return len(self.steps)
 
     def result(
-        self,
-        whole: Records,
-        which: Indices,
-        units: Array,
-        plan: SinglePassPlan,
-        coef: Array,
-        stream: RandomStream,
+        self, whole: Records, which: Indices, plan: SinglePassPlan, w: Array, stream: RandomStream
     ) -> Array:
-        """Mean of the second half of the points, or of a loss that is not convex one drawn from it.
-
-        Coefficients are those of rows times the units.
-        """
+        """Mean of the second half of the points w, or one of it if the loss is not convex."""
         counted = range(self.n_steps // 2, self.n_steps)
         if not plan.problem.loss.is_convex:
             drawn = counted[stream.substream("point", self.records[0]).integer(len(counted))]
@@ -119,24 +108,23 @@ class BatchRun(_Run):
         # Steps that a later one corrects, with their points and estimates: the last, or the leaf's
         # ancestors in the tree
         stack: list[tuple[int, Array, Array]] = []
-        start, total = 0, np.zeros(coef.size)
+        start, total = 0, np.zeros(w.size)
         for k, step in enumerate(steps(self.steps)):
             batch = which[start : start + step.size]
             start += step.size
             while stack and stack[-1][0] > step.base:
                 stack.pop()
             if step.kept == 0:
-                gradient = units * whole.mean_over(batch, units * coef)
+                gradient = whole.mean_over(batch, w)
             else:
                 _, before, estimate = stack[-1]
-                points = units * coef, units * before
-                change = whole.mean_over(batch, *points, step.clip, step.kept)
-                gradient = step.kept * estimate + units * change
-            stack.append((k, coef, gradient))
-            scores = plan.vertices.scores(gradient + plan.l2_penalty * coef)
-            coef = moved(coef, plan.vertices.vertex(self.noise.release(scores, stream)), step.rate)
+                change = whole.mean_over(batch, w, before, step.clip, step.kept)
+                gradient = step.kept * estimate + change
+            stack.append((k, w, gradient))
+            scores = plan.vertices.scores(gradient + plan.l2_penalty * w)
+            w = moved(w, plan.vertices.vertex(self.noise.release(scores, stream)), step.rate)
             if k in counted:
-                total += coef
+                total += w
         return total / len(counted)
 
 
@@ -155,16 +143,10 @@ class RecordRun(_Run):
         return 1 + self.records[1] - self.records[0] - self.first_batch
 
     def result(
-        self,
-        whole: Records,
-        which: Indices,
-        _: Array,
-        plan: SinglePassPlan,
-        coef: Array,
-        stream: RandomStream,
+        self, whole: Records, which: Indices, plan: SinglePassPlan, w: Array, stream: RandomStream
     ) -> Array:
         """The last point."""
-        walk = _RecordWalk(whole, which, self, plan, coef)
+        walk = _RecordWalk(whole, which, self, plan, w)
         walk.select(self.first_scale, stream)
         advance(1)
         n, chunk = which.size, _CHUNK_ROWS
@@ -191,11 +173,10 @@ class SinglePassPlan(SetPlan):
         problem = self.problem
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
         order = stream.substream("slices").permutation(problem.n_samples)
-        whole = Records(data.row_major().kept(), terms, problem)
+        whole = Records(data.row_major().kept(), terms, problem, frame.units(problem))
         coef = np.array(self.geometry.center(problem.size), dtype=np.float64)
-        units = frame.units(problem)
         for run in self.runs:
-            coef = run.result(whole, order[slice(*run.records)], units, self, coef, stream)
+            coef = run.result(whole, order[slice(*run.records)], self, coef, stream)
         return frame.result(coef, problem, self.max_iter)
 
 
