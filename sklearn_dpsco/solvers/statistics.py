@@ -270,8 +270,9 @@ def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
 
 
 def row_sum(data: SolverData, norm: float | None) -> Array:
-    """Sum of the rows of x, of bounded norm."""
-    return (data.rows if norm is None else data.rows.with_norm_bound(norm)).row_sum()
+    """Sum of the rows of x, of bounded norm, without the centre, shape (n_features,)."""
+    rows = data.rows if norm is None else data.rows.with_norm_bound(norm)
+    return rows.centered(None).weighted_sum(rows.scales())[: rows.n_columns]
 
 
 def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:

@@ -86,10 +86,7 @@ THREE = ["a", "b", "c"]
 
 def clip_one_by_one(monkeypatch):
     """Leave out that derivatives are clipped together, which compiled kernels would do."""
-    slope_of = rows.slope_of
-    monkeypatch.setattr(
-        rows, "slope_of", lambda terms, is_joint=False: None if is_joint else slope_of(terms)
-    )
+    monkeypatch.setattr(rows.Terms, "joint_slope", None)
     for module in (losses, oracles):
         monkeypatch.setattr(module, "clipped_rows", lambda values, clips, order: values)
 
