@@ -102,22 +102,20 @@ check_level = partial(check_real, low=0.5, high=1, high_open=True)
 _LEVELS = {"alpha", "level", "confidence", "confidence_level", "conf_level"}
 
 
-def says_level(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Of a function, an error that says what stands for other names of that argument."""
+def says_level(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, with an error that says what stands for other names of its argument."""
+    [name] = _LEVELS & inspect.signature(function).parameters.keys()
 
-    def decorated(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-            if wrong := (_LEVELS - {name}) & kwargs.keys():
-                raise TypeError(
-                    f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, the probability "
-                    "that an interval covers, which is 1 - alpha"
-                )
-            return function(*args, **kwargs)
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        if wrong := (_LEVELS - {name}) & kwargs.keys():
+            raise TypeError(
+                f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, the probability "
+                "that an interval covers, which is 1 - alpha"
+            )
+        return function(*args, **kwargs)
 
-        return checked
-
-    return decorated
+    return checked
 
 
 # an int that is exact as a float, as are its sums

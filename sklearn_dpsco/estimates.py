@@ -203,7 +203,7 @@ class Estimates(Overviewed):
             variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
 
-    @says_level("level")
+    @says_level
     def conf_int(self, level: float | None = None) -> Any:
         """Intervals of the coefficients, which each cover the true one with this probability.
 

@@ -56,14 +56,11 @@ class Blocks:
             return tuple((i,) for i in range(len(self.keys)))
         out = []
         for blocks, n_threads in self._places():
-            share = sum(sizes[i] for i in blocks) / n_threads
-            bins: list[list[int]] = [[] for _ in range(n_threads)]
-            done = 0.0
-            for i in blocks:
-                middle = done + sizes[i] / 2
-                bins[min(n_threads - 1, int(middle / max(share, 1e-300)))].append(i)
-                done += sizes[i]
-            out += [tuple(group) for group in bins if group]
+            counts = np.take(sizes, blocks)
+            middles, share = np.cumsum(counts) - counts / 2, counts.sum() / n_threads
+            bins = np.minimum(n_threads - 1, (middles / max(share, 1e-300)).astype(int))
+            parts = np.split(blocks, np.flatnonzero(np.diff(bins)) + 1)
+            out += [tuple(part.tolist()) for part in parts]
         return tuple(out)
 
     def _places(self) -> list[tuple[list[int], int]]:

@@ -81,11 +81,11 @@ class FeatureScaling:
             return bool(np.all(block >= low[columns]) and np.all(block <= high[columns]))
 
         def fill(part: slice) -> None:
-            columns = stored_places(X, part, 1)
-            block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
-            out[part] = np.clip(block, -largest, largest)
-
-        def fill_dense(part: slice) -> None:
+            if is_sparse:
+                columns = stored_places(X, part, 1)
+                block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
+                out[part] = np.clip(block, -largest, largest)
+                return
             from .._kernels.products import rows_in_bounds
 
             block = read_only(np.ascontiguousarray(values[part]))
@@ -100,7 +100,7 @@ class FeatureScaling:
             # an identity clips to -1, 0 and 1, which all types of floats hold exactly
             dtype = np.float64 if is_sparse and not is_identity else X.dtype
             out = np.empty(values.shape, dtype=dtype)
-            on_threads(fill if is_sparse else fill_dense, parts, uses_blas=False)
+            on_threads(fill, parts, uses_blas=False)
         return with_values(X, out) if is_sparse else out
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:

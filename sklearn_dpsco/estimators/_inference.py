@@ -152,7 +152,7 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
-    @says_level("level")
+    @says_level
     def conf_int(
         self, level: float = 0.95, encoder: Any = None, *, units: str = "data", base: Any = None
     ) -> Any:
@@ -194,7 +194,7 @@ class Inference(DPLinearModel):
             )
         return self.summary(encoder, units=units, level=level, base=base).conf_int()
 
-    @says_level("level")
+    @says_level
     def summary(
         self,
         encoder: Any = None,
@@ -293,7 +293,7 @@ class Inference(DPLinearModel):
         """
         return self.summary().wald_test(hypotheses, value)
 
-    @says_level("level")
+    @says_level
     def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
@@ -311,7 +311,7 @@ class Inference(DPLinearModel):
         """
         return self.summary(level=level).t_test(hypotheses, value)
 
-    @says_level("level")
+    @says_level
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
 

@@ -73,10 +73,6 @@ class RateModel(Inference, DPRegressor):
     feasible_set = units = "auto"
     solver = "descent"
 
-    def _check_targets(self, n_targets: int) -> None:
-        if n_targets > 1:
-            raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
-
     def _target_scaling(self, n_targets: int) -> TargetScaling:
         return rate_scaling(self.bounds_y, self.bounds_exposure, with_zero=self._lowest == 0)
 
@@ -179,7 +175,7 @@ class RateModel(Inference, DPRegressor):
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
-    @says_level("level")
+    @says_level
     def predict_interval(
         self, X: Any, *, level: float = 0.95, of: str = "mean", exposure: Any = None
     ) -> Array:
@@ -217,12 +213,6 @@ class RateModel(Inference, DPRegressor):
         facts = here(y), here(self.predict(X))
         weight = here(sample_weight)
         return float(d2_tweedie_score(*facts, sample_weight=weight, power=self.loss.power))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = False
-        tags.target_tags.positive_only = True
-        return tags
 
 
 def _means(largest: float, raw: Array) -> Array:

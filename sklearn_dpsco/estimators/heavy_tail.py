@@ -20,7 +20,6 @@ from .._types import (
 from ..data import bounds
 from ..geometry import Geometry
 from ..losses import Loss
-from ..preprocessing.declared import Declared
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
 from ..solvers.base import Plan
 from ..solvers.defaults import HEAVY_TAIL
@@ -137,7 +136,7 @@ class _HeavyTailMixin(DPLinearModel):
                 )
         return super()._solver().with_facts(**private)
 
-    def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
+    def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         is_private = isinstance(self.center_X, str) and self.fit_intercept
         if is_private and not isinstance(empty, np.ndarray):
             raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")

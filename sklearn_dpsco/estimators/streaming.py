@@ -310,10 +310,10 @@ class _StreamingModel(DPLinearModel):
         plan, n = progress.plan, table.shape[0]
         with progress_bar(self.verbose, n, "record", type(self).__name__) as bar:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
-            read = table.parts(progress.features, plan.problem.fit_intercept)
+            facts = progress.features, plan.problem.fit_intercept
             run = progress.run.copy()
             for part in slices(n, piece_rows(*table.shape, sparse.issparse(table.X))):
-                run.add(read(part), stream)
+                run.add(table.part(part).records(*facts), stream)
                 bar.update(part.stop - part.start)
             result = run.result()
             published = {

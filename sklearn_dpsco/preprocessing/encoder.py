@@ -403,9 +403,6 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         encoder._fields()
         return encoder
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.requires_fit = False

@@ -247,7 +247,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 X = self._features(X, reset=True, min_samples=2)
                 known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
                 if self.bounds_X is not None:
-                    bounds = declared_bounds(self.bounds_X, X.shape[1]).bounds
+                    bounds, _ = declared_bounds(self.bounds_X, X.shape[1])
                     known = feature_scaling(bounds, X.shape[1], self._feature_names())
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
