@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 # A paragraph of a class that begins like this is for readers of the file only.
 FILE_NOTE = "Parameters that are not described here:"
@@ -47,12 +47,8 @@ _HERE = {
 }
 
 
-class Entry(NamedTuple):
-    """One item of a section, such as ``scale_X_, center_X_ : ndarray`` and the lines below it."""
-
-    names: tuple[str, ...]
-    header: str
-    text: list[str]
+# of an item such as ``scale_X_, center_X_ : ndarray`` this line, and those below it
+Entry = tuple[str, list[str]]
 
 
 def sections(docstring: str | None) -> dict[str, list[str]]:
@@ -65,13 +61,13 @@ def sections(docstring: str | None) -> dict[str, list[str]]:
     }
 
 
-def entries(lines: list[str]) -> list[Entry]:
-    """The items of a section of parameters or attributes."""
-    found = []
+def entries(lines: list[str]) -> dict[str, Entry]:
+    """The items of a section of parameters or attributes, each by all of its names."""
+    found = {}
     for item in re.split(r"\n(?=\S)", "\n".join(lines)) if lines else []:
         header, *text = item.rstrip().splitlines()
-        names = tuple(name.strip() for name in header.partition(" : ")[0].split(","))
-        found.append(Entry(names, header, text))
+        names = header.partition(" : ")[0].split(",")
+        found |= {name.strip(): (header, text) for name in names}
     return found
 
 
@@ -88,9 +84,8 @@ def merged(cls: type) -> str | None:
     parts = [sections(vars(kind).get("__doc__")) for kind in ours]
     owners: dict[str, int] = {}
     for k, part in reversed(list(enumerate(parts))):
-        for entry in entries(part.get("Attributes", [])):
-            for name in entry.names:
-                owners.setdefault(name, k)
+        found = entries(part.get("Attributes", []))
+        owners |= {name: k for name in found if name not in owners}
     attributes = sorted(owners, key=lambda name: (name not in _FIRST_ATTRIBUTES, owners[name]))
     paragraphs = "\n".join(parts[0][""]).split("\n\n")
     kept = [text for text in paragraphs if not text.startswith(FILE_NOTE)]
@@ -109,27 +104,21 @@ def merged(cls: type) -> str | None:
 
 def _described(parts: list[dict[str, list[str]]], title: str, names: list[str]) -> list[str]:
     """Headers and texts of the names; one that is described nowhere is left out."""
-    by_class = [
-        {name: entry for entry in entries(part.get(title, [])) for name in entry.names}
-        for part in parts
-    ]
-    lines: list[str] = []
-    done: set[str] = set()
+    by_class = [entries(part.get(title, [])) for part in parts]
+    items: dict[str, list[str]] = {}  # by their headers, which several names may share
     for name in names:
         found = [described[name] for described in by_class if name in described]
-        if not found or name in done:
-            continue
         text: list[str] = []
-        for entry in found:  # of which each may continue the next one
-            first, *rest = entry.text or [""]
-            if not first.lstrip().startswith(_CONTINUED):
-                text = [*entry.text, *text]
+        for _, own in found:  # of which each may continue the next one
+            first, *rest = own or [""]
+            indent, dots, more = first.partition(_CONTINUED)
+            if indent.strip() or not dots:
+                text = [*own, *text]
                 break
-            indent, _, own = first.partition(_CONTINUED)
-            text = [*([indent + own.lstrip()] if own.strip() else []), *rest, *text]
-        lines += [found[0].header, *text]
-        done |= set(found[0].names)
-    return lines
+            text = [*([indent + more.lstrip()] if more.strip() else []), *rest, *text]
+        if found:
+            items.setdefault(found[0][0], text)
+    return [line for header, text in items.items() for line in (header, *text)]
 
 
 def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
