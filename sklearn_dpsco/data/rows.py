@@ -484,12 +484,13 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
     first = parts[0]
     if len(parts) == 1:
         return first
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in _OF_RECORDS
         if getattr(first, name) is not None
     }
-    X, is_sparse = [part.X for part in parts], sparse.issparse(first.X)
+    X: Any = [part.X for part in parts]
+    is_sparse = sparse.issparse(first.X)
     X = sparse.vstack(X, format=first.X.format) if is_sparse else np.concatenate(X)
     return replace(first, X=X, **arrays)
 

@@ -63,7 +63,7 @@ def sections(docstring: str | None) -> dict[str, list[str]]:
 
 def entries(lines: list[str]) -> dict[str, Entry]:
     """The items of a section of parameters or attributes, each by all of its names."""
-    found = {}
+    found: dict[str, Entry] = {}
     for item in re.split(r"\n(?=\S)", "\n".join(lines)) if lines else []:
         header, *text = item.rstrip().splitlines()
         names = header.partition(" : ")[0].split(",")

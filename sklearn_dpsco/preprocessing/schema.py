@@ -169,7 +169,7 @@ class Field:
 
         A row has at most one 1 in the columns of a list of categories.
         """
-        more, scaling = ["missing"] * (missing == "indicator"), None
+        more, scaling = ["missing"] * bool(missing == "indicator"), None
         columns, low, high, square = [], 0.0, 1.0, 1.0
         if isinstance(declared, list):
             more = ["other"] * (unknown == "other") + more
