@@ -138,8 +138,7 @@ def check_string(name: str, value: Any) -> str:
 
 def rounded(value: float, digits: int, direction: str = ROUND_UP) -> float:
     """To so many significant digits, never to the other side: 0.1 stays 0.1."""
-    context = Context(prec=digits, rounding=direction)
-    return float(context.create_decimal(repr(float(value))))
+    return float(Context(digits, direction).create_decimal(repr(float(value))))
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

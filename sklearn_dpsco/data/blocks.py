@@ -187,8 +187,7 @@ def _side_by_side(X: Any, *others: Any) -> Any:
 
     if len({len(X), *map(len, others)}) > 1:
         raise ValueError("Found input variables with inconsistent numbers of samples in a block")
-    parts = [X, *(other.set_axis(X.index) for other in others)]
-    out = pd.concat(parts, axis=1)
+    out = pd.concat([X, *(other.set_axis(X.index) for other in others)], axis=1)
     names = [f"beside {k}" for k in range(out.shape[1] - X.shape[1])]
     return out.set_axis([*X.columns, *names], axis=1)
 

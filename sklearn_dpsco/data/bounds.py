@@ -33,7 +33,7 @@ _SHIFTING_BOUNDS = (
     "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, since other "
     "bounds would shift its zeros"
 )
-_SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
+SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
 _OTHER_COLUMNS = (
     "What hands on fewer or more columns (RFE, SequentialFeatureSelector, ClassifierChain, bagging "
     "with max_features) needs scalars, the same for all columns"
@@ -64,7 +64,7 @@ class FeatureScaling:
         is_uniform = bool(np.all(low == low[0]) and np.all(high == high[0]))
         if is_sparse:
             if np.any(self.shift != 0):
-                raise ValueError(_SHIFTING_BOUNDS if has_bounds else _SHIFTING_CENTER)
+                raise ValueError(_SHIFTING_BOUNDS if has_bounds else SHIFTING_CENTER)
             X = canonical(X)
             values, parts = X.data, value_parts(X)
         else:

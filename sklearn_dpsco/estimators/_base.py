@@ -873,8 +873,7 @@ def scores(raw: Array) -> Array:
 def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
     """The class with the largest score."""
     found = scores(raw)
-    index = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
-    return classes[index]
+    return classes[(found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)]
 
 
 def probabilities(loss: Any, is_log: bool, raw: Array) -> Array:

@@ -23,28 +23,22 @@ _CONTINUED = "..."
 _FIRST_ATTRIBUTES = ("coef_", "intercept_", "classes_")
 
 # What parameters of other packages are called here.
-_HERE = {
-    "C": ("l2_penalty", "feasible_set"),
-    "alpha": ("l2_penalty", "feasible_set"),
-    "penalty": ("feasible_set", "l2_penalty"),
-    "radius": ("feasible_set",),
-    "l1_ratio": ("feasible_set",),
-    "tol": ("max_iter",),
-    "n_iter": ("max_iter",),
-    "epochs": ("max_iter",),
-    "early_stopping": ("max_iter",),
-    "eta0": ("learning_rate",),
-    "bounds": ("bounds_X", "scale_X"),
-    "bounds_X": ("scale_X",),
-    "bounds_y": ("scale_y", "classes"),
-    "range_X": ("bounds_X", "scale_X"),
-    "range_y": ("bounds_y", "scale_y"),
-    "labels": ("classes",),
-    "l2_norm_clip": ("gradient_clip", "tau"),
-    "max_grad_norm": ("gradient_clip", "tau"),
-    "noise_multiplier": ("epsilon",),
-    "seed": ("random_state",),
+_MEANT = {
+    "C alpha": "l2_penalty feasible_set",
+    "penalty": "feasible_set l2_penalty",
+    "radius l1_ratio": "feasible_set",
+    "tol n_iter epochs early_stopping": "max_iter",
+    "eta0": "learning_rate",
+    "bounds range_X": "bounds_X scale_X",
+    "bounds_X": "scale_X",
+    "bounds_y": "scale_y classes",
+    "range_y": "bounds_y scale_y",
+    "labels": "classes",
+    "l2_norm_clip max_grad_norm": "gradient_clip tau",
+    "noise_multiplier": "epsilon",
+    "seed": "random_state",
 }
+_HERE = {name: here.split() for names, here in _MEANT.items() for name in names.split()}
 
 
 # of an item such as ``scale_X_, center_X_ : ndarray`` this line, and those below it

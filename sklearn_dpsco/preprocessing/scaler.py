@@ -257,8 +257,8 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             stream = stream_from_random_state(self.random_state)
             # rows in the known units, from which the search starts
             rows = scaled_rows(X, known, False, False if surplus is None else surplus)
-            data = SolverData(rows, np.empty(0))  # no target is read
-            found = plan.release(data, stream.substream("scaler", 0))
+            # no target is read
+            found = plan.release(SolverData(rows, np.empty(0)), stream.substream("scaler", 0))
         center, scale = np.asarray(found.center), np.asarray(found.scale)
         if self.bounds_X is not None:  # what is known is used
             center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)

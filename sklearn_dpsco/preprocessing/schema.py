@@ -248,13 +248,6 @@ def _check_columns(
         others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
         if others:
             raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
-    unknown = of_lists["unknown"]
-    for name in lists if isinstance(outside, Mapping) else []:
-        of_others = unknown.get(name) if isinstance(unknown, Mapping) else unknown
-        if outside.get(name) == "missing" and of_others == "other":
-            raise ValueError(
-                f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
-            )
 
 
 def fields_of(
@@ -298,6 +291,10 @@ def fields_of(
         check_choice("unknown", of_others, UNKNOWN)
         rule = outside.get(name, "clip") if isinstance(outside, Mapping) else outside
         check_choice("outside", rule, OUTSIDE)
+        if name in lists and rule is not outside and (rule, of_others) == ("missing", "other"):
+            raise ValueError(
+                f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
+            )
         declared, reference = given, None
         if name in lists:
             declared = _categories(name, given)
