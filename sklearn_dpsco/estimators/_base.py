@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_bool, check_choice, check_count, import_pandas, shown
 from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
@@ -602,6 +603,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     bounds_y: Bounds | None = None
 
     def _read(self, y: Any) -> Targets:
+        y = column_or_1d(y, warn=True) if self._task == "rates" else y
         return Targets(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_real, says_level, unwarned
 from .._types import Array, Bounds
@@ -19,7 +19,6 @@ from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
-from ._records import Targets
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
 _LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
@@ -80,9 +79,6 @@ class RateModel(Inference, DPRegressor):
         with unwarned():  # what is said later on
             self._target_scaling(1)
         return super()._settings()
-
-    def _read(self, y: Any) -> Targets:
-        return super()._read(column_or_1d(y, warn=True))
 
     def _exposure(self, exposure: Any, n: int | None = None) -> Array:
         """As numbers; NaN for one that is not above 0 or no number, unless that is an error.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -153,10 +154,7 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
     if is_passthrough(step) or isinstance(step, str):
         return
     called = name or "the estimator itself"
-
-    def finding(leaks: str, instead: str) -> LeakFinding:
-        return LeakFinding(called, type(step).__name__, leaks, instead)
-
+    finding = partial(LeakFinding, called, type(step).__name__)
     held: Iterable[tuple[str, Any]] = ()
     if _is_ours(step):
         if is_classifier(step) and getattr(step, "classes", ()) is None:

@@ -328,14 +328,10 @@ def _plan(
         ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
         grids = tuple(_candidates(*pair) for pair in (ends[:1] if len(set(ends)) == 1 else ends))
 
-    def calibrated(budget: PrivacyBudget, level: float) -> SelectVertex:
-        """Selections of both ends of d columns, at levels between 1 - level and level."""
-        change = quantile_score(n, budget.record_factor, level)
-        return SelectVertex.calibrate(change, budget.mixed_allowance, 2 * d)
-
     def plan(budget: PrivacyBudget) -> BoundsPlan:
         # levels depend on the noise, and the noise on levels: first on any, then on those found
-        noise = calibrated(budget, 1.0).scale
+        factor, both_ends = budget.record_factor, (budget.mixed_allowance, 2 * d)
+        noise = SelectVertex.calibrate(quantile_score(n, factor, 1.0), *both_ends).scale
         log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
         margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
         if margin > 1 - _LEAST_LEVEL:
@@ -347,7 +343,8 @@ def _plan(
         outwards = _OUTWARDS * noise / n
         wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()
         levels = wanted[0], wanted[1]
-        select = calibrated(budget, max(*levels, 1 - min(levels)))
+        change = quantile_score(n, factor, max(*levels, 1 - min(levels)))
+        select = SelectVertex.calibrate(change, *both_ends)
         releases = (Release("column ends", select, 2 * d),)
         guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
         return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
