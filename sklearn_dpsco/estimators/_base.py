@@ -237,13 +237,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
         bounds.largest_weight(self.max_weight)
         check_verbose(self.verbose)
-        facts = {
-            "feasible_set": feasible_set,
-            "fit_intercept": fit_intercept,
-            "units": units,
-            "inference": inference,
-            "may_be_empty": not self._is_strict,
-        }
+        facts = {"feasible_set": feasible_set, "fit_intercept": fit_intercept, "units": units}
+        facts |= {"inference": inference, "may_be_empty": not self._is_strict}
         return Settings(solver, accounting, loss, facts)
 
     def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:

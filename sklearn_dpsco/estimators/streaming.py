@@ -6,7 +6,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -316,15 +316,11 @@ class _StreamingModel(DPLinearModel):
                 run.add(table.part(part).records(*facts), stream)
                 bar.update(part.stop - part.start)
             result = run.result()
+            claim = {"noise_is_secret": self.noise_is_secret_, "has_groups": counted is not None}
             published = {
                 "n_seen_": run.n_seen,
                 "n_iter_": result.n_iter,
-                "guarantee_": replace(
-                    plan.guarantee_after(run.n_seen),
-                    noise_is_secret=self.noise_is_secret_,
-                    fits=self._fits,
-                    has_groups=counted is not None,
-                ),
+                "guarantee_": plan.guarantee_after(run.n_seen).of_fit(fits=self._fits, **claim),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
                 "_targets": table.targets.without_records(),
