@@ -104,12 +104,9 @@ def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks:
 
     parts, sizes = _by_rows(name, values, like)
     graph: dict[Any, Any] = {}
-    seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
-    for part in parts:
-        tasks = part.__dask_graph__() if hasattr(part, "__dask_graph__") else {part.key: part}
-        if id(tasks) not in seen:
-            seen[id(tasks)] = tasks
-            graph.update(dict(tasks))
+    graphs = [p.__dask_graph__() if hasattr(p, "__dask_graph__") else {p.key: p} for p in parts]
+    for tasks in {id(tasks): tasks for tasks in graphs}.values():  # most blocks share theirs
+        graph.update(dict(tasks))
     keys = []
     for part in parts:
         key = part.key

@@ -85,7 +85,9 @@ def canonical(X: Any) -> Any:
 
 
 def row_range(X: Any, which: slice) -> Any:
-    """Rows of a CSR matrix without the copies that scipy would make."""
+    """A range of rows, of a CSR matrix without the copies that scipy would make."""
+    if getattr(X, "format", None) != "csr":
+        return X[which]
     start, stop, _ = which.indices(X.shape[0])
     stop = max(start, stop)
     stored = slice(X.indptr[start], X.indptr[stop])

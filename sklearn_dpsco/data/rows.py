@@ -153,7 +153,7 @@ class Rows:
         """The same rows, those longer than `bound` in l2 norm scaled down to it."""
         bound *= 1 - 8 * UNIT_ROUNDOFF  # the divisions and products to come
         shrink = bound / np.maximum(self.norms(), bound)
-        return replace(self, scale=shrink if self.scale is None else self.scale * shrink)
+        return replace(self, scale=times_rows(shrink, self.scale))
 
     def row_major(self) -> Rows:
         """The same rows in a storage of which parts are cheap."""
@@ -166,12 +166,10 @@ class Rows:
         of its row, and other records have other places in the batches that an analysis compares.
         At a kink, a last bit may turn a derivative.
         """
-        if isinstance(which, slice) and self._storage == "csr":
+        if isinstance(which, slice):
             X = row_range(self.X, which)
-        elif isinstance(which, slice) or self._storage != "dense":
-            X = self.X[which]
-        else:  # for few rows, this is twice as fast as an index
-            X = self.X.take(which, axis=0)
+        else:  # for few rows, `take` is twice as fast as an index
+            X = self.X.take(which, axis=0) if self._storage == "dense" else self.X[which]
         arrays = {name: getattr(self, name) for name in _OF_RECORDS}
         some = {name: array[which] for name, array in arrays.items() if array is not None}
         return replace(self, X=X, is_drawn=is_drawn or self.is_drawn, **some)

@@ -226,12 +226,10 @@ class LocalTable:
 
     def part(self, which: slice) -> LocalTable:
         """The records of a range."""
-        is_csr = sparse.issparse(self.X) and self.X.format == "csr"
-        X = row_range(self.X, which) if is_csr else self.X[which]
         beside = self.is_surplus, self.weight, self.users
         targets = replace(self.targets, y=self.targets.y[which])
         arrays: Any = (None if array is None else array[which] for array in beside)
-        return LocalTable(self.reader, X, targets, *arrays)
+        return LocalTable(self.reader, row_range(self.X, which), targets, *arrays)
 
     def records(self, scaling: FeatureScaling, fit_intercept: bool) -> SolverData:
         """Scaled records. Those of scale 0 are empty: invalid, of weight 0, or surplus rows."""
