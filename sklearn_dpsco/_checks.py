@@ -44,9 +44,9 @@ def listed(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
-def first_of(names: Sequence[str], most: int) -> str:
-    """The first of some names, and how many more there are, for people."""
-    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
+def first_of(names: Sequence[str]) -> str:
+    """The first three of some names, and how many more there are, for people."""
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def _n_cells(value: Any) -> int:

@@ -489,10 +489,10 @@ def telling_unknown(
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
-    named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
+    named, plural = first_of(rows) or "no row by itself", "s" * (n_unknown > 1)
     is_known = references is not None and None not in references.values()
     lists = "" if is_known else " (drop='first')"
-    rare = first_of(list(_rare_references(found, references or {})), 3)
+    rare = first_of(list(_rare_references(found, references or {})))
     if rare:
         strong += f", a rare reference ({rare}): name a common one, drop={{column: category}}"
     note = (

@@ -6,7 +6,6 @@ import copy
 import functools
 import inspect
 import math
-from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_type_hints
@@ -78,7 +77,7 @@ class Settings(NamedTuple):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
+class DPLinearModel(PrivateEstimator, BaseEstimator):
     """Base of the linear models trained under differential privacy.
 
     The docstring of a public estimator is put together from those of its classes, see
@@ -168,6 +167,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     """
 
     _task: ClassVar[str]
+    _read: ClassVar[Callable[..., Targets]]  # the targets of a fit from validated y
     # the m = n mu / phi below which noise hides all, over the root of the number of outputs
     _least: ClassVar[float] = 0.0
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
@@ -430,10 +430,6 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
             if n_present is not None and not accounting.budget.is_infinite:
                 warn_of_noise(accounting.budget, *table.shape, least, n_present)
         return self
-
-    @abstractmethod
-    def _read(self, y: Any) -> Targets:
-        """Targets of a fit from validated y."""
 
     def _plan(
         self, settings: Settings, shape: tuple[Any, Any], n_outputs: int, class_weight: Any = None

@@ -124,7 +124,7 @@ class Inference(DPLinearModel):
             found += ["the target"] * bool(np.any(_is_at_end(mean, target.low, target.high)))
         if found:
             yield (
-                f"most values of {first_of(found, 3)} may lie beyond an end of their bounds: their "
+                f"most values of {first_of(found)} may lie beyond an end of their bounds: their "
                 "mean is there"
             )
 
@@ -445,13 +445,13 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
     if references:
         notes.append(
             "categories that were not declared, if there are any, count as the reference "
-            f"({first_of(references, 3)}): unknown='other' gives them a column, "
+            f"({first_of(references)}): unknown='other' gives them a column, "
             "outside='missing' makes gaps of them"
         )
     if middles:
         notes.append(
             "missing numbers, if there are any, count as the middle of their bounds "
-            f"({first_of(middles, 3)}), which biases coefficients only if many are missing and it "
+            f"({first_of(middles)}), which biases coefficients only if many are missing and it "
             "is far from the usual value: "
             "PublicEncoder(missing='keep') and nonfinite='zero' leave such records out"
         )
