@@ -31,7 +31,6 @@ from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import declared_bounds
 from ..preprocessing.scaler import DPScaler
-from ..privacy.accountant import accountant_in_force
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
@@ -413,10 +412,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
                 has_groups, has_weights = groups is not None, sample_weight is not None
-                accounting = settings.accounting
-                if accountant_in_force(self.accountant) is not accounting.accountant:
-                    accounting = self._accounting()  # a block was opened since
-                accounting = accounting.of_size(table.shape[0])
+                # a block may have been opened since
+                accounting = self._accounting().of_size(table.shape[0])
                 facts = settings.facts | {"n_users": table.n_users, "has_weights": has_weights}
                 # those of weight 0 are, and those beyond the rows of their user
                 facts["may_be_empty"] = not self._is_strict or has_groups or has_weights
