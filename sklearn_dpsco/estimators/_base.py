@@ -63,15 +63,13 @@ class Settings(NamedTuple):
     loss: Loss
     facts: dict[str, Any]  # what else parameters, or a table, say of the `Problem`
 
-    def plan(
-        self, shape: tuple[int, int], declared: dict[str, Any], n_outputs: int, class_weight: Any
-    ) -> Plan:
-        """The plan of a fit on data of this size; `declared` are facts of the features."""
+    def plan(self, shape: tuple[int, int], n_outputs: int, **declared: Any) -> Plan:
+        """The plan of a fit on data of this size; facts of features and classes are `declared`."""
         budget = self.accounting.of_size(shape[0]).budget
-        rows, loss = budget.rows_per_user, self.loss.of_outputs(n_outputs)
+        rows = budget.rows_per_user
         users = {"n_users": shape[0] // rows if rows > 1 else 0}  # as few as there may be
-        facts = users | {"class_weight": class_weight} | declared | self.facts
-        problem = Problem(*shape, loss, **facts)
+        facts = users | declared | self.facts
+        problem = Problem(*shape, self.loss.of_outputs(n_outputs), **facts)
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
@@ -316,8 +314,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         `empty` is X without its records; no value of X is read.
         """
         ends, declared = declared_bounds(self.bounds_X, empty.shape[1])
-        facts = declared, targets.n_outputs, targets.class_weight
-        plan = settings.plan((n_samples, empty.shape[1]), *facts)
+        shape, weights = (n_samples, empty.shape[1]), targets.class_weight
+        plan = settings.plan(shape, targets.n_outputs, class_weight=weights, **declared)
         scaling = self._feature_scaling(ends, empty)
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
         self._spend(settings.accounting.accountant, plan, has_groups=has_groups)
@@ -437,7 +435,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         bounds.check_feature_bounds(self.bounds_X, d)
         settings.accounting.warn_if_weak(n, d, self._least * math.sqrt(n_outputs))
         _, declared = declared_bounds(self.bounds_X, d)
-        return settings.plan((n, d), declared, n_outputs, class_weight)
+        return settings.plan((n, d), n_outputs, class_weight=class_weight, **declared)
 
     @property
     def _usual_row(self) -> Array:

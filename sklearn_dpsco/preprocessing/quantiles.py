@@ -19,14 +19,15 @@ from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import column_names, nonfinite_rows
-from ..data.compressed import canonical, slices
-from ..data.rows import UNIT_ROUNDOFF, chunk_rows
+from ..data.compressed import canonical
+from ..data.rows import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
 from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import plan_within
+from ..solvers.statistics import missed_ranks, place_counts
 
 # Without outer bounds: 0 and both signs of 2^(k / 4), from 2^-64 to 2^64.
 _QUARTERS = np.arange(-256, 257)
@@ -386,14 +387,9 @@ def _candidates(low: float, high: float) -> Array:
 
 def _scores(values: Array, grid: Array, level: float) -> Array:
     """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level."""
-    counts = np.zeros(grid.size + 1, dtype=np.int64)  # also above the last candidate
-    for part in slices(values.size, chunk_rows(values.size, 1)):
-        cells = np.searchsorted(grid, values[part])
-        counts += np.bincount(cells, minlength=grid.size + 1)
-    upper = np.cumsum(counts[:-1])
-    lower = np.concatenate(([0], upper[:-1]))
-    wanted = level * float(counts.sum())  # records that are not empty: their number is secret
-    return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
+    counts = place_counts(values, np.ones(values.size, dtype=bool), grid)
+    # of the records that are not empty, whose number is secret
+    return -missed_ranks(counts, level * float(counts.sum()))
 
 
 # ------------------------------------------------------------------------------ sensitivities

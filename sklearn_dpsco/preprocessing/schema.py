@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import as_numbers, days_of, truth_of
+from ..data.cells import as_numbers, days_of, label_codes
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -61,15 +61,10 @@ class Cells(NamedTuple):
     def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
         """Position among the categories (1.0 and True are 1): -1 if none of them, -2 if missing."""
         if isinstance(categories[0], str):
-            numbered = list(enumerate(categories))
-            places = {truth_of(c): k for k, c in numbered} | {c: k for k, c in numbered}
-            found = (
-                places.get(c, places.get(truth_of(c), -1 if isinstance(c, str) else -2))
-                if isinstance(c, str | bool)
-                else -2
-                for c in self.values.flat
-            )
-            return np.fromiter(found, dtype=np.int64, count=self.values.size)
+            codes = label_codes(self.values, np.array(categories, dtype=object))
+            is_text = np.array([isinstance(cell, str) for cell in self.values], dtype=bool)
+            is_truth = np.array([isinstance(cell, bool) for cell in self.values], dtype=bool)
+            return np.where(is_text | (is_truth & (codes >= 0)), codes, -2)
         numbers = self.numbers()
         codes = np.where(np.isnan(numbers), -2, -1)
         for position, category in enumerate(categories):
