@@ -77,7 +77,7 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     is_array = isinstance(X, np.ndarray) or is_sparse
     return checked(
         check_array,
-        compressed(table) if sparse.issparse(table) else table,
+        compressed(table),
         accept_sparse=("csr", "csc"),
         input_name="X",
         dtype=(np.float64, np.float32) if is_array else np.float64,

@@ -471,7 +471,7 @@ def scaled_rows(
     X: Any, scaling: Any, has_intercept: bool, is_empty: Any, sample_weight: Array | None = None
 ) -> Rows:
     """Rows of a table by its `FeatureScaling`; those flagged, and those with NaN, are empty."""
-    X = canonical(X) if sparse.issparse(X) else X
+    X = canonical(X)
     empty = nonfinite_rows(X) | is_empty
     cleared = clear_rows(scaling.transform(X), empty, X)
     return make_rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)

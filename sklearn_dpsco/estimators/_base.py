@@ -821,7 +821,7 @@ def predicted(
     X = X if sparse.issparse(X) else np.ascontiguousarray(X)
     with np.errstate(all="ignore"):
         if not is_strict:
-            X = cells.filled_rows(canonical(X) if sparse.issparse(X) else X, usual)
+            X = cells.filled_rows(canonical(X), usual)
         if limits is not None:
             low, high = limits
             if sparse.issparse(X) and np.all(low <= 0) and np.all(high >= 0):  # which stays so

@@ -304,7 +304,7 @@ def private_bounds(
             is_secret = random_state is None
             accounting.accountant.spend(plan, estimator="private bounds", noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
-        table = canonical(table) if sparse.issparse(table) else table
+        table = canonical(table)
         low, high = plan.release(table, ~nonfinite_rows(table), stream)
     if is_vector:
         return PrivateBounds(low[0].item(), high[0].item(), None, plan, stream.is_secure)
