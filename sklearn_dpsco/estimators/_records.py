@@ -136,8 +136,7 @@ class Reader:
 
     def features(self, X: Any) -> Any:
         """X as an array or a sparse matrix, perhaps of no records."""
-        strict = self.is_strict
-        return checked_table(X, strict=strict, estimator=self.name, ensure_min_samples=0)
+        return checked_table(X, strict=self.is_strict, estimator=self.name, ensure_min_samples=0)
 
     def targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""

@@ -92,8 +92,7 @@ class RateModel(Inference, DPRegressor):
             "finite numbers above 0. Say nonfinite='zero', so that a record with another one "
             "contributes nothing"
         )
-        strict = self._is_strict
-        e = numbers_of_records("exposure", exposure, rule, strict=strict, above_zero=True)
+        e = numbers_of_records("exposure", exposure, rule, strict=self._is_strict, above_zero=True)
         if n is not None and len(e) != n:
             raise ValueError(f"exposure has {len(e)} numbers, and X has {n} rows")
         return e

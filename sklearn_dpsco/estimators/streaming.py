@@ -257,8 +257,7 @@ class _StreamingModel(DPLinearModel):
                         last, earlier = known.maps
                         earlier.update(last)  # totals: after an interrupt it is done again
                         counted = ChainMap({}, earlier)
-                rows = budget.rows_per_user
-                is_surplus = self._surplus(X, groups, rows, counted)
+                is_surplus = self._surplus(X, groups, budget.rows_per_user, counted)
                 weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
