@@ -44,9 +44,9 @@ def listed(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
-def first_of(names: Sequence[str], most: int) -> str:
-    """The first of some names, and how many more there are, for people."""
-    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
+def first_of(names: Sequence[str]) -> str:
+    """The first three of some names, and how many more there are, for people."""
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def _n_cells(value: Any) -> int:
@@ -111,21 +111,19 @@ def check_level(name: str, value: Any) -> float:
 _LEVELS = {"alpha", "level", "confidence", "confidence_level", "conf_level"}
 
 
-def says_level(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Of a function, an error that says what stands for other names of that argument."""
+def says_level(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, with an error that says what stands for other names of its argument."""
+    [name] = _LEVELS & inspect.signature(function).parameters.keys()
 
-    def decorated(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-            if wrong := (_LEVELS - {name}) & kwargs.keys():
-                raise TypeError(
-                    f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, {COVERS}"
-                )
-            return function(*args, **kwargs)
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        if wrong := (_LEVELS - {name}) & kwargs.keys():
+            raise TypeError(
+                f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, {COVERS}"
+            )
+        return function(*args, **kwargs)
 
-        return checked
-
-    return decorated
+    return checked
 
 
 def telling(hints: Mapping[str, str]) -> Callable[[T], T]:
@@ -166,8 +164,7 @@ def check_string(name: str, value: Any) -> str:
 
 def rounded(value: float, digits: int, direction: str = ROUND_UP) -> float:
     """To so many significant digits, never to the other side: 0.1 stays 0.1."""
-    context = Context(prec=digits, rounding=direction)
-    return float(context.create_decimal(repr(float(value))))
+    return float(Context(digits, direction).create_decimal(repr(float(value))))
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

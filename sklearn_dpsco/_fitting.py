@@ -77,7 +77,7 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     is_array = isinstance(X, np.ndarray) or is_sparse
     return checked(
         check_array,
-        compressed(table) if sparse.issparse(table) else table,
+        compressed(table),
         accept_sparse=("csr", "csc"),
         input_name="X",
         dtype=(np.float64, np.float32) if is_array else np.float64,
@@ -213,26 +213,28 @@ class Lineage:
         return Fits(n_fits, delta, known, self.has_copies, is_secret)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateFit:
-    """Mixin of what is fitted: the parts of a fit that come before anything is computed."""
+    """Mixin of what is fitted: its parameters, and the parts before anything is computed."""
 
-    epsilon: Any
-    delta: Any
-    relation: Any
-    max_rows_per_user: Any
-    precision: Any
-    nonfinite: Any
-    accountant: Any
-    random_state: Any
+    epsilon: float = 1.0
+    delta: float | Auto = "auto"
+    relation: Relation | Auto = "auto"
+    max_rows_per_user: int | Auto = "auto"
+    precision: Precision = "exact"
+    accountant: Account | None = None
+    random_state: RandomState = None
 
-    plan_: Any
-    guarantee_: Guarantee
-    noise_is_secret_: bool
-    n_features_in_: int
+    nonfinite: Any = field(init=False)  # of what is fitted to a table by itself
+    plan_: Any = field(init=False)
+    guarantee_: Guarantee = field(init=False)
+    noise_is_secret_: bool = field(init=False)
+    n_features_in_: int = field(init=False)
     _doc_link_module, _doc_link_template = DOCUMENTATION_LINK
-    _fits: Fits | None = None  # of the last one, also before this was known of a stream
-    _has_groups = False  # likewise
-    _target_names: tuple[str, ...] | None = None  # of a frame y
+    # of the last one, also before this was known of a stream
+    _fits: Fits | None = field(default=None, init=False)
+    _has_groups: bool = field(default=False, init=False)
+    _target_names: tuple[str, ...] | None = field(default=None, init=False)  # of a frame y
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, as scikit-learn's estimators do.
@@ -402,26 +404,20 @@ class PrivateFit:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateEstimator(PrivateFit):
-    """Mixin of what is fitted to a table by itself: the parameters that they all have."""
+    """Mixin of what is fitted to a table by itself."""
 
-    epsilon: float = 1.0
-    delta: float | Auto = "auto"
-    relation: Relation | Auto = "auto"
-    max_rows_per_user: int | Auto = "auto"
-    precision: Precision = "exact"
     nonfinite: Nonfinite = "raise"
-    accountant: Account | None = None
-    random_state: RandomState = None
 
 
 C = TypeVar("C", bound=type)
 
 # The order in which readers see parameters.
 _ORDER = """
-    self vectorizer epsilon delta relation max_rows_per_user max_weight max_words bounds_X scale_X
-    bounds_y scale_y bounds_exposure power center_X center_y with_centering with_scaling clip
-    classes class_weight fit_intercept inference horizon loss feasible_set units
-    solver precision nonfinite accountant random_state verbose
+    self vectorizer estimator param_grid param_distributions epsilon delta relation
+    max_rows_per_user max_weight max_words bounds_X scale_X bounds_y scale_y bounds_exposure power
+    center_X center_y with_centering with_scaling clip classes class_weight fit_intercept inference
+    horizon loss feasible_set units scoring n_jobs solver precision nonfinite accountant
+    random_state verbose n_iter candidates_seed
 """
 
 
@@ -429,6 +425,5 @@ def in_order(cls: C) -> C:
     """A dataclass of which the signature has the parameters in the order for readers."""
     init: Any = vars(cls)["__init__"]
     found, order = inspect.signature(init).parameters, _ORDER.split()
-    ordered = [found[name] for name in sorted(found, key=order.index)]
-    init.__signature__ = inspect.Signature(ordered)
+    init.__signature__ = inspect.Signature([found[n] for n in sorted(found, key=order.index)])
     return cls

@@ -209,7 +209,7 @@ class Estimates(Overviewed):
             variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
 
-    @says_level("level")
+    @says_level
     def conf_int(self, level: float | None = None) -> Any:
         """Intervals of the coefficients, which each cover the true one with this probability.
 
@@ -497,10 +497,10 @@ def telling_unknown(
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
-    named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
+    named, plural = first_of(rows) or "no row by itself", "s" * (n_unknown > 1)
     is_known = references is not None and None not in references.values()
     lists = "" if is_known else " (drop='first')"
-    rare = first_of(list(_rare_references(found, references or {})), 3)
+    rare = first_of(list(_rare_references(found, references or {})))
     if any(row.endswith(INTERCEPT) for row in rows):
         strong += ", a constant column: the fit adds an intercept by itself"
     if rare:

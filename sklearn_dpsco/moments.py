@@ -446,7 +446,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
                 n, d = X.shape
-                bounds = declared_bounds(self.bounds_X, d).bounds
+                bounds, _ = declared_bounds(self.bounds_X, d)
                 known = feature_scaling(bounds, d, self._feature_names())
                 plan = self.plan(n, d)
                 scale, shift = self._table_units(d)

@@ -23,9 +23,9 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco._kernels.arguments import Compressed
 from sklearn_dpsco._kernels.jit import njit
-from sklearn_dpsco.data.bounds import feature_scaling
+from sklearn_dpsco.data.bounds import feature_scaling, target_scaling
 from sklearn_dpsco.data.rows import make_rows
-from sklearn_dpsco.estimators._records import Reader
+from sklearn_dpsco.estimators._records import LocalTable, Reader, Targets
 from sklearn_dpsco.solvers import NoisyMD
 
 PREDICTORS = {
@@ -160,8 +160,9 @@ def test_no_record_decides_which_kernels_are_compiled(is_read_only, cell):
     X[7, 0] = cell
     X.flags.writeable = not is_read_only
     scaling = feature_scaling((-1, 1), 2)
-    data = Reader("test", "regression", False, 1.0).rows(X, scaling, True, np.isnan(y), None, None)
-    assert not data.X.flags.writeable
+    reader, targets = Reader("test", "regression", False, 1.0), Targets(y, target_scaling((-1, 1)))
+    data = LocalTable(reader, X, targets, None, None).records(scaling, True)
+    assert not data.rows.X.flags.writeable
 
 
 def test_copies_of_rows_and_arrays_of_files_need_no_kernels_of_their_own():

@@ -15,7 +15,7 @@ from support import assert_refuses, problem
 
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
-from sklearn_dpsco.data.rows import Terms, make_rows, slope_of
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.losses import (
     Absolute,
@@ -350,9 +350,9 @@ def test_logistic_loss_has_an_envelope_by_bisection():
 
 def test_kernels_take_the_envelopes_that_they_know_and_no_other():
     z, y = np.array([0.3, -2.0]), np.array([1.0, -1.0])
-    assert slope_of(Terms(0.0, Envelope(Hinge(), 3.0), 1.0)).beta == 3.0
+    assert Terms(0.0, Envelope(Hinge(), 3.0), 1.0).slope.beta == 3.0
     for loss in (Envelope(Logistic(), 3.0), Envelope(Own(lambda z, y: z - y), 3.0)):
-        assert slope_of(Terms(0.0, loss, 1.0)) is None
+        assert Terms(0.0, loss, 1.0).slope is None
     rows = make_rows(np.eye(2), False)
     expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1)
     found = rows.gradient_sum(z, y, Terms(0.0, Envelope(Logistic(), 3.0), 1.0))

@@ -57,14 +57,11 @@ class Blocks:
             return tuple((i,) for i in range(len(self.keys)))
         out = []
         for blocks, n_threads in self._places():
-            share = sum(sizes[i] for i in blocks) / n_threads
-            bins: list[list[int]] = [[] for _ in range(n_threads)]
-            done = 0.0
-            for i in blocks:
-                middle = done + sizes[i] / 2
-                bins[min(n_threads - 1, int(middle / max(share, 1e-300)))].append(i)
-                done += sizes[i]
-            out += [tuple(group) for group in bins if group]
+            counts = np.take(sizes, blocks)
+            middles, share = np.cumsum(counts) - counts / 2, counts.sum() / n_threads
+            bins = np.minimum(n_threads - 1, (middles / max(share, 1e-300)).astype(int))
+            parts = np.split(blocks, np.flatnonzero(np.diff(bins)) + 1)
+            out += [tuple(part.tolist()) for part in parts]
         return tuple(out)
 
     def _places(self) -> list[tuple[list[int], int]]:
@@ -108,12 +105,9 @@ def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks:
 
     parts, sizes = _by_rows(name, values, like)
     graph: dict[Any, Any] = {}
-    seen: dict[int, Any] = {}  # most blocks share their graph; held, so that no number returns
-    for part in parts:
-        tasks = part.__dask_graph__() if hasattr(part, "__dask_graph__") else {part.key: part}
-        if id(tasks) not in seen:
-            seen[id(tasks)] = tasks
-            graph.update(dict(tasks))
+    graphs = [p.__dask_graph__() if hasattr(p, "__dask_graph__") else {p.key: p} for p in parts]
+    for tasks in {id(tasks): tasks for tasks in graphs}.values():  # most blocks share theirs
+        graph.update(dict(tasks))
     keys = []
     for part in parts:
         key = part.key
@@ -193,8 +187,7 @@ def _side_by_side(names: list[str], X: Any, *others: Any) -> Any:
     if len({len(X), *map(len, others)}) > 1:
         raise ValueError("Found input variables with inconsistent numbers of samples in a block")
     check_order(X=X, **dict(zip(names, others, strict=True)))
-    parts = [X, *(other.set_axis(X.index) for other in others)]
-    out = pd.concat(parts, axis=1)
+    out = pd.concat([X, *(other.set_axis(X.index) for other in others)], axis=1)
     names = [f"beside {k}" for k in range(out.shape[1] - X.shape[1])]
     return out.set_axis([*X.columns, *names], axis=1)
 

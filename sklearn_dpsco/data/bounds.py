@@ -33,7 +33,7 @@ _SHIFTING_BOUNDS = (
     "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, since other "
     "bounds would shift its zeros"
 )
-_SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
+SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
 _OTHER_COLUMNS = (
     "What hands on fewer or more columns (RFE, SequentialFeatureSelector, ClassifierChain, bagging "
     "with max_features) needs scalars, the same for all columns"
@@ -64,7 +64,7 @@ class FeatureScaling:
         is_uniform = bool(np.all(low == low[0]) and np.all(high == high[0]))
         if is_sparse:
             if np.any(self.shift != 0):
-                raise ValueError(_SHIFTING_BOUNDS if has_bounds else _SHIFTING_CENTER)
+                raise ValueError(_SHIFTING_BOUNDS if has_bounds else SHIFTING_CENTER)
             X = canonical(X)
             values, parts = X.data, value_parts(X)
         else:
@@ -81,11 +81,11 @@ class FeatureScaling:
             return bool(np.all(block >= low[columns]) and np.all(block <= high[columns]))
 
         def fill(part: slice) -> None:
-            columns = stored_places(X, part, 1)
-            block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
-            out[part] = np.clip(block, -largest, largest)
-
-        def fill_dense(part: slice) -> None:
+            if is_sparse:
+                columns = stored_places(X, part, 1)
+                block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
+                out[part] = np.clip(block, -largest, largest)
+                return
             from .._kernels.products import rows_in_bounds
 
             block = read_only(np.ascontiguousarray(values[part]))
@@ -100,7 +100,7 @@ class FeatureScaling:
             # an identity clips to -1, 0 and 1, which all types of floats hold exactly
             dtype = np.float64 if is_sparse and not is_identity else X.dtype
             out = np.empty(values.shape, dtype=dtype)
-            on_threads(fill if is_sparse else fill_dense, parts, uses_blas=False)
+            on_threads(fill, parts, uses_blas=False)
         return with_values(X, out) if is_sparse else out
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:

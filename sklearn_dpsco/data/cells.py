@@ -28,15 +28,8 @@ from .compressed import slices, stored_places, value_parts, with_values
 
 _BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
-_NO_NUMBERS = {
-    "c": "Complex",
-    "M": "Date",
-    "m": "Time span",
-    "S": "Byte",
-    "T": "Text",
-    "U": "Text",
-    "V": "Structured",
-}
+_NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": "Structured"}
+_NO_NUMBERS |= dict.fromkeys("TU", "Text")
 _TRUTHS = {"true": True, "false": False}
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 
@@ -67,13 +60,10 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     is a `NotANumberError` with `strict`, and then only.
     """
     values = plain(values)
-    types = [getattr(values, "dtype", None)]
-    kinds = {getattr(types[0], "kind", "O")}
-    if is_frame(values):  # also one with a column of the name "dtype"
-        types = list(values.dtypes)
-        kinds = {_kind(column_type) for column_type in types}
-        # pandas makes a column complex for a single cell
-        kinds = {"O" if kind == "c" else kind for kind in kinds}
+    is_table = is_frame(values)  # also one with a column of the name "dtype"
+    types = list(values.dtypes) if is_table else [getattr(values, "dtype", None)]
+    # pandas makes a column complex for a single cell
+    kinds = {"O" if is_table and kind == "c" else kind for kind in map(_kind, types)}
     for kind in sorted(kinds & _NO_NUMBERS.keys()):
         raise ValueError(
             f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers{_hint(name, values)}"

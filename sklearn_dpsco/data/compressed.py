@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 _PART_VALUES = 2**18
@@ -31,8 +32,8 @@ def with_values(X: Any, data: Any) -> Any:
 
 
 def compressed(X: Any) -> Any:
-    """CSR or CSC X as it is, another sparse matrix as CSR, if its indices are within the shape."""
-    if X.ndim != 2:  # which scikit-learn refuses
+    """Sparse X as CSR, or CSC if it is that, if its indices are within the shape; others as is."""
+    if not sparse.issparse(X) or X.ndim != 2:  # which scikit-learn refuses
         return X
     if X.format not in ("csr", "csc"):
         entries: Any = None
@@ -68,8 +69,10 @@ def canonical(X: Any) -> Any:
     """CSR or CSC X with sorted entries and one for each place; a copy only if it must change.
 
     Two entries of one place may be within the bounds, or finite, while their sum is not. So
-    this comes before all checks of values.
+    this comes before all checks of values. Dense X is returned as it is.
     """
+    if not sparse.issparse(X):
+        return X
     indices, indptr = X.indices, X.indptr
     if indices.dtype != indptr.dtype:
         # both as the larger type, which holds all of them
@@ -85,7 +88,9 @@ def canonical(X: Any) -> Any:
 
 
 def row_range(X: Any, which: slice) -> Any:
-    """Rows of a CSR matrix without the copies that scipy would make."""
+    """A range of rows, of a CSR matrix without the copies that scipy would make."""
+    if getattr(X, "format", None) != "csr":
+        return X[which]
     start, stop, _ = which.indices(X.shape[0])
     stop = max(start, stop)
     stored = slice(X.indptr[start], X.indptr[stop])

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import ThreadpoolController
 
 from .. import losses
 from .._checks import during
@@ -43,30 +44,11 @@ from .cells import clear_rows, nonfinite_rows
 from .compressed import canonical, row_range, slices, with_values
 
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
+_OF_RECORDS = ("scale", "sample_weight", "users")  # fields that are arrays, or None
 _TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What is minimized: the mean of l(offset + prediction, y).
-
-    The targets y have the shape (n_samples,), or (n_samples, K) for K outputs.
-    """
-
-    offset: Any  # a constant outside the linear model, or one for each of K outputs
-    loss: losses.Loss
-    clip: float  # a bound on the l2 norm of a record's derivatives
-
-    @functools.cached_property
-    def slope(self) -> Slope | None:
-        return slope_of(self)
-
-    @functools.cached_property
-    def joint_slope(self) -> Slope | None:
-        return slope_of(self, is_joint=True)
-
-
-def slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
+def _slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
     """The derivative as kernels take it, None if it is a user's; if `is_joint`, without offset."""
     loss, offset, beta = terms.loss, terms.offset, math.inf
     if is_joint and isinstance(loss, losses.Multinomial):
@@ -81,6 +63,21 @@ def slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
     if loss_id is None:
         return None
     return Slope(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is minimized: the mean of l(offset + prediction, y).
+
+    The targets y have the shape (n_samples,), or (n_samples, K) for K outputs.
+    """
+
+    offset: Any  # a constant outside the linear model, or one for each of K outputs
+    loss: losses.Loss
+    clip: float  # a bound on the l2 norm of a record's derivatives
+
+    slope = functools.cached_property(_slope_of)
+    joint_slope = functools.cached_property(functools.partial(_slope_of, is_joint=True))
 
 
 @dataclass(eq=False, repr=False)
@@ -156,11 +153,7 @@ class Rows:
         """The same rows, those longer than `bound` in l2 norm scaled down to it."""
         bound *= 1 - 8 * UNIT_ROUNDOFF  # the divisions and products to come
         shrink = bound / np.maximum(self.norms(), bound)
-        return replace(self, scale=shrink if self.scale is None else self.scale * shrink)
-
-    def reweighted(self, factors: Array) -> Rows:
-        """The same rows, their weights times the factors in [0, 1]."""
-        return replace(self, sample_weight=times_rows(factors, self.sample_weight))
+        return replace(self, scale=times_rows(shrink, self.scale))
 
     def row_major(self) -> Rows:
         """The same rows in a storage of which parts are cheap."""
@@ -173,17 +166,13 @@ class Rows:
         of its row, and other records have other places in the batches that an analysis compares.
         At a kink, a last bit may turn a derivative.
         """
-        if isinstance(which, slice) and self._storage == "csr":
+        if isinstance(which, slice):
             X = row_range(self.X, which)
-        elif isinstance(which, slice) or self._storage != "dense":
-            X = self.X[which]
-        else:  # for few rows, this is twice as fast as an index
-            X = self.X.take(which, axis=0)
-        scale = None if self.scale is None else self.scale[which]
-        weight = None if self.sample_weight is None else self.sample_weight[which]
-        users = None if self.users is None else self.users[which]
-        is_drawn = is_drawn or self.is_drawn
-        return replace(self, X=X, scale=scale, sample_weight=weight, is_drawn=is_drawn, users=users)
+        else:  # for few rows, `take` is twice as fast as an index
+            X = self.X.take(which, axis=0) if self._storage == "dense" else self.X[which]
+        arrays = {name: getattr(self, name) for name in _OF_RECORDS}
+        some = {name: array[which] for name, array in arrays.items() if array is not None}
+        return replace(self, X=X, is_drawn=is_drawn or self.is_drawn, **some)
 
     # ---------------------------------------------------------------------- norms and products
 
@@ -288,10 +277,6 @@ class Rows:
         if self.has_intercept:
             total[d] += sum_over_records(weights)
         return self._centered(total)
-
-    def row_sum(self) -> Array:
-        """Sum of scale_i * x_i over the records, without the centre, shape (d,)."""
-        return self.centered(None).weighted_sum(self.scales())[: self.n_columns]
 
     def _centered(self, total: Array) -> Array:
         """A sum over rows [x, 1] as that over rows [x - m, 1], in place."""
@@ -486,7 +471,7 @@ def scaled_rows(
     X: Any, scaling: Any, has_intercept: bool, is_empty: Any, sample_weight: Array | None = None
 ) -> Rows:
     """Rows of a table by its `FeatureScaling`; those flagged, and those with NaN, are empty."""
-    X = canonical(X) if sparse.issparse(X) else X
+    X = canonical(X)
     empty = nonfinite_rows(X) | is_empty
     cleared = clear_rows(scaling.transform(X), empty, X)
     return make_rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)
@@ -497,17 +482,15 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
     first = parts[0]
     if len(parts) == 1:
         return first
-    matrices = [part.X for part in parts]
-    if sparse.issparse(first.X):
-        X = sparse.vstack(matrices, format=first.X.format)
-    else:
-        X = np.concatenate(matrices)
-    scale, weight = first.scale, first.sample_weight
-    if scale is not None:
-        scale = np.concatenate([part.scales() for part in parts])
-    if weight is not None:
-        weight = np.concatenate([part.sample_weights() for part in parts])
-    return replace(first, X=X, scale=scale, sample_weight=weight)
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in _OF_RECORDS
+        if getattr(first, name) is not None
+    }
+    X: Any = [part.X for part in parts]
+    is_sparse = sparse.issparse(first.X)
+    X = sparse.vstack(X, format=first.X.format) if is_sparse else np.concatenate(X)
+    return replace(first, X=X, **arrays)
 
 
 # ------------------------------------------------------------ pieces of sums, their errors, threads
@@ -638,14 +621,8 @@ def blas_alone() -> Any:
     return _blas().limit(limits=1, user_api="blas")
 
 
+_blas = functools.cache(ThreadpoolController)
 _pool = functools.cache(ThreadPoolExecutor)  # by the number of threads
-
-
-@functools.cache
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _after_fork() -> None:

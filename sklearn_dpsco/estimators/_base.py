@@ -6,7 +6,6 @@ import copy
 import functools
 import inspect
 import math
-from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._checks import check_bool, check_choice, check_count, import_pandas, shown
 from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
@@ -30,9 +30,8 @@ from ..data.blocks import here, map_blocks, without_rows
 from ..data.compressed import canonical, with_values
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..preprocessing.declared import Declared, declared_bounds
+from ..preprocessing.declared import declared_bounds
 from ..preprocessing.scaler import DPScaler
-from ..privacy.accountant import accountant_in_force
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
@@ -63,41 +62,20 @@ class Settings(NamedTuple):
     solver: Solver
     accounting: Accounting
     loss: Loss
-    feasible_set: Geometry | type[Geometry]
-    fit_intercept: bool
-    units: str
-    inference: bool
-    n_users: int | None  # None stands for as few as there may be
-    may_be_empty: bool
-    has_weights: bool = False
+    facts: dict[str, Any]  # what else parameters, or a table, say of the `Problem`
 
-    def plan(
-        self, shape: tuple[int, int], declared: Declared, n_outputs: int, class_weight: Any
-    ) -> Plan:
-        """The plan of a fit on data of this size."""
-        budget, n_users = self.accounting.of_size(shape[0]).budget, self.n_users
-        if n_users is None:
-            n_users = shape[0] // budget.rows_per_user if budget.rows_per_user > 1 else 0
-        problem = Problem(
-            *shape,
-            self.loss.of_outputs(n_outputs),
-            self.feasible_set,
-            self.fit_intercept,
-            declared.row_norm,
-            class_weight,
-            declared.nonnegative,
-            self.units,
-            self.inference,
-            n_users,
-            self.may_be_empty,
-            self.has_weights,
-            declared.n_indicators,
-        )
+    def plan(self, shape: tuple[int, int], n_outputs: int, **declared: Any) -> Plan:
+        """The plan of a fit on data of this size; facts of features and classes are `declared`."""
+        budget = self.accounting.of_size(shape[0]).budget
+        rows = budget.rows_per_user
+        users = {"n_users": shape[0] // rows if rows > 1 else 0}  # as few as there may be
+        facts = users | declared | self.facts
+        problem = Problem(*shape, self.loss.of_outputs(n_outputs), **facts)
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
+class DPLinearModel(PrivateEstimator, BaseEstimator):
     """Base of the linear models trained under differential privacy.
 
     The docstring of a public estimator is put together from those of its classes, see
@@ -187,6 +165,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
     """
 
     _task: ClassVar[str]
+    _read: ClassVar[Callable[..., Targets]]  # the targets of a fit from validated y
     # the m = n mu / phi below which noise hides all, over the root of the number of outputs
     _least: ClassVar[float] = 0.0
     _solvers: ClassVar[Mapping[str, type[Solver]]]  # by the names that stand for them
@@ -256,12 +235,13 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         bounds.check_target_bounds(getattr(self, "bounds_y", None))  # of a regressor
         bounds.largest_weight(self.max_weight)
         check_verbose(self.verbose)
-        facts = fit_intercept, units, inference, None, not self._is_strict
-        return Settings(solver, accounting, loss, feasible_set, *facts)
+        facts = {"feasible_set": feasible_set, "fit_intercept": fit_intercept, "units": units}
+        facts |= {"inference": inference, "may_be_empty": not self._is_strict}
+        return Settings(solver, accounting, loss, facts)
 
-    def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
+    def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         """The public map of the features to scaled units; `empty` is X without records."""
-        return bounds.feature_scaling(declared.bounds, empty.shape[1], self._feature_names())
+        return bounds.feature_scaling(ends, empty.shape[1], self._feature_names())
 
     @property
     def _reader(self) -> Reader:
@@ -335,10 +315,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
 
         `empty` is X without its records; no value of X is read.
         """
-        declared = declared_bounds(self.bounds_X, empty.shape[1])
-        facts = declared, targets.n_outputs, targets.class_weight
-        plan = settings.plan((n_samples, empty.shape[1]), *facts)
-        scaling = self._feature_scaling(declared, empty)
+        ends, declared = declared_bounds(self.bounds_X, empty.shape[1])
+        shape, weights = (n_samples, empty.shape[1]), targets.class_weight
+        plan = settings.plan(shape, targets.n_outputs, class_weight=weights, **declared)
+        scaling = self._feature_scaling(ends, empty)
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
         self._spend(settings.accounting.accountant, plan, has_groups=has_groups)
         return plan, scaling
@@ -438,30 +418,21 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)
                 has_groups, has_weights = groups is not None, sample_weight is not None
-                accounting = settings.accounting
-                if accountant_in_force(self.accountant) is not accounting.accountant:
-                    accounting = self._accounting()  # a block was opened since
-                accounting = accounting.of_size(table.shape[0])
-                settings = settings._replace(
-                    accounting=accounting,
-                    n_users=table.n_users,
-                    # those of weight 0 are, and those beyond the rows of their user
-                    may_be_empty=settings.may_be_empty or has_groups or has_weights,
-                    has_weights=has_weights,
-                )
+                # a block may have been opened since
+                accounting = self._accounting().of_size(table.shape[0])
+                facts = settings.facts | {"n_users": table.n_users, "has_weights": has_weights}
+                # those of weight 0 are, and those beyond the rows of their user
+                facts["may_be_empty"] = not self._is_strict or has_groups or has_weights
+                settings = settings._replace(accounting=accounting, facts=facts)
                 least = self._least * math.sqrt(table.targets.n_outputs)
                 accounting.warn_if_weak(*table.shape, least)
-                facts = table.shape[0], table.X[:0], table.targets, has_groups
-                plan, scaling = self._charge(settings, *facts)
+                given = table.shape[0], table.X[:0], table.targets, has_groups
+                plan, scaling = self._charge(settings, *given)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
             if n_present is not None and not accounting.budget.is_infinite:
                 warn_of_noise(accounting.budget, *table.shape, least, n_present)
         return self
-
-    @abstractmethod
-    def _read(self, y: Any) -> Targets:
-        """Targets of a fit from validated y."""
 
     def _plan(
         self, settings: Settings, shape: tuple[Any, Any], n_outputs: int, class_weight: Any = None
@@ -472,8 +443,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator, metaclass=ABCMeta):
         d = check_count("n_features", shape[1] if columns is None else len(columns()))
         bounds.check_feature_bounds(self.bounds_X, d)
         settings.accounting.warn_if_weak(n, d, self._least * math.sqrt(n_outputs))
-        declared = declared_bounds(self.bounds_X, d)
-        return settings.plan((n, d), declared, n_outputs, class_weight)
+        _, declared = declared_bounds(self.bounds_X, d)
+        return settings.plan((n, d), n_outputs, class_weight=class_weight, **declared)
 
     @property
     def _usual_row(self) -> Array:
@@ -627,11 +598,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     bounds_y: Bounds | None = None
 
     def _read(self, y: Any) -> Targets:
+        y = column_or_1d(y, warn=True) if self._task == "rates" else y
         return Targets(y, self._target_scaling(1 if y.ndim == 1 else y.shape[1]))
-
-    def _check_targets(self, n_targets: int) -> None:
-        """Raise unless the model takes so many, of which no array is made."""
-        bounds.check_target_bounds(self.bounds_y, n_targets)
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         """The public map of the targets to [-1, 1]."""
@@ -659,7 +627,9 @@ class DPRegressor(RegressorMixin, DPLinearModel):
         ('descent', 1.0)
         """
         settings, n_targets = self._settings(), check_count("n_targets", n_targets)
-        self._check_targets(n_targets)
+        if n_targets > 1 and self._task == "rates":
+            raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
+        bounds.check_target_bounds(self.bounds_y, n_targets)
         return self._plan(settings, (n_samples, n_features), n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -695,7 +665,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = self._task == "regression"
+        tags.target_tags.positive_only = self._task == "rates"
         return tags
 
 
@@ -757,7 +728,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def _settings(self) -> Settings:
         class_weights(self.class_weight, self._declared_classes())
         settings = super()._settings()
-        if self.class_weight == "balanced" and not settings.fit_intercept:
+        if self.class_weight == "balanced" and not self.fit_intercept:
             raise ValueError(
                 "class_weight='balanced' needs fit_intercept=True, with which the frequencies of "
                 "the classes are released: give a dict of public weights"
@@ -859,8 +830,11 @@ def predicted(
     `coef` is in the user's units, as `intercept`, with a row for each output; `usual` has a
     number for gaps of each column, unless they are an error; features are clipped to `limits`.
     """
-
-    def linear(X: Any) -> Any:
+    # in one layout, by which products are rounded: a copy without invalid rows would have another
+    X = X if sparse.issparse(X) else np.ascontiguousarray(X)
+    with np.errstate(all="ignore"):
+        if not is_strict:
+            X = cells.filled_rows(canonical(X), usual)
         if limits is not None:
             low, high = limits
             if sparse.issparse(X) and np.all(low <= 0) and np.all(high >= 0):  # which stays so
@@ -874,14 +848,6 @@ def predicted(
             # of all rows: BLAS rounds a product by the row's place, which others must not move
             small = safe_sparse_dot(X.astype(np.float64) * _SMALL, coef.T, dense_output=True)
             raw[beyond] = small[beyond] / _SMALL + intercept
-        return raw
-
-    # in one layout, by which products are rounded: a copy without invalid rows would have another
-    X = X if sparse.issparse(X) else np.ascontiguousarray(X)
-    with np.errstate(all="ignore"):
-        if not is_strict:
-            X = cells.filled_rows(canonical(X) if sparse.issparse(X) else X, usual)
-        raw = linear(X)
     return raw if made_of_scores is None else made_of_scores(raw)
 
 
@@ -908,8 +874,7 @@ def scores(raw: Array) -> Array:
 def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
     """The class with the largest score."""
     found = scores(raw)
-    index = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
-    return classes[index]
+    return classes[(found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)]
 
 
 def probabilities(loss: Any, is_log: bool, raw: Array) -> Array:

@@ -135,7 +135,7 @@ class Inference(DPLinearModel):
             found += ["the target"] * bool(np.any(_is_at_end(mean, target.low, target.high)))
         if found:
             yield (
-                f"most values of {first_of(found, 3)} may lie beyond an end of their bounds: their "
+                f"most values of {first_of(found)} may lie beyond an end of their bounds: their "
                 "mean is there"
             )
 
@@ -163,7 +163,7 @@ class Inference(DPLinearModel):
             )
         return self._estimates
 
-    @says_level("level")
+    @says_level
     def conf_int(
         self, encoder: Any = None, *, level: float = 0.95, units: str = "data", base: Any = None
     ) -> Any:
@@ -207,7 +207,7 @@ class Inference(DPLinearModel):
             )
         return self.summary(encoder, units=units, level=level, base=base).conf_int()
 
-    @says_level("level")
+    @says_level
     def summary(
         self,
         encoder: Any = None,
@@ -307,7 +307,7 @@ class Inference(DPLinearModel):
         """
         return self.summary().wald_test(hypotheses, value)
 
-    @says_level("level")
+    @says_level
     def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
@@ -325,7 +325,7 @@ class Inference(DPLinearModel):
         """
         return self.summary(level=level).t_test(hypotheses, value)
 
-    @says_level("level")
+    @says_level
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
         """Intervals of what is predicted for rows of X, each by itself.
 
@@ -459,13 +459,13 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
     if references:
         notes.append(
             "categories that were not declared, if there are any, count as the reference "
-            f"({first_of(references, 3)}): unknown='other' gives them a column, "
+            f"({first_of(references)}): unknown='other' gives them a column, "
             "outside='missing' makes gaps of them"
         )
     if middles:
         notes.append(
             "missing numbers, if there are any, count as the middle of their bounds "
-            f"({first_of(middles, 3)}), which biases coefficients only if many are missing and it "
+            f"({first_of(middles)}), which biases coefficients only if many are missing and it "
             "is far from the usual value: "
             "PublicEncoder(missing='keep') and nonfinite='zero' leave such records out"
         )

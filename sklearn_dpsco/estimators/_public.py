@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 # A paragraph of a class that begins like this is for readers of the file only.
 FILE_NOTE = "Parameters that are not described here:"
@@ -23,36 +23,26 @@ _CONTINUED = "..."
 _FIRST_ATTRIBUTES = ("coef_", "intercept_", "classes_")
 
 # What parameters of other packages are called here.
-_HERE = {
-    "C": ("l2_penalty", "feasible_set"),
-    "alpha": ("l2_penalty", "feasible_set"),
-    "penalty": ("feasible_set", "l2_penalty"),
-    "radius": ("feasible_set",),
-    "l1_ratio": ("feasible_set",),
-    "tol": ("max_iter",),
-    "n_iter": ("max_iter",),
-    "epochs": ("max_iter",),
-    "early_stopping": ("max_iter",),
-    "eta0": ("learning_rate",),
-    "bounds": ("bounds_X", "scale_X"),
-    "bounds_X": ("scale_X",),
-    "bounds_y": ("scale_y", "classes"),
-    "range_X": ("bounds_X", "scale_X"),
-    "range_y": ("bounds_y", "scale_y"),
-    "labels": ("classes",),
-    "l2_norm_clip": ("gradient_clip", "tau"),
-    "max_grad_norm": ("gradient_clip", "tau"),
-    "noise_multiplier": ("epsilon",),
-    "seed": ("random_state",),
+_MEANT = {
+    "C alpha": "l2_penalty feasible_set",
+    "penalty": "feasible_set l2_penalty",
+    "radius l1_ratio": "feasible_set",
+    "tol n_iter epochs early_stopping": "max_iter",
+    "eta0": "learning_rate",
+    "bounds range_X": "bounds_X scale_X",
+    "bounds_X": "scale_X",
+    "bounds_y": "scale_y classes",
+    "range_y": "bounds_y scale_y",
+    "labels": "classes",
+    "l2_norm_clip max_grad_norm": "gradient_clip tau",
+    "noise_multiplier": "epsilon",
+    "seed": "random_state",
 }
+_HERE = {name: here.split() for names, here in _MEANT.items() for name in names.split()}
 
 
-class Entry(NamedTuple):
-    """One item of a section, such as ``scale_X_, center_X_ : ndarray`` and the lines below it."""
-
-    names: tuple[str, ...]
-    header: str
-    text: list[str]
+# of an item such as ``scale_X_, center_X_ : ndarray`` this line, and those below it
+Entry = tuple[str, list[str]]
 
 
 def sections(docstring: str | None) -> dict[str, list[str]]:
@@ -65,13 +55,13 @@ def sections(docstring: str | None) -> dict[str, list[str]]:
     }
 
 
-def entries(lines: list[str]) -> list[Entry]:
-    """The items of a section of parameters or attributes."""
-    found = []
+def entries(lines: list[str]) -> dict[str, Entry]:
+    """The items of a section of parameters or attributes, each by all of its names."""
+    found: dict[str, Entry] = {}
     for item in re.split(r"\n(?=\S)", "\n".join(lines)) if lines else []:
         header, *text = item.rstrip().splitlines()
-        names = tuple(name.strip() for name in header.partition(" : ")[0].split(","))
-        found.append(Entry(names, header, text))
+        names = header.partition(" : ")[0].split(",")
+        found |= {name.strip(): (header, text) for name in names}
     return found
 
 
@@ -88,9 +78,8 @@ def merged(cls: type) -> str | None:
     parts = [sections(vars(kind).get("__doc__")) for kind in ours]
     owners: dict[str, int] = {}
     for k, part in reversed(list(enumerate(parts))):
-        for entry in entries(part.get("Attributes", [])):
-            for name in entry.names:
-                owners.setdefault(name, k)
+        found = entries(part.get("Attributes", []))
+        owners |= {name: k for name in found if name not in owners}
     attributes = sorted(owners, key=lambda name: (name not in _FIRST_ATTRIBUTES, owners[name]))
     paragraphs = "\n".join(parts[0][""]).split("\n\n")
     kept = [text for text in paragraphs if not text.startswith(FILE_NOTE)]
@@ -109,27 +98,21 @@ def merged(cls: type) -> str | None:
 
 def _described(parts: list[dict[str, list[str]]], title: str, names: list[str]) -> list[str]:
     """Headers and texts of the names; one that is described nowhere is left out."""
-    by_class = [
-        {name: entry for entry in entries(part.get(title, [])) for name in entry.names}
-        for part in parts
-    ]
-    lines: list[str] = []
-    done: set[str] = set()
+    by_class = [entries(part.get(title, [])) for part in parts]
+    items: dict[str, list[str]] = {}  # by their headers, which several names may share
     for name in names:
         found = [described[name] for described in by_class if name in described]
-        if not found or name in done:
-            continue
         text: list[str] = []
-        for entry in found:  # of which each may continue the next one
-            first, *rest = entry.text or [""]
-            if not first.lstrip().startswith(_CONTINUED):
-                text = [*entry.text, *text]
+        for _, own in found:  # of which each may continue the next one
+            first, *rest = own or [""]
+            indent, dots, more = first.partition(_CONTINUED)
+            if indent.strip() or not dots:
+                text = [*own, *text]
                 break
-            indent, _, own = first.partition(_CONTINUED)
-            text = [*([indent + own.lstrip()] if own.strip() else []), *rest, *text]
-        lines += [found[0].header, *text]
-        done |= set(found[0].names)
-    return lines
+            text = [*([indent + more.lstrip()] if more.strip() else []), *rest, *text]
+        if found:
+            items.setdefault(found[0][0], text)
+    return [line for header, text in items.items() for line in (header, *text)]
 
 
 def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:

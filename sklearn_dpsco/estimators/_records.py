@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
 from ..data.compressed import row_range
 from ..data.pieces import Pieces, here
-from ..data.rows import Rows, make_rows, scaled_rows, times_rows
+from ..data.rows import make_rows, scaled_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 from ..solvers.records import SolverData
@@ -137,8 +136,7 @@ class Reader:
 
     def features(self, X: Any) -> Any:
         """X as an array or a sparse matrix, perhaps of no records."""
-        strict = self.is_strict
-        return checked_table(X, strict=strict, estimator=self.name, ensure_min_samples=0)
+        return checked_table(X, strict=self.is_strict, estimator=self.name, ensure_min_samples=0)
 
     def targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
@@ -199,39 +197,16 @@ class Reader:
         check_consistent_length(X, weights)
         return times_rows(weights, of_classes)
 
-    def rows(
-        self,
-        X: Any,
-        scaling: FeatureScaling,
-        fit_intercept: bool,
-        is_empty: Flags,
-        is_surplus: Flags | None,
-        weight: Array | None,
-    ) -> Rows:
-        """Scaled rows. Those of scale 0 are empty records.
-
-        `is_empty` flags records whose target is invalid, which only nonfinite="zero" has; those
-        with invalid features are found here. `is_surplus` flags the rows of users who have too
-        many of them. `weight` is in [0, 1]; records of weight 0 are empty.
-        """
-        left_out: Any = False if is_surplus is None else is_surplus
-        if weight is not None:
-            left_out = left_out | (weight == 0)
-        if self.is_strict:
-            scale = None if left_out is False else np.where(left_out, 0.0, 1.0)
-            return make_rows(scaling.transform(X), fit_intercept, scale, weight)
-        return scaled_rows(X, scaling, fit_intercept, is_empty | left_out, weight)
-
 
 @dataclass(frozen=True)
 class LocalTable:
-    """Validated arguments of a fit in the memory of this process; see `Reader.rows`."""
+    """Validated arguments of a fit in the memory of this process."""
 
     reader: Reader
     X: Any
     targets: Targets
-    is_surplus: Flags | None
-    weight: Array | None
+    is_surplus: Flags | None  # flags the rows of users who have too many of them
+    weight: Array | None  # in [0, 1]
     users: Indices | None = None  # a number for each row's, where the plan asks for them
     n_users: int = 0  # in this case
 
@@ -244,26 +219,30 @@ class LocalTable:
         self, scaling: FeatureScaling, fit_intercept: bool, in_pieces: bool
     ) -> SolverData | Pieces:
         """Scaled records; in pieces, that are scaled when they are read."""
-        if in_pieces:
-            return here(self.parts(scaling, fit_intercept), *self.shape)
-        flags = self.targets.is_empty, self.is_surplus
-        rows = self.reader.rows(self.X, scaling, fit_intercept, *flags, self.weight)
-        if self.users is not None:
-            rows = replace(rows, users=self.users)
+        if not in_pieces:
+            return self.records(scaling, fit_intercept)
+        return here(lambda part: self.part(part).records(scaling, fit_intercept), *self.shape)
+
+    def part(self, which: slice) -> LocalTable:
+        """The records of a range."""
+        beside = self.is_surplus, self.weight, self.users
+        targets = replace(self.targets, y=self.targets.y[which])
+        arrays: Any = (None if array is None else array[which] for array in beside)
+        return LocalTable(self.reader, row_range(self.X, which), targets, *arrays)
+
+    def records(self, scaling: FeatureScaling, fit_intercept: bool) -> SolverData:
+        """Scaled records. Those of scale 0 are empty: invalid, of weight 0, or surplus rows."""
+        left_out: Any = False if self.is_surplus is None else self.is_surplus
+        if self.weight is not None:
+            left_out = left_out | (self.weight == 0)
+        if self.reader.is_strict:
+            scale = None if left_out is False else np.where(left_out, 0.0, 1.0)
+            rows = make_rows(scaling.transform(self.X), fit_intercept, scale, self.weight)
+        else:
+            left_out = self.targets.is_empty | left_out
+            rows = scaled_rows(self.X, scaling, fit_intercept, left_out, self.weight)
+        rows.users = self.users
         return SolverData(rows, self.targets.scaled())
-
-    def parts(self, scaling: FeatureScaling, fit_intercept: bool) -> Callable[[slice], SolverData]:
-        """What makes the scaled records of a range."""
-        X, y = self.X, self.targets.scaled()
-        of_rows: tuple[Any, ...] = (self.targets.is_empty, self.is_surplus, self.weight)
-        is_csr = sparse.issparse(X) and X.format == "csr"
-
-        def read(part: slice) -> SolverData:
-            some = row_range(X, part) if is_csr else X[part]
-            arrays: Any = (None if array is None else array[part] for array in of_rows)
-            return SolverData(self.reader.rows(some, scaling, fit_intercept, *arrays), y[part])
-
-        return read
 
 
 # ------------------------------------------------------------------------ blocks elsewhere
@@ -331,9 +310,8 @@ def _read(
         if mark is None or fingerprint(X, y, given.get("weight")) == mark:
             targets = meta.of(reader, y)
             weight = reader.weights(X, given.get("weight"), targets)
-            flags = targets.is_empty, given.get("surplus")
-            rows = reader.rows(X, scaling, fit_intercept, *flags, weight)
-            return SolverData(rows, targets.scaled())
+            table = LocalTable(reader, X, targets, given.get("surplus"), weight)
+            return table.records(scaling, fit_intercept)
     raise BlocksChangedError(
         "blocks of X, or of what goes with it, were not the same when they were read again. A "
         "record may have counted in several parts of the fit, which voids the guarantee: so the "

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_real, says_level, unwarned
 from .._types import Array, Bounds
@@ -19,7 +19,6 @@ from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
-from ._records import Targets
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
 _LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
@@ -73,10 +72,6 @@ class RateModel(Inference, DPRegressor):
     feasible_set = units = "auto"
     solver = "descent"
 
-    def _check_targets(self, n_targets: int) -> None:
-        if n_targets > 1:
-            raise ValueError(f"{type(self).__name__} is for one target, got {n_targets}")
-
     def _target_scaling(self, n_targets: int) -> TargetScaling:
         return rate_scaling(self.bounds_y, self.bounds_exposure, with_zero=self._lowest == 0)
 
@@ -84,9 +79,6 @@ class RateModel(Inference, DPRegressor):
         with unwarned():  # what is said later on
             self._target_scaling(1)
         return super()._settings()
-
-    def _read(self, y: Any) -> Targets:
-        return super()._read(column_or_1d(y, warn=True))
 
     def _exposure(self, exposure: Any, n: int | None = None) -> Array:
         """As numbers; NaN for one that is not above 0 or no number, unless that is an error.
@@ -100,8 +92,7 @@ class RateModel(Inference, DPRegressor):
             "finite numbers above 0. Say nonfinite='zero', so that a record with another one "
             "contributes nothing"
         )
-        strict = self._is_strict
-        e = numbers_of_records("exposure", exposure, rule, strict=strict, above_zero=True)
+        e = numbers_of_records("exposure", exposure, rule, strict=self._is_strict, above_zero=True)
         if n is not None and len(e) != n:
             raise ValueError(f"exposure has {len(e)} numbers, and X has {n} rows")
         return e
@@ -180,7 +171,7 @@ class RateModel(Inference, DPRegressor):
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
-    @says_level("level")
+    @says_level
     def predict_interval(
         self, X: Any, *, level: float = 0.95, of: str = "mean", exposure: Any = None
     ) -> Array:
@@ -222,12 +213,6 @@ class RateModel(Inference, DPRegressor):
         facts = here(y), here(self.predict(X))
         weight = here(sample_weight)
         return float(d2_tweedie_score(*facts, sample_weight=weight, power=self.loss.power))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = False
-        tags.target_tags.positive_only = True
-        return tags
 
 
 def _means(largest: float, raw: Array) -> Array:

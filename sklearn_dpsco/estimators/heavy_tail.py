@@ -20,7 +20,6 @@ from .._types import (
 from ..data import bounds
 from ..geometry import Geometry
 from ..losses import Loss
-from ..preprocessing.declared import Declared
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
 from ..solvers.base import Plan
 from ..solvers.defaults import HEAVY_TAIL
@@ -137,10 +136,10 @@ class _HeavyTailMixin(DPLinearModel):
                 )
         return super()._solver().with_facts(**private)
 
-    def _feature_scaling(self, declared: Declared, empty: Any) -> bounds.FeatureScaling:
+    def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         is_private = isinstance(self.center_X, str) and self.fit_intercept
         if is_private and not isinstance(empty, np.ndarray):
-            raise ValueError("sparse X needs center_X=0, since a centre would shift its zeros")
+            raise ValueError(bounds.SHIFTING_CENTER)
         names = self._feature_names()
         center = bounds.by_column("center_X", self.center_X, names)
         scale = bounds.by_column("scale_X", self.scale_X, names)
@@ -166,8 +165,7 @@ class _HeavyTailMixin(DPLinearModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        is_centred = isinstance(self.center_X, str) and bool(self.fit_intercept)
-        tags.input_tags.sparse = not is_centred
+        tags.input_tags.sparse = not (isinstance(self.center_X, str) and bool(self.fit_intercept))
         return tags
 
 

@@ -6,7 +6,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -258,8 +258,7 @@ class _StreamingModel(DPLinearModel):
                         last, earlier = known.maps
                         earlier.update(last)  # totals: after an interrupt it is done again
                         counted = ChainMap({}, earlier)
-                rows = budget.rows_per_user
-                is_surplus = self._surplus(X, groups, rows, counted)
+                is_surplus = self._surplus(X, groups, budget.rows_per_user, counted)
                 weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
@@ -311,21 +310,17 @@ class _StreamingModel(DPLinearModel):
         plan, n = progress.plan, table.shape[0]
         with progress_bar(self.verbose, n, "record", type(self).__name__) as bar:
             stream = progress.stream(None if self.noise_is_secret_ else self.random_state)
-            read = table.parts(progress.features, plan.problem.fit_intercept)
+            facts = progress.features, plan.problem.fit_intercept
             run = progress.run.copy()
             for part in slices(n, piece_rows(*table.shape, sparse.issparse(table.X))):
-                run.add(read(part), stream)
+                run.add(table.part(part).records(*facts), stream)
                 bar.update(part.stop - part.start)
             result = run.result()
+            claim = {"noise_is_secret": self.noise_is_secret_, "has_groups": counted is not None}
             published = {
                 "n_seen_": run.n_seen,
                 "n_iter_": result.n_iter,
-                "guarantee_": replace(
-                    plan.guarantee_after(run.n_seen),
-                    noise_is_secret=self.noise_is_secret_,
-                    fits=self._fits,
-                    has_groups=counted is not None,
-                ),
+                "guarantee_": plan.guarantee_after(run.n_seen).of_fit(fits=self._fits, **claim),
                 # nothing un-noised outlives the last release
                 "_stream": None if run.n_seen == plan.problem.n_samples else progress,
                 "_targets": table.targets.without_records(),

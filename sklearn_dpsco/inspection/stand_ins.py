@@ -126,7 +126,7 @@ def stand_in(
                 "this pipeline takes tables with names of columns: give the encoder or its schema "
                 "in the place of n_features, as rows_needed(pipe, encoder, ...)"
             )
-        declared = declared_bounds(given, size).bounds
+        declared, _ = declared_bounds(given, size)
         ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
         pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
         columns = {name: tuple(map(float, pair)) for name, pair in zip(names, pairs, strict=True)}

@@ -94,7 +94,7 @@ class SurvivalCurve:
         return ax
 
 
-@says_level("level")
+@says_level
 def survival_curve(
     model: Any, rows: Any, *, by: str | None = "person", level: float = 0.95
 ) -> SurvivalCurve:

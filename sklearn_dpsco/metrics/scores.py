@@ -329,7 +329,7 @@ def _check_two_classes(names: tuple[str, ...], n_classes: int) -> None:
         )
 
 
-@says_level("confidence")
+@says_level
 def plan_score(
     n_samples: int,
     *,
@@ -880,7 +880,7 @@ def _table(lines: list[str], columns: tuple[str, ...], rows: Any) -> Overview:
 _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under the same name
 
 
-@says_level("confidence")
+@says_level
 def dp_score(
     estimator: Any,
     X: Any,

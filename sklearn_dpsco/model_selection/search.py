@@ -20,9 +20,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_count, shown, unwarned, warn_user
-from .._fitting import Accounting, PrivateFit, checked, rows_of
+from .._fitting import Accounting, PrivateFit, checked, in_order, rows_of
 from .._progress import check_verbose, progress_bar, steps
-from .._types import Auto, Precision, RandomState, Relation, SearchScoring
+from .._types import SearchScoring
 from ..data import cells
 from ..data.bounds import largest_weight
 from ..data.cells import check_in_memory
@@ -30,7 +30,6 @@ from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
 from ..preprocessing.steps import empty_rows
-from ..privacy.branches import Account
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .choice import Table, losses, scoring_of
@@ -68,15 +67,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
     estimator: Any
     _: KW_ONLY
-    epsilon: float = 1.0
-    delta: float | Auto = "auto"
-    relation: Relation | Auto = "auto"
-    max_rows_per_user: int | Auto = "auto"
     scoring: SearchScoring = "auto"
     n_jobs: int | None = None
-    precision: Precision = "exact"
-    accountant: Account | None = None
-    random_state: RandomState = None
     verbose: int = 0
 
     _settings: ClassVar[Callable[..., list[Settings]]]  # candidates, without the default
@@ -442,6 +434,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
+@in_order
 @dataclass(repr=False, eq=False)
 class DPGridSearchCV(_PrivateSearch):
     """Search over a grid of settings, with one guarantee for data, choice and best model.
@@ -532,6 +525,7 @@ class DPGridSearchCV(_PrivateSearch):
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
+@in_order
 @dataclass(repr=False, eq=False)
 class DPRandomizedSearchCV(_PrivateSearch):
     """Search over settings that are drawn at random, with one guarantee for all of it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
@@ -77,18 +77,9 @@ def declares_categories(step: OneHotEncoder | OrdinalEncoder) -> bool:
     return is_declared and step.min_frequency is None and step.max_categories is None
 
 
-class Declared(NamedTuple):
-    """What `bounds_X` stands for."""
-
-    bounds: Any
-    row_norm: float | None  # in scaled units; None if nothing but bounds is known
-    nonnegative: bool  # whether no scaled feature is negative
-    n_indicators: int = 0
-
-
-def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
-    """The bounds and what else is declared, by numbers or by a transformer."""
-    row_norm, n_indicators = None, 0
+def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]]:
+    """The bounds that numbers or a transformer declare, and what else is known, for `Problem`."""
+    facts: dict[str, Any] = {}
     if is_declaring(bounds_X):
         kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
         if isinstance(bounds_X, type):
@@ -96,16 +87,16 @@ def declared_bounds(bounds_X: Any, n_features: int) -> Declared:
         found = _output_of(kind, bounds_X)
         if found is None:
             _refuse(kind, kind, "does not declare bounds of its outputs")
-        bounds_X, row_norm = found.bounds_X, found.row_norm
-        n_indicators = found.n_indicators
+        bounds_X = found.bounds_X
+        facts = {"row_norm": found.row_norm, "n_indicators": found.n_indicators}
         if found.n_outputs != n_features:
             raise ValueError(
                 f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
                 "transformer that makes X, or one with its parameters"
             )
     ends = check_feature_bounds(bounds_X)
-    nonnegative = ends is not None and bool(np.all(ends[0] == 0))
-    return Declared(bounds_X, row_norm, nonnegative, n_indicators)
+    facts["nonnegative"] = ends is not None and bool(np.all(ends[0] == 0))
+    return bounds_X, facts
 
 
 def declared_columns(bounds_X: Any) -> int | None:

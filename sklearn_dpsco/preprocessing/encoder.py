@@ -243,13 +243,11 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         -------
         ndarray or CSR array of shape (n_samples, n_outputs), or what `set_output` asked for
         """
-        fields = self._fields()
-        cells, first = self._read(X, fields), 0
-        shape = (X.shape[0], len(self.get_feature_names_out()))
-        entries = []
-        for field, column in zip(fields, cells, strict=True):
-            entries += [(first + k, *entry) for k, *entry in field.encode(column)]
-            first += len(field.columns)
+        fields, n_columns, entries = self._fields(), 0, []
+        for field, column in zip(fields, self._read(X, fields), strict=True):
+            entries += [(n_columns + k, *entry) for k, *entry in field.encode(column)]
+            n_columns += len(field.columns)
+        shape = X.shape[0], n_columns
         if not self.sparse_output:
             out = np.zeros(shape)
             for position, rows, values in entries:
@@ -404,9 +402,6 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         encoder = cls(schema, **parameters)
         encoder._fields()
         return encoder
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

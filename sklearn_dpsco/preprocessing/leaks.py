@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -153,10 +154,7 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
     if is_passthrough(step) or isinstance(step, str):
         return
     called = name or "the estimator itself"
-
-    def finding(leaks: str, instead: str) -> LeakFinding:
-        return LeakFinding(called, type(step).__name__, leaks, instead)
-
+    finding = partial(LeakFinding, called, type(step).__name__)
     held: Iterable[tuple[str, Any]] = ()
     if _is_ours(step):
         if is_classifier(step) and getattr(step, "classes", ()) is None:
@@ -186,7 +184,7 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
             alone = [(n, given[n]) for n in names if hasattr(given.get(n), "fit")]
             held = [*alone, *(several if isinstance(several, list) else [])]
             has_budget = any(name.rpartition("__")[2] == "epsilon" for name in step.get_params())
-            if has_budget and kind not in _OF_ONE_FIT:
+            if has_budget and kind not in _OF_ONE_FIT.split():
                 yield f"{called} ({type(step).__name__})"
     for inner, part in held:
         yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
@@ -246,84 +244,71 @@ _FOLDS = (
 )
 
 # names of classes, what they leak, and what to take instead
-_LEAKS = (
-    ("StandardScaler", "un-noised means and variances of the columns", _BOUNDS),
-    ("MinMaxScaler", "the smallest and the largest value of each column", _BOUNDS),
-    ("MaxAbsScaler", "the largest absolute value of each column", _BOUNDS),
-    ("RobustScaler", "un-noised medians and quartiles of the columns", _BOUNDS),
-    ("QuantileTransformer", "un-noised quantiles of the columns", _BOUNDS),
-    ("PowerTransformer", "un-noised exponents, means and variances of the columns", _BOUNDS),
-    ("KBinsDiscretizer", "un-noised ends of bins", _BOUNDS),
-    (
-        "SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe GenericUnivariateSelect "
-        "VarianceThreshold",
-        "which columns matter, by un-noised scores",
-        _FIXED,
-    ),
-    (
-        "PCA IncrementalPCA KernelPCA SparsePCA TruncatedSVD FastICA FactorAnalysis NMF "
-        "PLSRegression LinearDiscriminantAnalysis Nystroem KMeans",
+_LEAKS = {
+    "StandardScaler": ("un-noised means and variances of the columns", _BOUNDS),
+    "MinMaxScaler": ("the smallest and the largest value of each column", _BOUNDS),
+    "MaxAbsScaler": ("the largest absolute value of each column", _BOUNDS),
+    "RobustScaler": ("un-noised medians and quartiles of the columns", _BOUNDS),
+    "QuantileTransformer": ("un-noised quantiles of the columns", _BOUNDS),
+    "PowerTransformer": ("un-noised exponents, means and variances of the columns", _BOUNDS),
+    "KBinsDiscretizer": ("un-noised ends of bins", _BOUNDS),
+    "SelectKBest SelectPercentile SelectFpr SelectFdr SelectFwe GenericUnivariateSelect "
+    "VarianceThreshold": ("which columns matter, by un-noised scores", _FIXED),
+    "PCA IncrementalPCA KernelPCA SparsePCA TruncatedSVD FastICA FactorAnalysis NMF "
+    "PLSRegression LinearDiscriminantAnalysis Nystroem KMeans": (
         "un-noised directions or points of the data",
         _FIXED,
     ),
-    ("OneHotEncoder OrdinalEncoder", "the list of the categories that occur", _ENCODER),
-    ("TargetEncoder", "un-noised means of the target by category", "PublicEncoder"),
-    ("LabelBinarizer LabelEncoder", "the list of the labels that occur", "declared classes"),
-    ("MultiLabelBinarizer", "the list of the labels that occur", "classes=[...]"),
-    (
-        "SimpleImputer",
+    "OneHotEncoder OrdinalEncoder": ("the list of the categories that occur", _ENCODER),
+    "TargetEncoder": ("un-noised means of the target by category", "PublicEncoder"),
+    "LabelBinarizer LabelEncoder": ("the list of the labels that occur", "declared classes"),
+    "MultiLabelBinarizer": ("the list of the labels that occur", "classes=[...]"),
+    "SimpleImputer": (
         "un-noised means, medians or modes, or which columns have gaps",
         "PublicEncoder, or strategy='constant' without add_indicator",
     ),
-    ("KNNImputer", "records themselves: rows are filled from others", "PublicEncoder"),
-    ("IterativeImputer", "un-noised regressions between the columns", "PublicEncoder"),
-    ("MissingIndicator", "which columns have gaps", "features='all'"),
-    ("CountVectorizer", "the words that occur", _TEXT),
-    ("TfidfVectorizer", "the words that occur and how often", _TEXT),
-    ("TfidfTransformer", "how often words occur", _TEXT),
-    ("DictVectorizer", "the names that occur", "FeatureHasher"),
-    ("SplineTransformer", "un-noised knots", "knots=[...]"),
-    ("RBFSampler", "the variance of the data", "a number for gamma"),
-)
+    "KNNImputer": ("records themselves: rows are filled from others", "PublicEncoder"),
+    "IterativeImputer": ("un-noised regressions between the columns", "PublicEncoder"),
+    "MissingIndicator": ("which columns have gaps", "features='all'"),
+    "CountVectorizer": ("the words that occur", _TEXT),
+    "TfidfVectorizer": ("the words that occur and how often", _TEXT),
+    "TfidfTransformer": ("how often words occur", _TEXT),
+    "DictVectorizer": ("the names that occur", "FeatureHasher"),
+    "SplineTransformer": ("un-noised knots", "knots=[...]"),
+    "RBFSampler": ("the variance of the data", "a number for gamma"),
+}
 # the same of what holds other estimators
-_LEAKS_OF_HOLDERS = (
-    (
-        "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV "
-        "TunedThresholdClassifierCV RFECV SequentialFeatureSelector",
+_LEAKS_OF_HOLDERS = {
+    "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV "
+    "TunedThresholdClassifierCV RFECV SequentialFeatureSelector": (
         "a choice by un-noised scores, outside every guarantee",
         "DPGridSearchCV, which chooses privately",
     ),
-    (
-        "CalibratedClassifierCV",
+    "CalibratedClassifierCV": (
         "un-noised calibration",
         "the probabilities of the model, or calibrate on public data",
     ),
-    (
-        "AdaBoostClassifier AdaBoostRegressor",
+    "AdaBoostClassifier AdaBoostRegressor": (
         "un-noised errors and weights of the records",
         "one private model, or a mean of several",
     ),
-    (
-        "StackingClassifier StackingRegressor",
+    "StackingClassifier StackingRegressor": (
         "the targets: its final estimator is fitted without privacy",
         "a private final_estimator",
     ),
-    (
-        "BaggingClassifier BaggingRegressor",
+    "BaggingClassifier BaggingRegressor": (
         "more of records that are drawn several times: a guarantee counts a record once",
         "bootstrap=False",
     ),
-    (
-        "OneVsOneClassifier",
+    "OneVsOneClassifier": (
         "how many records two classes have",
         "the estimators' own model of several classes",
     ),
-    (
-        "SelfTrainingClassifier",
+    "SelfTrainingClassifier": (
         "how many records pass a threshold",
         "one private model of the labelled records",
     ),
-)
+}
 # nothing of their own
 _NOTHING = (
     "AdditiveChi2Sampler Binarizer FeatureHasher FunctionTransformer GaussianRandomProjection "
@@ -336,17 +321,10 @@ _NOTHING_BUT_WHAT_THEY_HOLD = (
     "TransformedTargetRegressor VotingClassifier VotingRegressor"
 )
 
-_KNOWN: dict[str, _Rule | None] = dict.fromkeys(
-    f"{_NOTHING} {_NOTHING_BUT_WHAT_THEY_HOLD}".split()
-) | {
-    name: (what, instead)
-    for names, what, instead in _LEAKS + _LEAKS_OF_HOLDERS
-    for name in names.split()
-}
-_HOLDERS = {name for names, *_ in _LEAKS_OF_HOLDERS for name in names.split()}
-_HOLDERS |= set(_NOTHING_BUT_WHAT_THEY_HOLD.split())
-_OF_ONE_FIT = {"FixedThresholdClassifier", "FrozenEstimator", "SelectFromModel"}
-_OF_ONE_FIT |= {"TransformedTargetRegressor"}
+_RULES = _LEAKS | _LEAKS_OF_HOLDERS | dict.fromkeys((_NOTHING, _NOTHING_BUT_WHAT_THEY_HOLD))
+_KNOWN = {name: rule for names, rule in _RULES.items() for name in names.split()}
+_HOLDERS = set(" ".join([*_LEAKS_OF_HOLDERS, _NOTHING_BUT_WHAT_THEY_HOLD]).split())
+_OF_ONE_FIT = "FixedThresholdClassifier FrozenEstimator SelectFromModel TransformedTargetRegressor"
 
 # with which parameters a step leaves nothing to learn
 _HARMLESS: dict[str, Callable[[Any], bool]] = {

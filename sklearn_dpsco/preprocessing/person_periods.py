@@ -125,10 +125,10 @@ def person_periods(
     if has_outcome != (event is not None) or (check_bool("exposure", exposure) and not has_outcome):
         raise ValueError("duration and event go together, and exposure=True needs both")
     given = [name for name in (duration, event, person) if name is not None]
-    kept = table.drop(columns=[name for name in given if name in table.columns])
-    made = ["person", "period", "start", "stop", *["exposure"] * exposure]
     if missing := [name for name in given if name not in table.columns]:
         raise ValueError(f"table has no column {shown(missing[0])}")
+    kept = table.drop(columns=given)
+    made = ["person", "period", "start", "stop", *["exposure"] * exposure]
     if taken := [name for name in [*kept.columns, event] if name in made]:
         raise ValueError(f"table has a column {taken[0]!r}, which the result needs: rename it")
     edges = _edges(periods)

@@ -19,14 +19,15 @@ from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import column_names, nonfinite_rows
-from ..data.compressed import canonical, slices
-from ..data.rows import UNIT_ROUNDOFF, chunk_rows
+from ..data.compressed import canonical
+from ..data.rows import UNIT_ROUNDOFF
 from ..mechanisms import Release, SelectVertex
 from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import plan_within
+from ..solvers.statistics import missed_ranks, place_counts
 
 # Without outer bounds: 0 and both signs of 2^(k / 4), from 2^-64 to 2^64.
 _QUARTERS = np.arange(-256, 257)
@@ -303,7 +304,7 @@ def private_bounds(
             is_secret = random_state is None
             accounting.accountant.spend(plan, estimator="private bounds", noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
-        table = canonical(table) if sparse.issparse(table) else table
+        table = canonical(table)
         low, high = plan.release(table, ~nonfinite_rows(table), stream)
     if is_vector:
         return PrivateBounds(low[0].item(), high[0].item(), None, plan, stream.is_secure)
@@ -328,14 +329,10 @@ def _plan(
         ends = list(zip(outer.low.tolist(), outer.high.tolist(), strict=True))
         grids = tuple(_candidates(*pair) for pair in (ends[:1] if len(set(ends)) == 1 else ends))
 
-    def calibrated(budget: PrivacyBudget, level: float) -> SelectVertex:
-        """Selections of both ends of d columns, at levels between 1 - level and level."""
-        change = quantile_score(n, budget.record_factor, level)
-        return SelectVertex.calibrate(change, budget.mixed_allowance, 2 * d)
-
     def plan(budget: PrivacyBudget) -> BoundsPlan:
         # levels depend on the noise, and the noise on levels: first on any, then on those found
-        noise = calibrated(budget, 1.0).scale
+        factor, both_ends = budget.record_factor, (budget.mixed_allowance, 2 * d)
+        noise = SelectVertex.calibrate(quantile_score(n, factor, 1.0), *both_ends).scale
         log_size = math.log(max(grid.size for grid in grids)) if prior is None else _LOG_SIZE
         margin = noise * (log_size + math.log(2 * d) + _MARGIN) / n
         if margin > 1 - _LEAST_LEVEL:
@@ -347,7 +344,8 @@ def _plan(
         outwards = _OUTWARDS * noise / n
         wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()
         levels = wanted[0], wanted[1]
-        select = calibrated(budget, max(*levels, 1 - min(levels)))
+        change = quantile_score(n, factor, max(*levels, 1 - min(levels)))
+        select = SelectVertex.calibrate(change, *both_ends)
         releases = (Release("column ends", select, 2 * d),)
         guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
         return BoundsPlan(n, d, levels, grids, prior, select, guarantee)
@@ -389,14 +387,9 @@ def _candidates(low: float, high: float) -> Array:
 
 def _scores(values: Array, grid: Array, level: float) -> Array:
     """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level."""
-    counts = np.zeros(grid.size + 1, dtype=np.int64)  # also above the last candidate
-    for part in slices(values.size, chunk_rows(values.size, 1)):
-        cells = np.searchsorted(grid, values[part])
-        counts += np.bincount(cells, minlength=grid.size + 1)
-    upper = np.cumsum(counts[:-1])
-    lower = np.concatenate(([0], upper[:-1]))
-    wanted = level * float(counts.sum())  # records that are not empty: their number is secret
-    return -np.maximum(0.0, np.maximum(lower - wanted, wanted - upper))
+    counts = place_counts(values, np.ones(values.size, dtype=bool), grid)
+    # of the records that are not empty, whose number is secret
+    return -missed_ranks(counts, level * float(counts.sum()))
 
 
 # ------------------------------------------------------------------------------ sensitivities

@@ -248,7 +248,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 X = self._features(X, reset=True, min_samples=2)
                 known = guessed_feature_scaling(0.0, 1.0, X.shape[1])
                 if self.bounds_X is not None:
-                    bounds = declared_bounds(self.bounds_X, X.shape[1]).bounds
+                    bounds, _ = declared_bounds(self.bounds_X, X.shape[1])
                     known = feature_scaling(bounds, X.shape[1], self._feature_names())
                 known.transform(X[:0])  # bounds that do not suit sparse X: an error before
                 accounting = self._accounting()  # a block may have been opened since
@@ -258,8 +258,8 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             stream = stream_from_random_state(self.random_state)
             # rows in the known units, from which the search starts
             rows = scaled_rows(X, known, False, False if surplus is None else surplus)
-            data = SolverData(rows, np.empty(0))  # no target is read
-            found = plan.release(data, stream.substream("scaler", 0))
+            # no target is read
+            found = plan.release(SolverData(rows, np.empty(0)), stream.substream("scaler", 0))
         center, scale = np.asarray(found.center), np.asarray(found.scale)
         if self.bounds_X is not None:  # what is known is used
             center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import as_numbers, days_of, truth_of
+from ..data.cells import as_numbers, days_of, label_codes
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -61,15 +61,10 @@ class Cells(NamedTuple):
     def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
         """Position among the categories (1.0 and True are 1): -1 if none of them, -2 if missing."""
         if isinstance(categories[0], str):
-            numbered = list(enumerate(categories))
-            places = {truth_of(c): k for k, c in numbered} | {c: k for k, c in numbered}
-            found = (
-                places.get(c, places.get(truth_of(c), -1 if isinstance(c, str) else -2))
-                if isinstance(c, str | bool)
-                else -2
-                for c in self.values.flat
-            )
-            return np.fromiter(found, dtype=np.int64, count=self.values.size)
+            codes = label_codes(self.values, np.array(categories, dtype=object))
+            is_text = np.array([isinstance(cell, str) for cell in self.values], dtype=bool)
+            is_truth = np.array([isinstance(cell, bool) for cell in self.values], dtype=bool)
+            return np.where(is_text | (is_truth & (codes >= 0)), codes, -2)
         numbers = self.numbers()
         codes = np.where(np.isnan(numbers), -2, -1)
         for position, category in enumerate(categories):
@@ -156,46 +151,43 @@ class Field:
     outside: str = "clip"  # one of `OUTSIDE`
 
     @classmethod
-    def of_number(
-        cls, name: str, declared: Any, missing: Any, unknown: str, outside: str = "clip"
-    ) -> Self:
-        """A number, clipped and scaled as estimators do; or a boolean, of 0 and 1, else missing."""
-        first, last = bounds = (0, 1) if declared is bool else declared
-        if not isinstance(missing, str):
-            missing = check_real(f"missing[{name!r}]", missing, low=first, high=last)
-        scaling = feature_scaling(bounds, 1)
-        low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
-        columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
-        facts = name, declared, missing, unknown
-        if missing != "indicator":
-            return cls(*facts, columns, [low], [high], 1.0, scaling, outside=outside)
-        # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
-        columns, square = [*columns, OutputColumn(name, "missing")], 1.0 + ((low + high) / 2) ** 2
-        ends = [low, 0.0], [high, 1.0]
-        return cls(*facts, columns, *ends, square, scaling, outside=outside)
-
-    @classmethod
-    def of_categories(
+    def of(
         cls,
         name: str,
-        declared: list[Any],
-        missing: str,
+        declared: Any,
+        missing: Any,
         unknown: str,
-        reference: int | None,
-        outside: str = "clip",
+        outside: str,
+        reference: int | None = None,
     ) -> Self:
-        """One 0/1 column for each category but the reference, of which a row has at most one 1."""
-        more = ["other"] * (unknown == "other") + ["missing"] * (missing == "indicator")
-        kept = [category for k, category in enumerate(declared) if k != reference]
-        columns = [OutputColumn(name, category) for category in [*kept, *more]]
-        if not columns:
-            raise ValueError(
-                f"drop leaves no column of schema[{name!r}], which names one category: leave it "
-                "out of the schema, or say drop={...} for other columns"
-            )
-        ends = [0.0] * len(columns), [1.0] * len(columns)
-        facts = name, declared, missing, unknown
-        return cls(*facts, columns, *ends, 1.0, reference=reference, outside=outside)
+        """A number, clipped and scaled as estimators do; a boolean, of 0 and 1; or 0/1 columns.
+
+        A row has at most one 1 in the columns of a list of categories.
+        """
+        more, scaling = ["missing"] * bool(missing == "indicator"), None
+        columns, low, high, square = [], 0.0, 1.0, 1.0
+        if isinstance(declared, list):
+            more = ["other"] * (unknown == "other") + more
+            more = [category for k, category in enumerate(declared) if k != reference] + more
+            if not more:
+                raise ValueError(
+                    f"drop leaves no column of schema[{name!r}], which names one category: leave "
+                    "it out of the schema, or say drop={...} for other columns"
+                )
+        else:
+            first, last = bounds = (0, 1) if declared is bool else declared
+            if not isinstance(missing, str):
+                missing = check_real(f"missing[{name!r}]", missing, low=first, high=last)
+            scaling = feature_scaling(bounds, 1)
+            columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
+            low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
+            # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
+            square += ((low + high) / 2) ** 2 * len(more)
+        n_numbers = len(columns)
+        columns += [OutputColumn(name, category) for category in more]
+        lows, highs = [low] * n_numbers + [0.0] * len(more), [high] * n_numbers + [1.0] * len(more)
+        facts = columns, lows, highs, square, scaling, reference, outside
+        return cls(name, declared, missing, unknown, *facts)
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
@@ -251,13 +243,6 @@ def _check_columns(
         others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
         if others:
             raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
-    unknown = of_lists["unknown"]
-    for name in lists if isinstance(outside, Mapping) else []:
-        of_others = unknown.get(name) if isinstance(unknown, Mapping) else unknown
-        if outside.get(name) == "missing" and of_others == "other":
-            raise ValueError(
-                f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
-            )
 
 
 def fields_of(
@@ -298,19 +283,22 @@ def fields_of(
                 f"got the number {shown(found)}"
             )
         of_others = unknown.get(name, "none") if isinstance(unknown, Mapping) else unknown
-        facts = found, check_choice("unknown", of_others, UNKNOWN)
+        check_choice("unknown", of_others, UNKNOWN)
         rule = outside.get(name, "clip") if isinstance(outside, Mapping) else outside
         check_choice("outside", rule, OUTSIDE)
+        if name in lists and rule is not outside and (rule, of_others) == ("missing", "other"):
+            raise ValueError(
+                f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
+            )
+        declared, reference = given, None
         if name in lists:
             declared = _categories(name, given)
             reference = _reference(name, declared, drop)
-            fields.append(Field.of_categories(name, declared, *facts, reference, rule))
-        elif given is bool:
-            fields.append(Field.of_number(name, bool, *facts))
         elif isinstance(given, tuple):
-            fields.append(Field.of_number(name, _ends(name, given), *facts, rule))
-        else:
+            declared = _ends(name, given)
+        elif given is not bool:
             raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(given)}")
+        fields.append(Field.of(name, declared, found, of_others, rule, reference))
     return fields
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from scipy import sparse
-
 from .._fitting import checked_table
 from .._types import Flags
 from ..data.cells import nonfinite_rows
@@ -36,5 +34,4 @@ def reaching(estimator: Any, X: Any) -> tuple[Any, Any]:
 
 def empty_rows(X: Any) -> Flags:
     """Flags rows that a model with ``nonfinite="zero"`` takes for empty ones."""
-    X = checked_table(X, strict=False)
-    return nonfinite_rows(canonical(X) if sparse.issparse(X) else X)
+    return nonfinite_rows(canonical(checked_table(X, strict=False)))

@@ -97,7 +97,8 @@ class SolverData(Piece):
         """The records, their weights times those of their classes."""
         y = self.y
         weights = class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1]
-        return SolverData(self.rows.reweighted(weights), y)
+        weights = times_rows(weights, self.rows.sample_weight)
+        return SolverData(replace(self.rows, sample_weight=weights), y)
 
     def row_major(self) -> SolverData:
         """The same records in a storage of which parts are cheap."""

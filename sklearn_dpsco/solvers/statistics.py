@@ -268,8 +268,9 @@ def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
 
 
 def row_sum(data: SolverData, norm: float | None) -> Array:
-    """Sum of the rows of x, of bounded norm."""
-    return (data.rows if norm is None else data.rows.with_norm_bound(norm)).row_sum()
+    """Sum of the rows of x, of bounded norm, without the centre, shape (n_features,)."""
+    rows = data.rows if norm is None else data.rows.with_norm_bound(norm)
+    return rows.centered(None).weighted_sum(rows.scales())[: rows.n_columns]
 
 
 def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
@@ -405,6 +406,13 @@ def place_counts(values: Array, present: Flags, grid: Array) -> Array:
     return np.asarray(sum_on_threads(counted, tasks, np.zeros(grid.size + 1), uses_blas=False))
 
 
+def missed_ranks(counts: Array, rank: float, n_before: float = 0.0) -> Array:
+    """By how many records the interval that ends on each number of a grid misses a rank."""
+    upper = np.cumsum(counts[:-1]) + n_before
+    lower = np.concatenate(([n_before], upper[:-1]))
+    return np.maximum(0.0, np.maximum(lower - rank, rank - upper))
+
+
 def target_counts(data: SolverData, k: int, center: float | None, grid: Array) -> Array:
     """`place_counts` of target k, or of its distances from a centre."""
     values = data.y if data.y.ndim == 1 else data.y[:, k]
@@ -434,9 +442,7 @@ def median_on_grid(
     """
     rank = n_samples / 2 if n_above is None else n_samples - n_above
     half_empty = (n_samples - counts.sum()) / 2
-    upper = np.cumsum(counts[:-1]) + half_empty
-    lower = np.concatenate(([half_empty], upper[:-1]))
-    missed = np.maximum(0.0, np.maximum(lower - rank, rank - upper))
+    missed = missed_ranks(counts, rank, half_empty)
     if least is not None:
         # numbers count as the middle of their interval, those in the first one as 0; ratios as
         # multiples of 2^-20, so that sums are exact

@@ -426,7 +426,7 @@ class UnitDescentPlan(Plan):
         sampling, noise = expected_std(self.problem, self.inference, *facts)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
-    @says_level("level")
+    @says_level
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
         """How probable it is that the interval of a coefficient of this size leaves out 0.
 

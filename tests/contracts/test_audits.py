@@ -44,7 +44,7 @@ def whole_fit(model, plan):
         weight = None if weight is None else model.max_weight * weight
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_base, "stream_from_random_state", lambda _: stream)
-            patch.setattr(_base.Settings, "plan", lambda *_: running(self, type(plan).run))
+            patch.setattr(_base.Settings, "plan", lambda *_, **__: running(self, type(plan).run))
             fitted = clone(model).fit(*in_users_terms(model, data), sample_weight=weight)
         return SolverResult(outcome(fitted), 0.0, fitted.n_iter_)
 
@@ -86,10 +86,7 @@ THREE = ["a", "b", "c"]
 
 def clip_one_by_one(monkeypatch):
     """Leave out that derivatives are clipped together, which compiled kernels would do."""
-    slope_of = rows.slope_of
-    monkeypatch.setattr(
-        rows, "slope_of", lambda terms, is_joint=False: None if is_joint else slope_of(terms)
-    )
+    monkeypatch.setattr(rows.Terms, "joint_slope", None)
     for module in (losses, oracles):
         monkeypatch.setattr(module, "clipped_rows", lambda values, clips, order: values)
 

@@ -22,6 +22,8 @@ from sklearn_dpsco.data.cells import (
 from sklearn_dpsco.data.compressed import canonical
 from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.losses import Logistic, Squared
+from sklearn_dpsco.solvers.records import SolverData
+from sklearn_dpsco.solvers.statistics import row_sum
 
 STORAGES = ["dense", "fortran", "csr", "csc"]
 N = 60
@@ -50,7 +52,7 @@ def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
         bounded = rows.with_norm_bound(0.8)
         assert np.all(bounded.scale[scale == 0] == 0)
         filled, point = (y, objective[1]), np.linspace(-1, 1, 5)
-        out = [bounded.row_sum(), bounded.gradient_sum(point, *filled)]
+        out = [row_sum(SolverData(rows, y), 0.8), bounded.gradient_sum(point, *filled)]
         out.append(rows.clipped_gradient_sum(point, *filled, 0.8))
         if center is None:
             product = rows.product(np.zeros(5))

@@ -33,7 +33,11 @@ WRITTEN = {
 
 
 def documented(estimator, title):
-    return entries(sections(estimator.__doc__)[title])
+    lines = sections(estimator.__doc__)[title]
+    found = entries(lines)
+    headers = [header for header, _ in found.values()]
+    assert [line for line in lines if line[:1].strip()] == list(dict.fromkeys(headers))  # once
+    return found
 
 
 def fitted(estimator, *, data_frame=False):
@@ -54,28 +58,28 @@ def test_there_are_fifteen_estimators():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_each_parameter_once_in_order_of_the_signature(estimator):
     found = documented(estimator, "Parameters")
-    names = [name for entry in found for name in entry.names]
+    names = list(found)
     assert names == list(inspect.signature(estimator).parameters)
-    for entry in found:
-        assert " : " in entry.header
-        assert "".join(entry.text).strip(), entry.header
-        assert not any(line.strip().startswith("... ") for line in entry.text), entry.header
-        assert "..." not in map(str.strip, entry.text), entry.header
+    for header, text in found.values():
+        assert " : " in header
+        assert "".join(text).strip(), header
+        assert not any(line.strip().startswith("... ") for line in text), header
+        assert "..." not in map(str.strip, text), header
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_stated_defaults_are_those_of_the_signature(estimator):
     defaults = inspect.signature(estimator).parameters
-    for entry in documented(estimator, "Parameters"):
-        stated = re.search(r"default=(.+)$", entry.header)
-        assert stated, entry.header
-        assert ast.literal_eval(stated[1]) == defaults[entry.names[0]].default, entry.header
+    for name, (header, _) in documented(estimator, "Parameters").items():
+        stated = re.search(r"default=(.+)$", header)
+        assert stated, header
+        assert ast.literal_eval(stated[1]) == defaults[name].default, header
 
 
 @pytest.mark.parametrize("data_frame", [False, True])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_fitted_attributes_are_those_documented(estimator, data_frame):
-    names = [name for entry in documented(estimator, "Attributes") for name in entry.names]
+    names = list(documented(estimator, "Attributes"))
     assert len(names) == len(set(names))
     model = fitted(estimator, data_frame=data_frame)
     expected = set(names) - (set() if data_frame else {"feature_names_in_"})
@@ -100,8 +104,7 @@ def test_nothing_is_described_that_no_estimator_has():
             of_class[kind.__name__] |= set(inspect.signature(estimator).parameters)
     for (_, name), found in WRITTEN.items():
         if name in of_class:
-            for entry in entries(found.get("Parameters", [])):
-                assert set(entry.names) <= of_class[name], f"{name}: {entry.header}"
+            assert entries(found.get("Parameters", [])).keys() <= of_class[name], name
 
 
 @pytest.mark.parametrize("algorithm", sorted(set(SOURCES) - {"_base", "_public", "__init__"}))
@@ -109,9 +112,11 @@ def test_no_text_is_written_twice(algorithm):
     seen = set()
     for (module, name), found in WRITTEN.items():
         if module in (algorithm, "_base"):
-            for entry in entries(found.get("Parameters", []) + found.get("Attributes", [])):
-                text = " ".join(entry.text).strip()
-                assert text not in seen, f"{name}: {entry.header}"
+            items = [*entries(found.get("Parameters", [])).values()]
+            items += entries(found.get("Attributes", [])).values()
+            for header, lines in dict(items).items():  # several names may share a header
+                text = " ".join(lines).strip()
+                assert text not in seen, f"{name}: {header}"
                 seen |= {text} - {"..."}
 
 

@@ -377,10 +377,10 @@ def test_vectorizers_declare_their_outputs(vectorizer, low, row_norm):
     if not isinstance(vectorizer, HashingVectorizer):
         vectorizer = clone(vectorizer).set_params(token_pattern=r"\w+").fit(texts)
     X = vectorizer.transform(texts).toarray()
-    found = declared_bounds(vectorizer, X.shape[1])
-    assert (found.bounds[0] == low).all()
-    assert (found.bounds[1] == 1).all()
-    assert found.row_norm == pytest.approx(row_norm)
+    bounds, facts = declared_bounds(vectorizer, X.shape[1])
+    assert (bounds[0] == low).all()
+    assert (bounds[1] == 1).all()
+    assert facts["row_norm"] == pytest.approx(row_norm)
     assert X.min() >= low
     assert X.max() <= 1
     assert np.linalg.norm(X, axis=1).max() <= row_norm * (1 + 1e-9)

@@ -13,7 +13,7 @@ from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import sampling, vertex_steps
 from sklearn_dpsco._kernels.derivatives import clipped_derivative
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import Terms, make_rows, slope_of
+from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Simplex
 from sklearn_dpsco.losses import (
     Absolute,
@@ -102,7 +102,7 @@ def recomputed(walk):
     for i, side in itertools.product(range(rows.n_samples), (0, 1)):
         s = walk.schedule.ends(walk.epoch)[side]
         z = rows.scales()[i] * (s * (walk.product[i] + walk.intercept))
-        r = rows.factors()[i] * clipped_derivative(slope_of(walk.terms), z, walk.y[i])
+        r = rows.factors()[i] * clipped_derivative(walk.terms.slope, z, walk.y[i])
         own = slice(indptr[i], indptr[i + 1])
         sums[indices[own], side] += np.trunc(walk.unit * r * data[own]).astype(np.int64)
         if rows.has_intercept:

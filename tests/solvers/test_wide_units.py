@@ -328,9 +328,9 @@ def test_what_is_made_of_features_of_both_signs(monkeypatch, all_wide):
 
 def test_bounds_tell_whether_features_may_be_negative():
     for bounds in ((0, 1), ([0, 0], [3, 1]), {"a": (0, 1), "b": (0, 9)}):
-        assert declared_bounds(bounds, 2).nonnegative, bounds
+        assert declared_bounds(bounds, 2)[1]["nonnegative"], bounds
     for bounds in (None, (-1, 1), ([0, -1], [1, 1]), {"a": (0, 1), "b": (1, 9)}):
-        assert not declared_bounds(bounds, 2).nonnegative, bounds
+        assert not declared_bounds(bounds, 2)[1]["nonnegative"], bounds
 
 
 def test_a_table_of_no_entries_gives_the_constant_model():
