@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,14 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ._checks import (
-    check_level,
-    first_of,
-    import_pandas,
-    listed,
-    says_level,
-    shown,
-)
+from ._checks import check_level, first_of, import_pandas, listed, says_level, shown
 from ._overview import Overview, Overviewed
 from ._types import Array
 
@@ -423,10 +416,8 @@ class Estimates(Overviewed):
         columns, labels = self._columns(), self.rows
         cells = []
         for name, column in columns.items():
-            texts = [
-                f"{number:.3f}" if name == "P>|z|" else f"{number:.4g}" for number in column.flat
-            ]
-            cells.append(["" if text == "nan" else text for text in texts])
+            form = ".3f" if name == "P>|z|" else ".4g"
+            cells.append(["" if math.isnan(x) else f"{x:{form}}" for x in column.flat])
         rows = [*zip(labels, *cells, strict=True)]
         layout = f"{{:{max(map(len, labels))}}}" + " {:>11}" * len(columns)
         meaning = [f"coef: {self.meaning}"] * bool(self.meaning)
@@ -491,10 +482,16 @@ def telling_unknown(
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
     named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
     is_known = references is not None and None not in references.values()
-    lists = "" if is_known else " (drop='first')"
-    rare = first_of(list(_rare_references(found, references or {})), 3)
+    lists, rare = "" if is_known else " (drop='first')", []
+    is_unknown = np.isinf(found.std).any(axis=0)
+    for name, category in (references or {}).items():
+        # most categories of a list with whole lines: all are compared with the reference
+        at = [k for k, source in enumerate(found.sources) if source == name]
+        if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
+            rare.append(f"{name}: {category}")
     if rare:
-        strong += f", a rare reference ({rare}): name a common one, drop={{column: category}}"
+        strong += f", a rare reference ({first_of(rare, 3)}): name a common one, "
+        strong += "drop={column: category}"
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
         "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
@@ -502,15 +499,6 @@ def telling_unknown(
         f"a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
-
-
-def _rare_references(found: Estimates, references: Mapping[str, Any]) -> Iterator[str]:
-    """Lists most of whose categories have the whole line: all are compared with the reference."""
-    is_unknown = np.asarray(np.isinf(found.std).any(axis=0))
-    for name, category in references.items():
-        at = [k for k, source in enumerate(found.sources) if source == name]
-        if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
-            yield f"{name}: {category}"
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:

@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import (
-    check_bool,
-    check_choice,
-    check_level,
-    first_of,
-    says_level,
-    shown,
-    warn_user,
-)
+from .._checks import check_bool, check_choice, check_level, first_of, says_level, shown, warn_user
 from .._types import Array
 from ..data.bounds import FeatureScaling, TargetScaling
 from ..data.cells import check_in_memory
@@ -75,12 +67,11 @@ class Inference(DPLinearModel):
         to_data[d:, :d] = -scaling.shift / scaling.width
         is_link = targets.scaling is None or targets.scaling.has_log_link
         halves = np.broadcast_to(1.0 if is_link else targets.scaling.half, n_outputs)
-
-        def joined(coef: Any, intercept: Any) -> Array:
-            columns = np.atleast_2d(coef), np.reshape(intercept, (-1, 1))
-            return np.hstack(columns)[:, :n_params]
-
-        coef = joined(model["coef_"], model["intercept_"])
+        pairs = (model["coef_"], model["intercept_"]), (self.coef_, self.intercept_)
+        coef, predicting = (
+            np.hstack((np.atleast_2d(slopes), np.reshape(level, (-1, 1))))[:, :n_params]
+            for slopes, level in pairs
+        )
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
         problem, guarantee = self.plan_.problem, self.guarantee_
         residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
@@ -99,7 +90,7 @@ class Inference(DPLinearModel):
             unknown=found.unknown,
             gram=found.gram,
             residual_std=residual,
-            predicting=joined(self.coef_, self.intercept_),
+            predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
             notes=(
                 *_notes(found, "users" if by_user else "rows", self._encoder, targets.class_weight),
@@ -243,20 +234,21 @@ class Inference(DPLinearModel):
         names, columns, shift, width = self._units(encoder, units)
         sources = tuple(column.source for column in columns or ())
         found = self._against(found.in_units(tuple(names), shift, width, sources), base)
-        encoder = self._encoder if encoder is None else encoder
+        encoder, notes = self._encoder if encoder is None else encoder, [*found.notes]
         is_named = encoder is not None or self._feature_names() is not None
         if not is_named:
-            unnamed = (
+            notes.append(
                 "x0, x1, ...: columns of X; summary(model[0]) of a pipeline `model`, or "
                 "summary(['age', ...]), has names"
             )
-            found = dataclasses.replace(found, notes=(*found.notes, unnamed))
         if isinstance(encoder, DPScaler):
             clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))
-            clipped = f"columns are clipped to +-{clip:g} released scales, intervals are for these"
-            clipped += ": slopes of columns with longer tails are too steep"
-            found = dataclasses.replace(found, notes=(*found.notes, clipped))
-        found = dataclasses.replace(found, level=check_level("level", level), is_named=is_named)
+            notes.append(
+                f"columns are clipped to +-{clip:g} released scales, intervals are for these: "
+                "slopes of columns with longer tails are too steep"
+            )
+        facts: Any = {"level": check_level("level", level), "is_named": is_named}
+        found = dataclasses.replace(found, notes=tuple(notes), **facts)
         if check_bool("exponentiate", exponentiate):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
             ratios += found.meaning.removeprefix("log-odds")

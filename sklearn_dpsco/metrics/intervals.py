@@ -21,6 +21,7 @@ from scipy.special import log_ndtr, ndtr
 from .._types import Array
 
 Ends = tuple[Any, Any]
+_OfPoints = Callable[[Array], Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
@@ -71,9 +72,7 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _ends(
-    statistic: Callable[[Array], Any], reach: Callable[[Array], Any], grid: Array = _GRID
-) -> Ends:
+def _ends(statistic: _OfPoints, reach: _OfPoints, grid: Array = _GRID, slack: float = 0) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
     For each cell the first such point of the grid from either end, refined outward, or the last.
@@ -81,14 +80,14 @@ def _ends(
     ends = []
     for sign, points in ((1, grid), (-1, grid[::-1])):
         # functions take points of shape (m, 1) or (n_cells,)
-        is_near = np.atleast_2d(sign * statistic(points[:, None]) <= reach(points[:, None]))
+        is_near = sign * statistic(points[:, None]) <= reach(points[:, None]) + slack
         first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
         inside, outside = points[first], points[np.maximum(first - 1, 0)]
         for _ in range(_REFINED):
             middle = (inside + outside) / 2
-            good = np.ravel(sign * statistic(middle) <= reach(middle))
+            good = sign * statistic(middle) <= reach(middle) + slack
             inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
-        ends.append(np.where(first == 0, points[0], outside))
+        ends.append(np.where(first == 0, points[0], outside).squeeze())
     return ends[0], ends[1]
 
 
@@ -97,7 +96,8 @@ def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
     count = np.clip(count, 0, n)
     return _ends(
         lambda p: count - n * p,
-        lambda p: law.reach(n * p * (1 - p), (terms, 1)) + law.slack,
+        lambda p: law.reach(n * p * (1 - p), (terms, 1)),
+        slack=law.slack,
     )
 
 
@@ -111,15 +111,16 @@ def ratio_interval(
     """
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total, (of_hits, of_misses) = hits + misses, terms
+    return _ends(
+        lambda r: (1 - r) * hits - r * misses,
+        lambda r: law.reach(
+            total * r * (1 - r), (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
+        ),
+        slack=law.slack,
+    )
 
-    def reach(r: Array) -> Any:
-        noises = (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
-        return law.reach(total * r * (1 - r), *noises) + law.slack
 
-    return _ends(lambda r: (1 - r) * hits - r * misses, reach)
-
-
-def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, float]:
+def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
     r"""Of the area under the ROC curve, from noisy histograms of the scores of both classes.
 
     T(a) = sum over i, j of p_i n_j (h_ij - a), h_ij = 1 where bin i is above bin j. In a common
@@ -147,7 +148,7 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
 
         return _ends(lambda a: area - a * P * N, reach)
 
-    return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
+    return ends(0.0)[0], ends(1.0)[1]
 
 
 def _of_area(a: Array, P: float, N: float) -> Array:
@@ -159,9 +160,7 @@ def _of_area(a: Array, P: float, N: float) -> Array:
     return P * N * a * (1 - a) * once
 
 
-def rank_interval(
-    signs: float, P: float, N: float, widths: tuple[float, float], law: Law
-) -> tuple[float, float]:
+def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float], law: Law) -> Ends:
     """Of the area under the ROC curve, from noisy sums of signs / 2 over pairs and of both classes.
 
     `widths` are those of the noise on the sum of signs and on P and N.
@@ -173,8 +172,7 @@ def rank_interval(
         noises = (1, widths[0] ** 2), (1, of_counts * P**2), (1, of_counts * N**2)
         return law.reach(_of_area(a, P, N), *noises)
 
-    low, high = _ends(lambda a: signs - (a - 0.5) * P * N, reach)
-    return float(low[0]), float(high[0])
+    return _ends(lambda a: signs - (a - 0.5) * P * N, reach)
 
 
 def mean_interval(
@@ -254,8 +252,8 @@ def r2_interval(
         lambda x: (1 - x) * squares - x * variation,
         lambda x: (1 - x) * reach(x / np.maximum(1 - x, 1e-12)),
     )
-    worst = -math.inf if high[0] >= 1 else 1 - float(high[0] / (1 - high[0]))
-    return worst, 1 - float(low[0] / (1 - low[0])) if low[0] < 1 else -math.inf
+    worst, best = (1 - float(x / (1 - x)) if x < 1 else -math.inf for x in (high, low))
+    return worst, best
 
 
 def _second_moments(means: Array, widths: Array, half: float) -> tuple[Array, Array]:

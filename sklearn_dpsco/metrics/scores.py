@@ -64,6 +64,7 @@ from .releases import (
     Facts,
     Query,
     Range,
+    joint,
     queries_for,
     sized,
 )
@@ -196,11 +197,10 @@ class ScorePlan(Overviewed):
         prediction = middle + unit * known * normal
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
         answers, share, found = {"y": y, "prediction": prediction}, m / self.n_samples, []
-        for seed in range(_SELECTED if self.ranges else 1):
+        ranges = [one for one in self.ranges if one.target == facts.target]
+        for seed in range(_SELECTED if ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
-            for one in self.ranges:
-                if one.target != facts.target:
-                    continue
+            for one in ranges:
                 part = replace(one, worth=share * one.worth, most=share * one.most)
                 scores = part.scores(own, answers) / share
                 noisy = scores + draws.gumbel(0.0, one.select.scale, scores.size)
@@ -235,20 +235,15 @@ class ScorePlan(Overviewed):
         """The plan with the released ranges, if it has any; noise stays as it is."""
         if not self.ranges:
             return self
-        if self.n_groups > 1:
-            answers = {name: of[group >= 0] for name, of in answers.items()}
+        rows: Any = group >= 0 if self.n_groups > 1 else slice(None)
         queries = list(self.queries)
         for one in self.ranges:
-            at = next(  # one alone tells the squared error of a target
-                k
-                for k, query in enumerate(queries)
-                if query.facts.target == one.target and _SQUARED_ERROR in FORMULAS[query.name].tells
-            )
-            facts = queries[at].facts
-            scores = one.scores(facts, _of_target(answers, one.target))
-            queries[at] = replace(
-                queries[at], facts=one.narrowed(facts, one.select.release(scores, stream))
-            )
+            for k, query in enumerate(queries):
+                tells, facts = FORMULAS[query.name].tells, query.facts
+                if facts.target == one.target and _SQUARED_ERROR in tells:  # of one query alone
+                    scores = one.scores(facts, _part(answers, rows, one.target))
+                    selected = one.select.release(scores, stream)
+                    queries[k] = replace(query, facts=one.narrowed(facts, selected))
         return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
@@ -256,13 +251,12 @@ class ScorePlan(Overviewed):
 
         `group` is the position of each record's group, -1 for none.
         """
-        parts = [answers]
+        rows: list[Any] = [slice(None)]
         if self.n_groups > 1:
             rows = [group == k for k in range(self.n_groups)]
-            parts = [{name: of[own] for name, of in answers.items()} for own in rows]
         return [
-            np.concatenate([query.statistic(_of_target(p, query.facts.target)) for p in parts])
-            for query in self.queries
+            np.concatenate([q.statistic(_part(answers, own, q.facts.target)) for own in rows])
+            for q in self.queries
         ]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
@@ -294,9 +288,9 @@ class ScorePlan(Overviewed):
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
 
-def _of_target(answers: Answers, target: int) -> Answers:
-    """Numbers of one target, where there are several."""
-    return {name: of[:, target] if of.ndim == 2 else of for name, of in answers.items()}
+def _part(answers: Answers, rows: Any, target: int) -> Answers:
+    """Of some rows, and of one target, where there are several."""
+    return {name: of[rows, target] if of.ndim == 2 else of[rows] for name, of in answers.items()}
 
 
 def _scorings(scoring: Any) -> tuple[str, ...]:
@@ -444,13 +438,12 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
 
 def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
     """Of bins of predictions within bounds, or of probabilities: None if noise decides of these."""
-    low, high = bounds or (0.0, 1.0)
-    edges = np.empty(0)
-    if isinstance(n_bins, str):
-        if n_bins == "auto" and bounds is None:
+    (low, high), edges = bounds or (0.0, 1.0), np.empty(0)
+    if isinstance(n_bins, str) and n_bins == "auto":
+        if bounds is None:
             return None
-        if n_bins == "auto":
-            edges = np.linspace(low, high, _EVEN + 1)
+        n_bins = _EVEN
+    if isinstance(n_bins, str):
         if n_bins == "doubling":
             edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
     elif np.ndim(n_bins) == 0:
@@ -751,8 +744,7 @@ class DPScore(Overviewed):
                 ends = np.array([x.interval[0], y.interval[1]])
                 distances = np.abs(ends - [x.value, y.value])
                 is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)
-                known = np.linalg.norm(distances[~is_vacuous])  # others tell nothing
-                reaches.append(float(known + distances[is_vacuous].sum()))
+                reaches.append(joint(distances, is_vacuous))
             rows[a, b] = value, value - reaches[0], value + reaches[1]
         index = pandas.MultiIndex.from_tuples(rows, names=["group", "less"])
         return pandas.DataFrame([*rows.values()], index, ["value", "low", "high"])
@@ -817,21 +809,20 @@ class DPScore(Overviewed):
                 parts[observed] = np.where(self._is_hidden, "hidden*", parts[observed]).tolist()
                 lines.append(_HIDDEN)
             return _table(lines, tuple(parts), [*zip(*parts.values(), strict=True)])
-        all_of_them = [self, *(self.by_group or {}).values()]
-        values = ["hidden*" if of._is_hidden else f"{of.value:.4g}" for of in all_of_them]
-        ends = [[f"{x:.4g}" for x in of.interval] for of in all_of_them]
-        lines = [f"{self.scoring}{self.of_class} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
-        if "hidden*" in values:
+        (value, low, high), *others = [
+            ["hidden*" if of._is_hidden else f"{of.value:.4g}", *(f"{x:.4g}" for x in of.interval)]
+            for of in (self, *(self.by_group or {}).values())
+        ]
+        lines = [f"{self.scoring}{self.of_class} = {value} in [{low}, {high}] ({end})"]
+        if "hidden*" in (value, *(shown[0] for shown in others)):
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
         elif self.scoring == "r2" and self.interval[1] - self.interval[0] > _LONG:
             lines.append("with max_error, a few typical errors, the interval may be shorter")
         if self.by_group is None:
             return Overview(tuple(lines))
         rows = [
-            (str(label), value, *own, f"{of.n_valid:.0f}")
-            for (label, of), value, own in zip(
-                self.by_group.items(), values[1:], ends[1:], strict=True
-            )
+            (str(label), *own, f"{of.n_valid:.0f}")
+            for (label, of), own in zip(self.by_group.items(), others, strict=True)
         ]
         return _table(lines, ("group", "value", "low", "high", "valid"), rows)
 
@@ -840,18 +831,10 @@ class DPScore(Overviewed):
         low, high = self.interval
         if self.bin_edges is not None:
             is_means = self.scoring == "binned_means"
-            predicted, observed = (
-                ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
-            )
-            return {
-                "from": self.bin_edges[:-1],
-                "to": self.bin_edges[1:],
-                predicted: self.prob_pred,
-                observed: self.prob_true,
-                "low": low,
-                "high": high,
-                "valid": self.bin_counts,
-            }
+            names = ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
+            columns = {"from": self.bin_edges[:-1], "to": self.bin_edges[1:]}
+            columns |= {names[0]: self.prob_pred, names[1]: self.prob_true}
+            return columns | {"low": low, "high": high, "valid": self.bin_counts}
         fpr_low, fpr_high = self.fpr_interval or (None, None)
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
         more = {"fpr_low": fpr_low, "fpr_high": fpr_high, "tpr_low": low, "tpr_high": high}
@@ -1080,10 +1063,7 @@ def dp_score(
         answers = _answers(estimator, X, y, exposure, needs, labels, (n, len(targets)))
         answers = _without_invalid(estimator, X, groups, max_rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
-        known: dict[str, Any] = {
-            "has_groups": groups is not None,
-            "noise_is_secret": random_state is None,
-        }
+        known: Any = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, **known)
@@ -1092,7 +1072,7 @@ def dp_score(
         noisy = plan.release(plan.statistics(answers, group), stream)
     plan = replace(plan, guarantee=replace(plan.guarantee, **known))
     scores = [
-        _scores(plan, noisy, labels, labels_by, known["noise_is_secret"], target, name)
+        _scores(plan, noisy, labels, labels_by, target, name)
         for target, name in enumerate(targets or [None])
     ]
     is_one = scoring is None or isinstance(scoring, str)
@@ -1169,25 +1149,19 @@ def _without_invalid(
 
 
 def _scores(
-    plan: ScorePlan, noisy: Any, labels: Any, groups: Any, secret: bool, target: int, of: Any
+    plan: ScorePlan, noisy: Any, labels: Any, groups: Any, target: int, of: Any
 ) -> dict[str, DPScore]:
     """What the release tells of a target, and nothing else."""
     facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": secret, "classes": labels, "target": of}
-    facts["guarantee"] = plan.guarantee
-
-    def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        found = plan.estimates(noisy, group, target).items()
-        own = facts | {"is_of_group": group is not None}
-        return _Scores({name: DPScore(scoring=name, **own, **one) for name, one in found})
-
-    scores = scores_of()
-    if groups is not None:
-        parts = {label: scores_of(k) for k, label in enumerate(groups.tolist())}
-        for name in plan.scorings:
-            own = {label: part[name] for label, part in parts.items()}
-            scores[name] = replace(scores[name], by_group=own)
-    return scores
+    facts |= {"noise_is_secret": plan.guarantee.noise_is_secret, "classes": labels, "target": of}
+    labels_by = [] if groups is None else groups.tolist()
+    parts = {label: plan.estimates(noisy, k, target) for k, label in enumerate(labels_by)}
+    found = _Scores()
+    for name, one in plan.estimates(noisy, None, target).items():
+        facts |= {"scoring": name, "guarantee": plan.guarantee}
+        own = {a: DPScore(is_of_group=True, **facts, **part[name]) for a, part in parts.items()}
+        found[name] = DPScore(by_group=own or None, **facts, **one)
+    return found
 
 
 def _public(estimator: Any, name: str) -> Any:
@@ -1293,10 +1267,7 @@ def _numbers(name: str, values: Any, n: int, n_targets: int = 0) -> Array:
     """Floats, NaN where a cell is no number; of several targets a column of each."""
     values = values if name == "y" else cells.one_each(values)
     found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
-    if n_targets and found.shape == (n, n_targets):
-        return found
-    if n_targets:
-        raise ValueError(f"{name} must have shape ({n}, {n_targets}), got {found.shape}")
-    if found.shape not in ((n,), (n, 1)):
-        raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
-    return found.ravel()
+    found = found.ravel() if not n_targets and found.shape == (n, 1) else found
+    if found.shape != (expected := (n, n_targets) if n_targets else (n,)):
+        raise ValueError(f"{name} must have shape {expected}, got {found.shape}")
+    return found
