@@ -76,9 +76,9 @@ def _table(
         X: Any = np.column_stack(list(cells.values()))
         encoded = X
     else:
-        raw = import_pandas("a stand-in with a schema").DataFrame(cells)
-        encoded = encoder.transform(raw)
-        X = raw if is_raw else encoded
+        X = import_pandas("a stand-in with a schema").DataFrame(cells)
+        encoded = encoder.transform(X)
+        X = X if is_raw else encoded
     encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
     spread = encoded.std(axis=0)
     z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
@@ -203,10 +203,9 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
     last = private_last(model_of(estimator), f"{what} takes a private estimator or search")
     if getattr(last, "bounds_exposure", None) is not None:
         raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
-    accountants = [step.accountant for step in private_steps(estimator).values()]
-    accountants = [found for found in (active_accountant(), *accountants) if found is not None]
-    if accountants:
-        account = accountants[0]
+    own = (step.accountant for step in private_steps(estimator).values())
+    account = next((found for found in (active_accountant(), *own) if found is not None), None)
+    if account is not None:
         relation, rows = account.budget.relation, account.max_rows_per_user
         raise ValueError(
             f"{what} fits many times, on public or synthetic data that need no budget, and an "

@@ -293,8 +293,8 @@ def _part(answers: Answers, rows: Any, target: int) -> Answers:
     return {name: of[rows, target] if of.ndim == 2 else of[rows] for name, of in answers.items()}
 
 
-def _scorings(scoring: Any) -> tuple[str, ...]:
-    """The names of one scoring or of several."""
+def _scorings(scoring: Any, n_classes: int = 2) -> tuple[str, ...]:
+    """The names of one scoring or of several, those of two classes alone if there are so many."""
     names = (scoring,) if isinstance(scoring, str) else scoring
     if not isinstance(names, (list, tuple)) or not names or len(set(map(str, names))) < len(names):
         raise ValueError(
@@ -310,17 +310,14 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
             f"scoring={min(of_classes)!r} is of single classes: take 'confusion_matrix', whose "
             "class_frame() has it with intervals, at no further cost"
         )
-    return tuple(check_choice("scoring", name, SCORINGS) for name in names)
-
-
-def _check_two_classes(names: tuple[str, ...], n_classes: int) -> None:
-    two = set(_OF_TWO_CLASSES) & set(names)
-    if two and n_classes != 2:
+    names = tuple(check_choice("scoring", name, SCORINGS) for name in names)
+    if (two := set(_OF_TWO_CLASSES) & set(names)) and n_classes != 2:
         raise ValueError(
             f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}: for one class "
             "against the rest, score y == label, with an estimator that has classes_ [False, True] "
             "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
         )
+    return names
 
 
 @says_level("confidence")
@@ -384,7 +381,8 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     >>> round(plan.noises[0].scale / 500, 3)  # Laplace noise of this scale
     0.004
     """
-    names = _scorings(scoring)
+    n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
+    names = _scorings(scoring, n_classes)
     n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)
     needing = [name for name in names if name in _OF_NUMBERS]
     if bounds_y is None and needing:
@@ -397,7 +395,6 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     ends_of_scores = number_bounds(score_bounds, "score_bounds")
     if ends_of_scores is None:
         raise ValueError("score_bounds must be a pair (low, high), got None")
-    _check_two_classes(names, n_classes := check_count("n_classes", n_classes, low=2, high=1e4))
     n_groups = check_count("n_groups", n_groups, high=1000)
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
