@@ -368,8 +368,7 @@ class Estimates(Overviewed):
         """The same for features z of these names, of which (z - shift) / width are the model's."""
         n_outputs, n_params = self.coef.shape
         matrix: Any = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
-        if n_params > len(width):
-            matrix[-1, :-1] = -shift / width
+        matrix[len(width) :, : len(width)] = -shift / width
         return self.times(np.kron(np.eye(n_outputs), matrix), names=names, sources=sources)
 
     @property

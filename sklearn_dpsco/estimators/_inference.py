@@ -327,38 +327,37 @@ class Inference(DPLinearModel):
         if of == "record" and loss.task != "regression":
             raise ValueError("of='record' is for a regression: labels have no interval")
         rows, raw = self.linear_functions(X)
-        n, k = raw.shape
-        if loss.task != "classification":
-            functions: Any = np.kron(np.eye(k), rows)  # those of one output after the other
-            half = found.half_widths(functions, level).reshape(k, n).T
-            if of == "record":
-                if np.isnan(found.residual_std).all():
-                    raise ValueError(
-                        "of='record' needs a fit without sample_weight and with "
-                        "max_rows_per_user=1: else the variance of the targets is not released"
-                    )
-                far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
-                half = np.hypot(half, far * found.residual_std)
-            ends = np.stack((raw - half, raw + half), axis=-1)
-            if of == "record" and self.bounds_y is not None:
-                ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in self.bounds_y))
-            if loss.task == "rates":
-                with np.errstate(over="ignore"):
-                    return np.exp(ends[:, 0])
-            return ends[:, 0] if self.coef_.ndim == 1 else ends
-        if not isinstance(loss, Multinomial):
-            half = found.half_widths(rows, level)[:, None]
-            ends = loss.probability(np.hstack((raw - half, raw + half)))
-            return np.asarray(ends)
-        p, ends = loss.probability(raw), np.empty((n, k, 2))
-        for j in range(k):  # of the log-odds against the rest, by their gradient
-            others = np.where(np.arange(k) == j, 0.0, p)
-            weights = -others / others.sum(axis=1, keepdims=True)
-            weights[:, j] = 1.0
-            half = found.half_widths(np.einsum("nk,np->nkp", weights, rows).reshape(n, -1), level)
-            odds = np.log(p[:, j]) - np.log1p(-p[:, j])
-            ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half[:, None] * np.array([-1, 1]))))
-        return ends
+        (n, k), signs = raw.shape, np.array([-1, 1])
+        if isinstance(loss, Multinomial):
+            p, ends = loss.probability(raw), np.empty((n, k, 2))
+            for j in range(k):  # of the log-odds against the rest, by their gradient
+                others = np.where(np.arange(k) == j, 0.0, p)
+                weights = -others / others.sum(axis=1, keepdims=True)
+                weights[:, j] = 1.0
+                functions = np.einsum("nk,np->nkp", weights, rows).reshape(n, -1)
+                odds = np.log(p[:, j]) - np.log1p(-p[:, j])
+                half = found.half_widths(functions, level)[:, None]
+                ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half * signs)))
+            return ends
+        functions = np.kron(np.eye(k), rows)  # those of one output after the other
+        half = found.half_widths(functions, level).reshape(k, n).T
+        if of == "record":
+            if np.isnan(found.residual_std).all():
+                raise ValueError(
+                    "of='record' needs a fit without sample_weight and with max_rows_per_user=1: "
+                    "else the variance of the targets is not released"
+                )
+            far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
+            half = np.hypot(half, far * found.residual_std)
+        ends = raw[..., None] + half[..., None] * signs
+        if of == "record" and self.bounds_y is not None:
+            ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in self.bounds_y))
+        if loss.task == "classification":
+            return np.asarray(loss.probability(ends[:, 0]))
+        if loss.task == "rates":
+            with np.errstate(over="ignore"):
+                return np.exp(ends[:, 0])
+        return ends[:, 0] if self.coef_.ndim == 1 else ends
 
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")

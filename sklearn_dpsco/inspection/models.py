@@ -107,9 +107,8 @@ class CoefficientDisplay:
             check_ratios(opened(estimator)[0].plan_.problem.loss)
         coef, std = frame.to_numpy(), None
         if found is not None:
-            coef, n_params = found.coef[:, : len(coef)].T, found.coef.shape[1]
-            half = found.half_widths(np.eye(found.coef.size)).reshape(-1, n_params)
-            std = half[:, : len(coef)].T
+            half = found.half_widths(np.eye(found.coef.size)).reshape(found.coef.shape)
+            coef, std = (of[:, : len(names)].T for of in (found.coef, half))
         shown: Any = {"outputs": list(frame.columns), "units": units, "exponentiate": exponentiate}
         display = cls(names=names, coef=coef, std=std, **shown)
         return display.plot(ax=ax, max_features=max_features, **kwargs)

@@ -181,34 +181,26 @@ def mean_interval(
     """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
     `widths` are those of the noise on `square_gap` and on n, in units of that on `total`.
+
+    The variance of u, where m is its mean, is estimated. That of the records is g - M^2, with their
+    mean M and g = 1 - mean (1 - u^2), plus half a standard deviation of the noise in that. If m is
+    not M, the records lack values on the side of m: at worst at the end e of the range,
+    (m - M) / (e - M) of them, which adds (m - M) (e - M), where noise does not hide what a few such
+    values do. With values at the ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000);
+    1 - M^2 is allowed, too, as a few large values say little about what is below them.
     """
-    noisy = total, square_gap, n, widths, law
     total = min(max(total, -n), n)
-    return _ends(
-        lambda m: total - n * m,
-        lambda m: law.reach(n * _spread(m, *noisy), (1, 1), (1, (widths[1] * m) ** 2)),
-        grid=2 * _GRID - 1,
-    )
-
-
-def _spread(
-    m: Array, total: float, square_gap: float, n: float, widths: tuple[float, float], law: Law
-) -> Array:
-    """An estimate of the variance of u, where m is its mean.
-
-    That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus half a
-    standard deviation of the noise in that. If m is not M, the records lack values on the side of
-    m: at worst at the end e of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M),
-    where noise does not hide what a few such values do. With values at the
-    ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as
-    a few large values say little about what is below them.
-    """
     mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
     of_n = widths[1] * (gap + 2 * mean**2)
     noise = law.variance / n**2 * (widths[0] ** 2 + 4 * mean**2 + of_n**2)
     own = max(1 - gap - mean**2 + math.sqrt(noise) / 2, 0.0)
-    missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
-    return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
+
+    def reach(m: Array) -> Any:
+        missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
+        spread = np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
+        return law.reach(n * spread, (1, 1), (1, (widths[1] * m) ** 2))
+
+    return _ends(lambda m: total - n * m, reach, grid=2 * _GRID - 1)
 
 
 def r2_interval(
@@ -222,7 +214,7 @@ def r2_interval(
     variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
     to be that of normal errors and targets, with four fifths of c, but for what is released: not
     less than a quarter of a standard deviation of its noise above that, nor more than a whole one.
-    For larger rho the sample may lack large errors, as in `_spread`.
+    For larger rho the sample may lack large errors, as in `mean_interval`.
     """
     half, (mean_u, g, mean) = largest / 2, np.clip(sums[[0, 5, 4]] / n, (-1, 0, -1), 1)
     squares, share = half * n * (1 + mean_u), 1 - g - mean**2

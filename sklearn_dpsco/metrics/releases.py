@@ -106,8 +106,7 @@ class Counts(Sums):
         return math.prod(self.shape)
 
     def sensitivity(self, factor: float) -> float:
-        moved = factor if self.dimension > 1 else 1.0
-        return float(moved ** (1 / self.order))
+        return float((factor if self.dimension > 1 else 1.0) ** (1 / self.order))
 
     def statistic(self, answers: Answers) -> Array:
         n_rows, n_columns = self.shape
@@ -128,10 +127,7 @@ class Counts(Sums):
             return np.where(is_valid, bins.astype(int), -1)
         if self.name == "confusion matrix":
             return of["predicted"]
-        is_wrong, is_valid = of["truth"] != of["predicted"], of["predicted"] >= 0
-        if self.name == "correct predictions":
-            return np.where(is_wrong, 2 * is_valid - 1, 0)
-        return np.where(is_valid, is_wrong, -1)
+        return np.where(of["predicted"] >= 0, of["truth"] != of["predicted"], -1)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
         return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), noisy.size
@@ -377,18 +373,16 @@ class Range:
     def scores(self, facts: Facts, answers: Answers) -> Array:
         """Of each range, an integer. Not private."""
         low, high = self.ranges.T
+        gain = -self.worth * np.log(high - low)
         if self.of == "targets":
-            t = np.clip(answers["y"], facts.low, facts.high) - facts.low
-            t = np.where(np.isfinite(answers["y"]), t / (facts.high - facts.low), np.nan)
+            y = answers["y"][np.isfinite(answers["y"])]
+            t = (np.clip(y, facts.low, facts.high) - facts.low) / (facts.high - facts.low)
         else:
             t = np.abs(_errors(facts, answers))
+            gain = -self.most * np.expm1(-gain / self.most)
         t = np.sort(t[np.isfinite(t)])
         inside = np.searchsorted(t, high, "right") - np.searchsorted(t, low, "left")
-        gain = -self.worth * np.log(high - low)
-        if self.of == "errors":
-            gain = -self.most * np.expm1(-gain / self.most)
-        scores: Array = inside - t.size + np.rint(gain)
-        return scores
+        return np.asarray(inside - t.size + np.rint(gain))
 
     def narrowed(self, facts: Facts, selected: int) -> Facts:
         """With a range for bounds, or for the largest error, somewhat widened."""
@@ -503,9 +497,8 @@ class Moments(Sums):
         if self.name == "probability less label":
             return ""
         ends = f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
-        is_less = facts.max_error < facts.high - facts.low
-        errors = f"errors clipped at {facts.max_error:g}" if is_less else ""
-        return ", ".join(filter(None, (ends if facts.is_narrowed else "", errors)))
+        found, is_less = [ends] * facts.is_narrowed, facts.max_error < facts.high - facts.low
+        return ", ".join([*found, *[f"errors clipped at {facts.max_error:g}"] * is_less])
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0

@@ -140,8 +140,8 @@ class ScorePlan(Overviewed):
         what += f", for each of {k} targets with 1/{k} of the budget" if k > 1 else ""
         if "r2" in self.scorings:
             excludes = self.queries[0].facts.excludes
-            about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
-            intervals = ("[{:.2g}, {:.2g}] if it is {:g}".format(*found) for found in about)
+            form = "[{:.2g}, {:.2g}] if it is {:g}".format
+            intervals = (form(*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
             what += (
                 f"; with invalid={'exclude' if excludes else 'count'!r}, "
                 "the interval to expect of an r2 of 0.5 with normal targets, by their standard "
@@ -524,8 +524,7 @@ def _plan(
         noises.append(noise.calibrate(change(query), share, dimension=dimension))
     named: list[Any] = [(f"range of the {one.of}", one.target, one.select) for one in chosen]
     named += [(q.name, q.facts.target, law) for q, law in zip(queries, noises, strict=True)]
-    several = len(facts) > 1
-    releases = [Release(name + f": target_{t}" * several, law) for name, t, law in named]
+    releases = [Release(name + f": target_{t}" * (len(facts) > 1), law) for name, t, law in named]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
     return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, tuple(chosen))
 
