@@ -482,7 +482,7 @@ def telling_unknown(
     named, plural = first_of(rows, 3) or "no row by itself", "s" * (n_unknown > 1)
     is_known = references is not None and None not in references.values()
     lists, rare = "" if is_known else " (drop='first')", []
-    is_unknown = np.isinf(found.std).any(axis=0)
+    is_unknown: Any = np.isinf(found.std).any(axis=0)
     for name, category in (references or {}).items():
         # most categories of a list with whole lines: all are compared with the reference
         at = [k for k, source in enumerate(found.sources) if source == name]

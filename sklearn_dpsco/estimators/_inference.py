@@ -334,7 +334,7 @@ class Inference(DPLinearModel):
                 others = np.where(np.arange(k) == j, 0.0, p)
                 weights = -others / others.sum(axis=1, keepdims=True)
                 weights[:, j] = 1.0
-                functions = np.einsum("nk,np->nkp", weights, rows).reshape(n, -1)
+                functions: Any = np.einsum("nk,np->nkp", weights, rows).reshape(n, -1)
                 odds = np.log(p[:, j]) - np.log1p(-p[:, j])
                 half = found.half_widths(functions, level)[:, None]
                 ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half * signs)))

@@ -133,22 +133,24 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
     if P <= 0 or N <= 0:
         return 0.0, 1.0
 
-    def ends(tie: float) -> Ends:
-        lower, higher = below + tie * negative, above + tie * positive
-        area = min(max(float(positive @ lower), 0.0), P * N)
+    lower, higher = (below, below + negative), (above, above + positive)  # for both h
+    areas = np.clip([positive @ values for values in lower], 0.0, P * N)
+    numbers = 2 * positive.size
+    sums = [
+        (total, np.array([(values @ values, values.sum()) for values in of_both]).T)
+        for total, of_both in ((N, lower), (P, higher))
+    ]
 
-        def reach(a: Array) -> Any:
-            slopes = 0.0
-            for values, total in ((lower, N), (higher, P)):
-                # the sum of (values - a total)^2
-                center = a * total
-                slopes += values @ values - 2 * center * values.sum() + values.size * center**2
-            numbers = 2 * positive.size
-            return law.reach(_of_area(a, P, N), (numbers, slopes / numbers))
+    def reach(a: Array) -> Any:
+        slopes = 0.0
+        for total, (squares, linear) in sums:
+            # the sum of (values - a total)^2
+            center = a * total
+            slopes = slopes + (squares - 2 * center * linear + positive.size * center**2)
+        return law.reach(_of_area(a, P, N), (numbers, slopes / numbers))
 
-        return _ends(lambda a: area - a * P * N, reach)
-
-    return ends(0.0)[0], ends(1.0)[1]
+    low, high = _ends(lambda a: areas - a * P * N, reach)
+    return low[0], high[1]
 
 
 def _of_area(a: Array, P: float, N: float) -> Array:

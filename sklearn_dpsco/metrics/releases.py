@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import Array
+from .._types import Array, Flags
 from ..mechanisms import SelectVertex
 from .intervals import (
     Law,
@@ -109,25 +109,23 @@ class Counts(Sums):
         return float((factor if self.dimension > 1 else 1.0) ** (1 / self.order))
 
     def statistic(self, answers: Answers) -> Array:
-        n_rows, n_columns = self.shape
-        truth, column = answers["truth"], self._columns(answers)
+        (n_rows, n_columns), truth = self.shape, answers["truth"]
+        # the column of each record, -1 for none
+        if self.name.startswith("scores"):
+            low, high = self.facts.low_score, self.facts.high_score
+            share = (answers["score"] - low) / (high - low)
+            is_valid = np.isfinite(share)
+            bins = np.floor(np.where(is_valid, share, 0.0) * n_columns)
+            # the outer bins hold what is outside
+            column = np.where(is_valid, np.clip(bins, 0, n_columns - 1).astype(int), -1)
+        elif self.name == "confusion matrix":
+            column = answers["predicted"]
+        else:
+            column = np.where(answers["predicted"] >= 0, truth != answers["predicted"], -1)
         row = truth if n_rows > 1 else 0
         is_counted = (truth >= 0) & (column >= 0) & (column < n_columns)
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=n_rows * n_columns).astype(np.float64)
-
-    def _columns(self, of: Answers) -> Any:
-        """Of each record its column of the table, -1 for none."""
-        if self.name.startswith("scores"):
-            low, high, n_bins = self.facts.low_score, self.facts.high_score, self.shape[1]
-            share = (of["score"] - low) / (high - low)
-            is_valid = np.isfinite(share)
-            # the outer bins hold what is outside
-            bins = np.clip(np.floor(np.where(is_valid, share, 0.0) * n_bins), 0, n_bins - 1)
-            return np.where(is_valid, bins.astype(int), -1)
-        if self.name == "confusion matrix":
-            return of["predicted"]
-        return np.where(of["predicted"] >= 0, of["truth"] != of["predicted"], -1)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
         return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), noisy.size
@@ -154,8 +152,8 @@ class Counts(Sums):
             found = _shares(right, wrong, (1, terms), law)
             recalls, (low, high) = found["value"], found["interval"]
             mean, k = float(recalls.mean()), right.size
-            below, above = joint(recalls - low, low <= 0), joint(high - recalls, high >= 1)
-            return _within(mean, (mean - below / k, mean + above / k))
+            reaches = joint(recalls - low, low <= 0), joint(high - recalls, high >= 1)
+            return _within(mean, (mean - reaches[0] / k, mean + reaches[1] / k))
         if self.facts.excludes:
             return _shares(right.sum(), wrong.sum(), (right.size, right.size * terms), law)
         return _within(right.sum() / n, share_interval(right.sum(), n, right.size, law))
@@ -277,7 +275,7 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     return {"value": value, "interval": (low, high), "limits": (0.0, most)}
 
 
-def joint(distances: Array, is_vacuous: Array) -> float:
+def joint(distances: Array, is_vacuous: Flags) -> float:
     """How far a sum may be from its value, by how far its independent parts may be.
 
     Errors add up in squares (variance estimates recovery, Zou and Donner 2008), but for ends that
@@ -419,14 +417,6 @@ class Moments(Sums):
     and of products of these, which tell the variance by sampling.
     """
 
-    @property
-    def largest(self) -> float:
-        """The largest loss, or twice the largest difference."""
-        facts, e = self.facts, self.facts.max_error
-        others = {"log loss": facts.max_log_loss, "probability less label": 2.0}
-        others |= {"absolute error": e, "error": 2 * e}
-        return others.get(self.name, e**2)
-
     def _losses(self, of: Answers) -> Array:
         """Of each record, as a share of the largest; of differences, that and a half."""
         if self.name == "log loss":
@@ -507,7 +497,11 @@ class Moments(Sums):
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
         about = {"clipped": self.clipped}
         if scoring != "r2":
-            largest = self.largest
+            # the largest loss, or twice the largest difference
+            e = self.facts.max_error
+            others = {"log loss": self.facts.max_log_loss, "probability less label": 2.0}
+            others |= {"absolute error": e, "error": 2 * e}
+            largest = others.get(self.name, e**2)
             law = replace(law, variance=law.variance * widths[0] ** 2)
             of_both = widths[1] / widths[0], width / widths[0]
             low, high = mean_interval(total, gap, n, of_both, law)

@@ -828,7 +828,7 @@ class DPScore(Overviewed):
         if self.bin_edges is not None:
             is_means = self.scoring == "binned_means"
             names = ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
-            columns = {"from": self.bin_edges[:-1], "to": self.bin_edges[1:]}
+            columns: dict[str, Any] = {"from": self.bin_edges[:-1], "to": self.bin_edges[1:]}
             columns |= {names[0]: self.prob_pred, names[1]: self.prob_true}
             return columns | {"low": low, "high": high, "valid": self.bin_counts}
         fpr_low, fpr_high = self.fpr_interval or (None, None)
