@@ -269,9 +269,9 @@ class Estimates(Overviewed):
         q = int(np.linalg.matrix_rank(cov, hermitian=True))
         statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap) / max(q, 1)
         df_denom = float(df.min())
-        law = stats.chi2(q) if math.isinf(df_denom) else stats.f(q, df_denom)
-        pvalue = float(law.sf(statistic * (q if math.isinf(df_denom) else 1)))
-        return WaldTest(statistic, pvalue, q, df_denom)
+        is_sure = math.isinf(df_denom)
+        pvalue = stats.chi2.sf(statistic * q, q) if is_sure else stats.f.sf(statistic, q, df_denom)
+        return WaldTest(statistic, float(pvalue), q, df_denom)
 
     def t_test(self, hypotheses: Any, value: Any = 0.0) -> Estimates:
         """The linear functions of `wald_test`, each by itself: estimate, error, test, interval.

@@ -406,10 +406,8 @@ class PowerDisplay:
         """
         ax = axes_for(self, ax)
         (self.line_,) = ax.plot(self.values, self.std, "o-", label="with privacy", **kwargs)
-        style = {"color": "gray", "linestyle": "--", **kwargs}
-        (self.sampling_line_,) = ax.plot(
-            self.values, self.std_sampling, label="by sampling alone", **style
-        )
+        style = {"color": "gray", "linestyle": "--", "label": "by sampling alone", **kwargs}
+        (self.sampling_line_,) = ax.plot(self.values, self.std_sampling, **style)
         ax.set(xscale="log", yscale="log", ylabel="Standard error of a coefficient")
         ax.set_xlabel("Number of rows" if self.against == "rows" else "epsilon")
         ax.legend(loc="best")

@@ -507,12 +507,12 @@ class Moments(Sums):
             low, high = mean_interval(total, gap, n, of_both, law)
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low), mean), max(float(high), mean)
-            if scoring in ("mean_bias", "calibration_in_the_large"):  # of either sign
-                mean, low, high, end = (largest / 2 * u for u in (mean, low, high, 1.0))
-                return about | {"value": mean, "interval": (low, high), "limits": (-end, end)}
-            mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-            ends = 0.0 - high, 0.0 - low
-            return about | {"value": 0.0 - mean, "interval": ends, "limits": (-largest, 0.0)}
+            found = np.array([mean, low, high, -1.0, 1.0])
+            is_signed = scoring in ("mean_bias", "calibration_in_the_large")
+            found = largest / 2 * found if is_signed else 0.0 - largest * (1 + found) / 2
+            mean, *ends = found.tolist()
+            interval, limits = tuple(sorted(ends[:2])), tuple(sorted(ends[2:]))
+            return about | {"value": mean, "interval": interval, "limits": limits}
         t, t_gap = targets[2:4]
         largest = (self.facts.max_error / (self.facts.high / 2 - self.facts.low / 2)) ** 2
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
