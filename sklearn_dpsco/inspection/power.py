@@ -35,7 +35,7 @@ _N_FITS = 20
 _N_FAILURES = 1
 _MOST_CELLS = 5 * 10**7
 _STEP = 2 ** (1 / 3)
-_SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
+_SIMULATED = (0.01 * _STEP ** np.arange(52)).tolist()  # epsilons
 # for tables that are harder than the stand-ins, found by simulation: a part of the score that may
 # be lost, and a factor of rows or epsilon
 _SAFE_PART, _SAFE = 0.8, 1.4
@@ -302,8 +302,7 @@ def epsilon_needed(
         check_one_budget(estimator)
         scores_well = _scores(estimator, n_features, wanted, scores, assumptions)
         for epsilon in _SIMULATED:
-            tried = (float(epsilon), _SAFE * float(epsilon))
-            if all(scores_well(n_samples, epsilon=value) for value in tried):
+            if all(scores_well(n_samples, epsilon=one) for one in (epsilon, _SAFE * epsilon)):
                 return rounded(_SAFE * epsilon, 3)
         raise ValueError(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "

@@ -91,7 +91,7 @@ def _ends(statistic: _OfPoints, reach: _OfPoints, grid: Array = _GRID, slack: fl
     return ends[0], ends[1]
 
 
-def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
+def share_interval(count: Any, n: int, terms: int, law: Law) -> Ends:
     """Of the probability p of what was counted `count` times among n, in `terms` noisy numbers."""
     count = np.clip(count, 0, n)
     return _ends(

@@ -425,11 +425,11 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
-
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
     make = functools.partial(_plan, names, facts, check_level("confidence", confidence), narrows)
     plan = plan_within(accounting.of_size(n).budget, make)
-    _warn_if_hidden(plan)
+    if "r2" in names:
+        _warn_if_hidden(plan)
     return plan
 
 
@@ -459,8 +459,6 @@ def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...]
 
 def _warn_if_hidden(plan: ScorePlan) -> None:
     """Warn where the interval of R^2 will be of little use, before it is paid for."""
-    if "r2" not in plan.scorings:
-        return
     low, high = plan.expected_r2(spread=_SPREADS[0])
     if high - low > _LONG:
         found = (
@@ -1051,13 +1049,12 @@ def dp_score(
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
-    max_rows_per_user = plan.guarantee.rows_per_user
     if groups is None:
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, (n, len(targets)))
-        answers = _without_invalid(estimator, X, groups, max_rows_per_user, answers, n)
+        answers = _without_invalid(estimator, X, groups, plan.guarantee.rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         known: Any = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
