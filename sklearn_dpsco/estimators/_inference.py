@@ -80,15 +80,11 @@ class Inference(DPLinearModel):
         size += f" of {found.n_records} users, at most {most} each" * by_user
         size += f", about {found.n_present} rows not empty" * (not self._is_strict)
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
+        same = ("coef", "sampling", "noise", "doubt", "unknown", "gram")
         estimates = Estimates(
+            **{name: getattr(found, name) for name in same},
             names=tuple(self._names),
             outputs=tuple(self._output_labels()),
-            coef=coef,
-            sampling=found.sampling,
-            noise=found.noise,
-            doubt=found.doubt,
-            unknown=found.unknown,
-            gram=found.gram,
             residual_std=residual,
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",

@@ -186,9 +186,9 @@ class CoefficientDisplay:
                 std = np.asarray(self.std)[largest, k]
                 for row in place[np.isinf(std)]:
                     ax.axhline(row, color="gray", linewidth=0.5, linestyle=":")
-                ends = std = np.where(np.isinf(std), np.nan, std)
+                ends = np.where(np.isinf(std), np.nan, std)
                 if self.exponentiate:
-                    ends = np.abs(np.exp([at - std, at + std]) - value)
+                    ends = np.abs(np.exp([at - ends, at + ends]) - value)
             style = {"fmt": "o", "capsize": 3, "label": str(output), **kwargs}
             self.points_.append(ax.errorbar(value, place, xerr=ends, **style))
         if self.exponentiate:

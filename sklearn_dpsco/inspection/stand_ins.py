@@ -120,7 +120,6 @@ def stand_in(
         encoder, size = None, check_count("n_features", features)
         given = getattr(last, "bounds_X", None)
         has_names = isinstance(given, Mapping)
-        names = list(given) if isinstance(given, Mapping) else [f"x{k}" for k in range(size)]
         if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
             raise ValueError(
                 "this pipeline takes tables with names of columns: give the encoder or its schema "
@@ -128,8 +127,9 @@ def stand_in(
             )
         declared = declared_bounds(given, size).bounds
         ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
-        pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
-        columns = {name: tuple(map(float, pair)) for name, pair in zip(names, pairs, strict=True)}
+        names = given if has_names else [f"x{k}" for k in range(size)]
+        pairs = zip(*(np.broadcast_to(end, size).tolist() for end in ends), strict=True)
+        columns = dict(zip(names, pairs, strict=True))
         if has_names:  # the estimator takes a frame
             encoder, is_raw = PublicEncoder(columns), True
     law = _targets(last, score, facts["target"], facts["prevalence"])
