@@ -127,7 +127,7 @@ def stand_in(
             )
         declared = declared_bounds(given, size).bounds
         ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
-        names = given if has_names else [f"x{k}" for k in range(size)]
+        names: Any = given if has_names else [f"x{k}" for k in range(size)]
         pairs = zip(*(np.broadcast_to(end, size).tolist() for end in ends), strict=True)
         columns = dict(zip(names, pairs, strict=True))
         if has_names:  # the estimator takes a frame

@@ -773,17 +773,15 @@ class DPScore(Overviewed):
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
-        about = f"n = {self.n_samples}, "
-        if self.n_valid is None and self.scoring in _COUNTED:
-            about += f"missing targets, if any, count {_COUNTED[self.scoring]}, "
+        about = [f"n = {self.n_samples}"]
         if self.n_valid is not None:
             valid = f"about {self.n_valid:.0f} valid"
-            of_groups = " in the groups" if self.by_group else ""
-            about += f"of which {valid}{of_groups}, "
+            about.append(f"of which {valid}" + " in the groups" * bool(self.by_group))
             if self.is_of_group:  # how many others it has not is no matter of validity
-                about = f"{valid} of this group, "
-        about += f"{self.clipped}, " if self.clipped else ""
-        claim = f"{about}{self.guarantee.claim}"
+                about = [f"{valid} of this group"]
+        elif self.scoring in _COUNTED:
+            about.append(f"missing targets, if any, count {_COUNTED[self.scoring]}")
+        claim = ", ".join(filter(None, (*about, self.clipped, self.guarantee.claim)))
         claim += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if self.by_class is not None:
             labels = [str(label) for label in np.asarray(self.classes)]
@@ -808,7 +806,7 @@ class DPScore(Overviewed):
             for of in (self, *(self.by_group or {}).values())
         ]
         lines = [f"{self.scoring}{self.of_class} = {value} in [{low}, {high}] ({end})"]
-        if "hidden*" in (value, *(shown[0] for shown in others)):
+        if "hidden*" in (value, *(own[0] for own in others)):
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
         elif self.scoring == "r2" and self.interval[1] - self.interval[0] > _LONG:
             lines.append("with max_error, a few typical errors, the interval may be shorter")
