@@ -118,9 +118,7 @@ def says_level(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         if wrong := (_LEVELS - {name}) & kwargs.keys():
-            raise TypeError(
-                f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, {COVERS}"
-            )
+            raise TypeError(f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, {COVERS}")
         return function(*args, **kwargs)
 
     return checked

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -282,9 +282,9 @@ class Estimates(Overviewed):
         q = int(np.linalg.matrix_rank(cov, hermitian=True))
         statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap) / max(q, 1)
         df_denom = float(df.min())
-        law = stats.chi2(q) if math.isinf(df_denom) else stats.f(q, df_denom)
-        pvalue = float(law.sf(statistic * (q if math.isinf(df_denom) else 1)))
-        return WaldTest(statistic, pvalue, q, df_denom)
+        is_sure = math.isinf(df_denom)
+        pvalue = stats.chi2.sf(statistic * q, q) if is_sure else stats.f.sf(statistic, q, df_denom)
+        return WaldTest(statistic, float(pvalue), q, df_denom)
 
     def t_test(self, hypotheses: Any, value: Any = 0.0) -> Estimates:
         """The linear functions of `wald_test`, each by itself: estimate, error, test, interval.
@@ -383,8 +383,7 @@ class Estimates(Overviewed):
         """The same for features z of these names, of which (z - shift) / width are the model's."""
         n_outputs, n_params = self.coef.shape
         matrix: Any = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
-        if n_params > len(width):
-            matrix[-1, :-1] = -shift / width
+        matrix[len(width) :, : len(width)] = -shift / width
         return self.times(np.kron(np.eye(n_outputs), matrix), names=names, sources=sources)
 
     @property
@@ -431,10 +430,8 @@ class Estimates(Overviewed):
         columns, labels = self._columns(), self.rows
         cells = []
         for name, column in columns.items():
-            texts = [
-                f"{number:.3f}" if name == "P>|z|" else f"{number:.4g}" for number in column.flat
-            ]
-            cells.append(["" if text == "nan" else text for text in texts])
+            form = ".3f" if name == "P>|z|" else ".4g"
+            cells.append(["" if math.isnan(x) else f"{x:{form}}" for x in column.flat])
         rows = [*zip(labels, *cells, strict=True)]
         layout = f"{{:{max(map(len, labels))}}}" + " {:>11}" * len(columns)
         meaning = [f"coef: {self.meaning}"] * bool(self.meaning)
@@ -499,12 +496,18 @@ def telling_unknown(
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
     named, plural = first_of(rows) or "no row by itself", "s" * (n_unknown > 1)
     is_known = references is not None and None not in references.values()
-    lists = "" if is_known else " (drop='first')"
-    rare = first_of(list(_rare_references(found, references or {})))
+    lists, rare = "" if is_known else " (drop='first')", []
+    is_unknown: Any = np.isinf(found.std).any(axis=0)
+    for name, category in (references or {}).items():
+        # most categories of a list with whole lines: all are compared with the reference
+        at = [k for k, source in enumerate(found.sources) if source == name]
+        if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
+            rare.append(f"{name}: {category}")
     if any(row.endswith(INTERCEPT) for row in rows):
         strong += ", a constant column: the fit adds an intercept by itself"
     if rare:
-        strong += f", a rare reference ({rare}): name a common one, drop={{column: category}}"
+        strong += f", a rare reference ({first_of(rare)}): name a common one, "
+        strong += "drop={column: category}"
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
         "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
@@ -512,15 +515,6 @@ def telling_unknown(
         f"a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
-
-
-def _rare_references(found: Estimates, references: Mapping[str, Any]) -> Iterator[str]:
-    """Lists most of whose categories have the whole line: all are compared with the reference."""
-    is_unknown = np.asarray(np.isinf(found.std).any(axis=0))
-    for name, category in references.items():
-        at = [k for k, source in enumerate(found.sources) if source == name]
-        if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
-            yield f"{name}: {category}"
 
 
 def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:

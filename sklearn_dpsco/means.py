@@ -188,11 +188,9 @@ def plan_mean(
         allowance = budget.gaussian_allowance
         kind, amount, factor = additive_noise(allowance), allowance.amount, budget.record_factor
         norm = kind.order
-        per_unit = math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount)
-        noise = factor / n * per_unit
+        noise = factor / n * (math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount))
         facts: dict[str, Any] = {"n_samples": n, "dimension": d, "noise": noise, "order": norm}
-        facts |= {"size": d ** (1 / norm), "moments": (order, moment)}
-        mean = make_oracle(oracle, *own, **facts)
+        mean = make_oracle(oracle, *own, size=d ** (1 / norm), moments=(order, moment), **facts)
         mechanism = kind.calibrate(mean.sensitivity(n, d, d, factor, norm), allowance, dimension=d)
         guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)

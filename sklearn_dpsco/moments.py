@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -122,37 +122,34 @@ class MomentsPlan(Plan):
         allowance, d, left = budget.mixed_allowance, n_features, 1.0 - 2 * _SIZE - _CENTER - _FAR
         score = statistics.median_score(n_samples, budget.record_factor)
         far = SelectVertex.calibrate(score, allowance.share(_FAR))
-        m = accuracy(problem, budget)
-        rough, tails, change = None, None, statistics.second_moments(problem, budget)
-        mean = statistics.unit_mean(problem, budget)
+        m, mean = accuracy(problem, budget), statistics.unit_mean(problem, budget)
+        rough = tails = present = None
         n_rounds = (m > _PAYS * d**1.5) + 2 * (m > _PAYS_THRICE * d**1.5)
+        n_centers = 1 + (n_rounds > 1)
         if n_rounds:
             left -= _ROUGH
-            size = d * (d + 1) // 2
+            change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
             rough = Gaussian.calibrate(change, allowance.share(_ROUGH), n_rounds, size)
         if n_rounds > 1:
             left -= _TAILS
             tails = Gaussian.calibrate(mean, allowance.share(_TAILS), 1, d * _OCTAVES.size)
-        wider = statistics.second_moments(Problem(n_samples, d + 1, Squared(), Geometry), budget)
         length = SelectVertex.calibrate(score, allowance.share(2 * _SIZE), 2)
-        n_centers = 1 + (n_rounds > 1)
         center = Gaussian.calibrate(mean, allowance.share(_CENTER), n_centers, d)
-        present = None
         if may_be_empty:
             left -= _PRESENT
             change = statistics.share_present(problem)
             present = Gaussian.calibrate(change, allowance.share(_PRESENT))
-        size = (d + 1) * (d + 2) // 2
-        moments = Gaussian.calibrate(wider, allowance.share(left), 1, size)
-        named = (
+        wider, size = Problem(n_samples, d + 1, Squared(), Geometry), (d + 1) * (d + 2) // 2
+        change = statistics.second_moments(wider, budget)
+        moments = Gaussian.calibrate(change, allowance.share(left), 1, size)
+        releases = named_releases(
             ("rows present", present, 1), ("row lengths", length, 2),
             ("column means", center, n_centers), ("rough moments", rough, n_rounds),
             ("tails of columns", tails, 1), ("far rows", far, 1),
             ("second moments", moments, 1),
         )  # fmt: skip
         n_far = math.floor(min(_FAR_SHARE * n_samples, 6 * far.scale))
-        guarantee = Guarantee.of(budget, named_releases(*named), allowance.kind)
-        facts = problem, budget, "moments", 1, guarantee
+        facts = problem, budget, "moments", 1, Guarantee.of(budget, releases, allowance.kind)
         return cls(*facts, present, length, center, rough, n_rounds, tails, far, n_far, moments)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
@@ -255,8 +252,8 @@ def _edge(scale: float, r: Any) -> Any:
 
 def _cut_sum(copy: WithNumbers, bound: float) -> Array:
     """Sum of the rows of a copy, cut to a norm of at most 1 in units of the bound."""
-    x, norms, present = copy.numbers[0], copy.numbers[2], copy.data.rows.present()
-    weights = LONGEST / bound * clipped_to(bound, norms) * present
+    x, _, norms = copy.numbers  # infinite of empty rows, whose weights are 0
+    weights = LONGEST / bound * clipped_to(bound, norms)
     return np.asarray(sum_on_threads(lambda part: weights[part] @ x[part], row_slices(x)))
 
 
@@ -266,9 +263,8 @@ def _side_sum(copy: WithNumbers, grid: Array) -> Array:
     Each row is in one place or, if it is shorter than the grid, in none: its numbers are of norm
     at most 1.
     """
-    x, norms = copy.numbers[0], copy.numbers[2]
-    places = np.searchsorted(grid, norms) - 1
-    weights = np.where(norms < math.inf, LONGEST / np.maximum(norms, grid[0]), 0.0)
+    x, _, norms = copy.numbers
+    places, weights = np.searchsorted(grid, norms) - 1, LONGEST / np.maximum(norms, grid[0])
 
     def added(part: slice) -> Array:
         z = x[part] * weights[part, None]
@@ -280,8 +276,8 @@ def _side_sum(copy: WithNumbers, grid: Array) -> Array:
 
 def joined_sum(copy: WithNumbers, bound: float) -> Array:
     """Sum of v v^T, v the rows over a bound and an intercept's coordinate, of norm at most 1."""
-    x, present = copy.numbers[0], copy.data.rows.present()
-    weights = LONGEST * clipped_to(bound, copy.numbers[-1]) * present
+    x, _, norms = copy.numbers
+    weights = LONGEST * clipped_to(bound, norms)
 
     def added(part: slice) -> Array:
         v = np.full((part.stop - part.start, x.shape[1] + 1), _LAST)
@@ -458,12 +454,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         to_data[:d, d] = known.shift * scale + shift
         self._keep_claim(plan, stream)
         released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
-        released |= {"columns": self._names, "n_samples": n}
-        released |= {"noise_is_secret": self.noise_is_secret_, "n_far": plan.n_far}
-        released |= {"low": known.low * scale + shift, "high": known.high * scale + shift}
-        released["width"] = known.width * scale
+        released |= {"columns": self._names, "n_samples": n, "n_far": plan.n_far}
+        released |= {"noise_is_secret": self.noise_is_secret_}
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
-        return self._with(released | {"moments": matrix, "back": to_data @ back})
+        low, high = (end * scale + shift for end in (known.low, known.high))
+        arrays = low, high, known.width * scale, matrix, to_data @ back
+        return self._with(released | dict(zip(_ARRAYS, arrays, strict=True)))
 
     @np.errstate(all="ignore")  # numbers that noise hides may be divided by next to nothing
     def _with(self, released: dict[str, Any]) -> Self:
@@ -495,25 +491,22 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
 
     # -------------------------------------------------------------------- post-processing
 
-    def _places(self, target: Any, features: Any) -> tuple[int | None, list[int]]:
+    def _places(self, target: Any, features: Any) -> tuple[int, list[int]]:
         """The columns that are meant, by name or number."""
         check_is_fitted(self)
-        names = self._names
-
-        def place(column: Any) -> int:
-            if column in names:
-                return names.index(column)
+        names, found = self._names, []
+        given = [features] if isinstance(features, str) else () if features is None else features
+        for column in (target, *given):
             is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
-            if is_number and 0 <= column < len(names):
-                return int(column)
-            raise ValueError(f"the table has no column {shown(column)}")
-
-        at = None if target is None else place(target)
+            if column in names:
+                found.append(names.index(column))
+            elif is_number and 0 <= column < len(names):
+                found.append(int(column))
+            else:
+                raise ValueError(f"the table has no column {shown(column)}")
+        at, *chosen = found
         if features is None:
             return at, [k for k in range(len(names)) if k != at]
-        if isinstance(features, str):
-            features = [features]
-        chosen = [place(column) for column in features]
         if at in chosen or len(set(chosen)) < len(chosen) or not chosen:
             raise ValueError("features must be different columns without the target, at least one")
         return at, chosen
@@ -592,7 +585,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             unknown=unknown,
             gram=gram_of_turn,
             residual_std=np.array([math.sqrt(variance)]),
-            title=f"{self._names[at]} by least squares from private moments",  # type: ignore[index]
+            title=f"{self._names[at]} by least squares from private moments",
             notes=tuple(notes),
         )
         return telling_unknown(estimates, self._references)
@@ -679,14 +672,11 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         if method == "best":  # subsets of those that noise does not hide
             found, places = self.regression(at, chosen), range(len(chosen))
             sizes = range(1, len(chosen) + 1)
-            tried = itertools.chain.from_iterable(itertools.combinations(places, k) for k in sizes)
-
-            def score(some: Iterable[int]) -> float:
-                without = [k for k in places if k not in some]
-                return _lost_without(without, found, n) - price * len(without)
-
-            kept = min(tried, key=score)
-            chosen = [k for k in given if k in [chosen[place] for place in kept]]
+            kept = [some for k in sizes for some in itertools.combinations(places, k)]
+            left_out = [[k for k in places if k not in some] for some in kept]
+            losses = [_lost_without(some, found, n) - price * len(some) for some in left_out]
+            best = kept[losses.index(min(losses))]
+            chosen = [k for k in given if k in [chosen[place] for place in best]]
         found = self.regression(at, chosen)
         note = f"features were chosen by {criterion} on this release: intervals do not cover"
         return replace(found, notes=(*found.notes, note))

@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import (
-    COVERS,
     check_bool,
     check_choice,
     check_level,
@@ -86,12 +85,11 @@ class Inference(DPLinearModel):
         to_data[d:, :d] = -scaling.shift / scaling.width
         is_link = targets.scaling is None or targets.scaling.has_log_link
         halves = np.broadcast_to(1.0 if is_link else targets.scaling.half, n_outputs)
-
-        def joined(coef: Any, intercept: Any) -> Array:
-            columns = np.atleast_2d(coef), np.reshape(intercept, (-1, 1))
-            return np.hstack(columns)[:, :n_params]
-
-        coef = joined(model["coef_"], model["intercept_"])
+        pairs = (model["coef_"], model["intercept_"]), (self.coef_, self.intercept_)
+        coef, predicting = (
+            np.hstack((np.atleast_2d(slopes), np.reshape(level, (-1, 1))))[:, :n_params]
+            for slopes, level in pairs
+        )
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
         problem, guarantee = self.plan_.problem, self.guarantee_
         residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
@@ -100,17 +98,13 @@ class Inference(DPLinearModel):
         size += f" of {found.n_records} users, at most {most} each" * by_user
         size += f", about {found.n_present} rows not empty" * (not self._is_strict)
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
+        same = ("coef", "sampling", "noise", "doubt", "unknown", "gram")
         estimates = Estimates(
+            **{name: getattr(found, name) for name in same},
             names=tuple(self._names),
             outputs=tuple(self._output_labels()),
-            coef=coef,
-            sampling=found.sampling,
-            noise=found.noise,
-            doubt=found.doubt,
-            unknown=found.unknown,
-            gram=found.gram,
             residual_std=residual,
-            predicting=joined(self.coef_, self.intercept_),
+            predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
             notes=(
                 *_notes(found, "users" if by_user else "rows", self._encoder, targets.class_weight),
@@ -178,7 +172,7 @@ class Inference(DPLinearModel):
         ----------
         encoder : PublicEncoder, other transformer, list of str or None, default=None
             As in `summary`: its columns name the rows, in the units of its table. None takes the
-            encoder of `bounds_X`, if it is one.
+            encoder of `bounds_X`, if it is one. A number is the level.
         level : float in [0.5, 1), default=.95
         units, base
             As in `summary`.
@@ -196,7 +190,7 @@ class Inference(DPLinearModel):
             As of `summary`.
         """
         if isinstance(encoder, Real):
-            raise TypeError(f"conf_int() takes the encoder first: say level=0.95, {COVERS}")
+            encoder, level = None, encoder
         found = self._found("conf_int")
         if found.unknown is not None and found.unknown.size:
             warn_user(
@@ -257,20 +251,21 @@ class Inference(DPLinearModel):
         names, columns, shift, width = self._units(encoder, units)
         sources = tuple(column.source for column in columns or ())
         found = self._against(found.in_units(tuple(names), shift, width, sources), base)
-        encoder = self._encoder if encoder is None else encoder
+        encoder, notes = self._encoder if encoder is None else encoder, [*found.notes]
         is_named = encoder is not None or self._feature_names() is not None
         if not is_named:
-            unnamed = (
+            notes.append(
                 "x0, x1, ...: columns of X; summary(model[0]) of a pipeline `model`, or "
                 "summary(['age', ...]), has names"
             )
-            found = dataclasses.replace(found, notes=(*found.notes, unnamed))
         if isinstance(encoder, DPScaler):
             clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))
-            clipped = f"columns are clipped to +-{clip:g} released scales, intervals are for these"
-            clipped += ": slopes of columns with longer tails are too steep"
-            found = dataclasses.replace(found, notes=(*found.notes, clipped))
-        found = dataclasses.replace(found, level=check_level("level", level), is_named=is_named)
+            notes.append(
+                f"columns are clipped to +-{clip:g} released scales, intervals are for these: "
+                "slopes of columns with longer tails are too steep"
+            )
+        facts: Any = {"level": check_level("level", level), "is_named": is_named}
+        found = dataclasses.replace(found, notes=tuple(notes), **facts)
         if check_bool("exponentiate", exponentiate):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
             ratios += found.meaning.removeprefix("log-odds")
@@ -349,38 +344,37 @@ class Inference(DPLinearModel):
         if of == "record" and loss.task != "regression":
             raise ValueError("of='record' is for a regression: labels have no interval")
         rows, raw = self.linear_functions(X)
-        n, k = raw.shape
-        if loss.task != "classification":
-            functions: Any = np.kron(np.eye(k), rows)  # those of one output after the other
-            half = found.half_widths(functions, level).reshape(k, n).T
-            if of == "record":
-                if np.isnan(found.residual_std).all():
-                    raise ValueError(
-                        "of='record' needs a fit without sample_weight and with "
-                        "max_rows_per_user=1: else the variance of the targets is not released"
-                    )
-                far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
-                half = np.hypot(half, far * found.residual_std)
-            ends = np.stack((raw - half, raw + half), axis=-1)
-            if of == "record" and self.bounds_y is not None:
-                ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in self.bounds_y))
-            if loss.task == "rates":
-                with np.errstate(over="ignore"):
-                    return np.exp(ends[:, 0])
-            return ends[:, 0] if self.coef_.ndim == 1 else ends
-        if not isinstance(loss, Multinomial):
-            half = found.half_widths(rows, level)[:, None]
-            ends = loss.probability(np.hstack((raw - half, raw + half)))
-            return np.asarray(ends)
-        p, ends = loss.probability(raw), np.empty((n, k, 2))
-        for j in range(k):  # of the log-odds against the rest, by their gradient
-            others = np.where(np.arange(k) == j, 0.0, p)
-            weights = -others / others.sum(axis=1, keepdims=True)
-            weights[:, j] = 1.0
-            half = found.half_widths(np.einsum("nk,np->nkp", weights, rows).reshape(n, -1), level)
-            odds = np.log(p[:, j]) - np.log1p(-p[:, j])
-            ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half[:, None] * np.array([-1, 1]))))
-        return ends
+        (n, k), signs = raw.shape, np.array([-1, 1])
+        if isinstance(loss, Multinomial):
+            p, ends = loss.probability(raw), np.empty((n, k, 2))
+            for j in range(k):  # of the log-odds against the rest, by their gradient
+                others = np.where(np.arange(k) == j, 0.0, p)
+                weights = -others / others.sum(axis=1, keepdims=True)
+                weights[:, j] = 1.0
+                functions: Any = np.einsum("nk,np->nkp", weights, rows).reshape(n, -1)
+                odds = np.log(p[:, j]) - np.log1p(-p[:, j])
+                half = found.half_widths(functions, level)[:, None]
+                ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half * signs)))
+            return ends
+        functions = np.kron(np.eye(k), rows)  # those of one output after the other
+        half = found.half_widths(functions, level).reshape(k, n).T
+        if of == "record":
+            if np.isnan(found.residual_std).all():
+                raise ValueError(
+                    "of='record' needs a fit without sample_weight and with max_rows_per_user=1: "
+                    "else the variance of the targets is not released"
+                )
+            far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
+            half = np.hypot(half, far * found.residual_std)
+        ends = raw[..., None] + half[..., None] * signs
+        if of == "record" and self.bounds_y is not None:
+            ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in self.bounds_y))
+        if loss.task == "classification":
+            return np.asarray(loss.probability(ends[:, 0]))
+        if loss.task == "rates":
+            with np.errstate(over="ignore"):
+                return np.exp(ends[:, 0])
+        return ends[:, 0] if self.coef_.ndim == 1 else ends
 
     def _prediction_std(self, X: Any) -> Array:
         found = self._found("return_std=True")

@@ -75,10 +75,10 @@ class LedgerDisplay:
             As in `plot`.
         """
         spans = accountant.spans()
-        charges = accountant.ledger[: len(spans)]  # others may be charging
-        keys = [charges[k].branch or (str(k + 1),) for k in spans]
-        columns = list(dict.fromkeys(keys))
-        levels = branch_levels([charges[k].branch for k in spans])
+        ledger = accountant.ledger  # others may be charging
+        charges = [ledger[k] for k in spans]
+        keys = [charge.branch or (str(k + 1),) for k, charge in zip(spans, charges, strict=True)]
+        levels = branch_levels([charge.branch for charge in charges])
         # of a branch within another one the last level is enough: that stands next to it
         words = {
             key: "> " * (len(found) > 1) + found[-1].replace("branch ", "", 1) if found else key[0]
@@ -87,11 +87,11 @@ class LedgerDisplay:
         starts, totals = np.reshape(list(spans.values()), (-1, 2)).T
         return cls(
             totals=totals,
-            labels=[charges[k].label or charges[k].estimator or "other" for k in spans],
+            labels=[charge.label or charge.estimator or "other" for charge in charges],
             epsilon=float(accountant.budget.epsilon),
             starts=starts,
-            columns=[columns.index(key) for key in keys],
-            names=[words[key] for key in columns],
+            columns=[list(words).index(key) for key in keys],
+            names=list(words.values()),
         ).plot(ax=ax, **kwargs)
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
@@ -205,8 +205,8 @@ class PlanDisplay:
                 f"estimator must have a plan, which {type(estimator).__name__} has not: of a "
                 "pipeline give model[-1], and the number of columns that reach it"
             )
-        plan = estimator.plan(n_samples, n_features)
-        return cls.from_plan(plan, ax=ax, max_bars=max_bars, **kwargs)
+        kwargs |= {"ax": ax, "max_bars": max_bars}
+        return cls.from_plan(estimator.plan(n_samples, n_features), **kwargs)
 
     def plot(self, *, ax: Any = None, max_bars: int = 30, **kwargs: Any) -> Self:
         """Draw the bars, the first release at the top.
@@ -223,11 +223,10 @@ class PlanDisplay:
         ax = axes_for(self, ax)
         shares = np.asarray(self.shares, dtype=np.float64)
         largest = np.sort(np.argsort(-shares, kind="stable")[:max_bars])
-        place = np.arange(largest.size)
+        place, omitted = np.arange(largest.size), shares.size - largest.size
         self.bars_ = ax.barh(place, shares[largest], **kwargs)
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
-        omitted = shares.size - largest.size
         more = f" ({omitted} smaller ones left out)" if omitted else ""
         ax.set_xlabel("Share of the budget" + more)
         if self.title is not None:

@@ -139,8 +139,7 @@ class CalibrationDisplay:
         is_doubling = edges[0] >= 0 and edges[-1] - edges[-2] > 3 * (edges[1] - edges[0])
         points = frame[["predicted", "observed"]].to_numpy().T
         ends = np.abs(frame[["low", "high"]].to_numpy().T - points[1])
-        style = {"fmt": "o", "capsize": 3, **kwargs}
-        self.points_ = ax.errorbar(*points, yerr=ends, **style)
+        self.points_ = ax.errorbar(*points, yerr=ends, **({"fmt": "o", "capsize": 3} | kwargs))
         shown_edges = np.unique((self.to_frame() if frame.empty else frame)[["from", "to"]])
         least = shown_edges[shown_edges > 0][0] / 4 if is_doubling else shown_edges[0]
         diagonal = [max(shown_edges[0], least), shown_edges[-1]]

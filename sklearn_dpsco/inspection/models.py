@@ -107,9 +107,8 @@ class CoefficientDisplay:
             check_ratios(opened(estimator)[0].plan_.problem.loss)
         coef, std = frame.to_numpy(), None
         if found is not None:
-            coef, n_params = found.coef[:, : len(coef)].T, found.coef.shape[1]
-            half = found.half_widths(np.eye(found.coef.size)).reshape(-1, n_params)
-            std = half[:, : len(coef)].T
+            half = found.half_widths(np.eye(found.coef.size)).reshape(found.coef.shape)
+            coef, std = (of[:, : len(names)].T for of in (found.coef, half))
         shown: Any = {"outputs": list(frame.columns), "units": units, "exponentiate": exponentiate}
         display = cls(names=names, coef=coef, std=std, **shown)
         return display.plot(ax=ax, max_features=max_features, **kwargs)
@@ -155,11 +154,8 @@ class CoefficientDisplay:
         """
         check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
         size = check_int("n_refits", n_refits, low=2)
-        fit = delayed(_frame)
-        found = Parallel(n_jobs=n_jobs)(
-            fit(model, encoder, units, (X, y))
-            for model in clones_of(estimator, random_state, [{}] * size)
-        )
+        models, fit = clones_of(estimator, random_state, [{}] * size), delayed(_frame)
+        found = Parallel(n_jobs=n_jobs)(fit(model, encoder, units, (X, y)) for model in models)
         frame, names, _ = found[0]
         coefs = np.array([frame.to_numpy() for frame, *_ in found])
         shown: Any = {"names": names, "outputs": list(frame.columns), "units": units}
@@ -184,17 +180,17 @@ class CoefficientDisplay:
         largest = np.sort(np.argsort(-size, kind="stable")[:max_features])
         place, self.points_ = np.arange(largest.size), []
         for k, output in enumerate(self.outputs):
-            std = None if self.std is None else np.asarray(self.std)[largest, k]
-            if std is not None:
+            at, ends = coef[largest, k], None
+            value = np.exp(at) if self.exponentiate else at
+            if self.std is not None:
+                std = np.asarray(self.std)[largest, k]
                 for row in place[np.isinf(std)]:
                     ax.axhline(row, color="gray", linewidth=0.5, linestyle=":")
-                std = np.where(np.isinf(std), np.nan, std)
+                ends = np.where(np.isinf(std), np.nan, std)
+                if self.exponentiate:
+                    ends = np.abs(np.exp([at - ends, at + ends]) - value)
             style = {"fmt": "o", "capsize": 3, "label": str(output), **kwargs}
-            at = coef[largest, k]
-            if self.exponentiate:
-                at, ends = np.exp(at), None if std is None else np.exp([at - std, at + std])
-                std = None if ends is None else np.abs(ends - at)
-            self.points_.append(ax.errorbar(at, place, xerr=std, **style))
+            self.points_.append(ax.errorbar(value, place, xerr=ends, **style))
         if self.exponentiate:
             ax.set_xscale("log")
             ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
@@ -381,9 +377,11 @@ class PrivacyUtilityDisplay:
             cv = kind(n_splits=10, test_size=0.25, random_state=random_state)
         splits = list(check_cv(cv, y, classifier=of_classes).split(X, y))
         epsilons = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+        if isinstance(non_private, str):
+            non_private = _non_private(estimator)
         if isinstance(trivial, str):
             trivial = DummyClassifier() if of_classes else DummyRegressor()
-        compared = [_non_private(non_private, estimator), trivial]
+        compared = [non_private, trivial]
         power = _power(estimator)
         name = "accuracy" if of_classes else "R2" if power is None else "D2"
         if scoring is not None:
@@ -479,14 +477,11 @@ class PrivacyUtilityDisplay:
         (self.line_,) = ax.plot(self.epsilons, middle, **style)
         color = self.line_.get_color()
         self.band_ = ax.fill_between(self.epsilons, low, high, alpha=0.2, color=color)
+        others = {"without privacy": self.non_private_scores, "trivial": self.trivial_scores}
         lines: list[Any] = []
-        for scores, linestyle, label in (
-            (self.non_private_scores, "--", "without privacy"),
-            (self.trivial_scores, ":", "trivial"),
-        ):
+        for (label, scores), linestyle in zip(others.items(), ("--", ":"), strict=True):
             style = {"color": "gray", "linestyle": linestyle, "label": label}
-            is_drawn = scores is not None
-            lines.append(ax.axhline(float(np.median(scores)), **style) if is_drawn else None)
+            lines.append(None if scores is None else ax.axhline(float(np.median(scores)), **style))
         self.non_private_line_, self.trivial_line_ = lines
         ax.set(xscale="log", xlabel="Epsilon", ylabel=f"Test {self.score_name}")
         ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
@@ -496,16 +491,14 @@ class PrivacyUtilityDisplay:
         return self
 
 
-def _non_private(model: Any, estimator: Any) -> Any:
-    """The model without privacy, in a pipeline behind the same steps."""
-    if not isinstance(model, str):
-        return model
+def _non_private(estimator: Any) -> Any:
+    """A model of its kind without privacy, in a pipeline behind the same steps."""
     if isinstance(estimator, Pipeline):
-        last_name, last = estimator.steps[-1]
-        before = [(name, clone(step, safe=False)) for name, step in estimator.steps[:-1]]
-        return Pipeline([*before, (last_name, _non_private(model, last))])
+        *before, (name, last) = estimator.steps
+        copies = [(of, clone(step, safe=False)) for of, step in before]
+        return Pipeline([*copies, (name, _non_private(last))])
     if hasattr(estimator, "estimator"):  # a search
-        return _non_private(model, estimator.estimator)
+        return _non_private(estimator.estimator)
     linear: Any = RidgeCV(np.logspace(-3, 3, 13))
     if is_classifier(estimator):
         linear = LogisticRegression(max_iter=1000)

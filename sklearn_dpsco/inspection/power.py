@@ -35,11 +35,12 @@ _N_FITS = 20
 _N_FAILURES = 1
 _MOST_CELLS = 5 * 10**7
 _STEP = 2 ** (1 / 3)
-_SIMULATED = 0.01 * _STEP ** np.arange(52)  # epsilons
+_SIMULATED = (0.01 * _STEP ** np.arange(52)).tolist()  # epsilons
 # for tables that are harder than the stand-ins, found by simulation: a part of the score that may
 # be lost, and a factor of rows or epsilon
 _SAFE_PART, _SAFE = 0.8, 1.4
 _CORRELATION = 0.5  # of each column with each other one, if nothing is said
+_Wanted = tuple[float | None, float | None, float]  # a standard error, an effect, and power
 
 
 def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
@@ -71,14 +72,10 @@ def _with_errors(estimator: Any) -> Any:
 
 
 def _infers(
-    estimator: Any,
-    n_features: Any,
-    std: float | None,
-    effect: float | None,
-    power: float,
-    **assumptions: Any,
+    estimator: Any, n_features: Any, wanted: _Wanted, assumptions: dict[str, Any]
 ) -> Callable[..., bool]:
     """Whether the plan for so many rows, with these settings, has that standard error or power."""
+    std, effect, power = wanted
     if isinstance(n_features, PublicEncoder):
         n_features = len(n_features.get_feature_names_out())
     check_count("n_features", n_features)
@@ -113,27 +110,21 @@ def _infers(
 
 
 def _scores(
-    estimator: Any,
-    features: Any,
-    std: float | None,
-    effect: float | None,
-    power: float,
-    score: Any,
-    best: Any,
-    **assumptions: Any,
+    estimator: Any, features: Any, wanted: _Wanted, scores: Any, assumptions: dict[str, Any]
 ) -> Callable[..., bool]:
     """Whether all of some fits to stand-ins of so many rows, with these settings, score as wanted.
 
     New rows are scored beside the best linear predictions of them, whose score is the one assumed.
     """
-    if (std, effect, power) != (None, None, _POWER):
+    if wanted != (None, None, _POWER):
         raise ValueError("give one of std, effect and score; power is for an effect")
     check_public("what foretells a score", (), estimator, True)
+    score, best = scores
     n_columns, table = stand_in(estimator, features, best, assumptions)
     of_classes = is_classifier(estimator)
     least = 0.5 if of_classes else 0.0
     check_real("score", score, low=least, high=best, low_open=True, high_open=True)
-    found = get_scorer("roc_auc" if of_classes else "r2")
+    scorer = get_scorer("roc_auc" if of_classes else "r2")
 
     def is_enough(n: int, **settings: Any) -> bool:
         if n * n_columns > _MOST_CELLS:
@@ -150,8 +141,7 @@ def _scores(
                     model.fit(X[:n], y[:n], **groups_of(model, n))
             except TooFewRowsError:
                 return False
-            loss = at_best - found(model, X[n:], y[n:])
-            n_failures += loss > _SAFE_PART * (best - score)
+            n_failures += at_best - scorer(model, X[n:], y[n:]) > _SAFE_PART * (best - score)
             if n_failures > _N_FAILURES:
                 return False
         return True
@@ -244,15 +234,15 @@ def rows_needed(
     >>> 1000 < rows_needed(model, 10, score=0.45, score_without_privacy=0.5) < 5000
     True
     """
-    facts = estimator, n_features, std, effect, power
-    if (score, score_without_privacy) != (None, None):
-        scores_well = _scores(*facts, score, score_without_privacy, **assumptions)
+    wanted, scores = (std, effect, power), (score, score_without_privacy)
+    if scores != (None, None):
+        scores_well = _scores(estimator, n_features, wanted, scores, assumptions)
         n = 64.0
         # fits can be worse from more rows, where a plan changes its releases
         while not (scores_well(math.ceil(n)) and scores_well(math.ceil(_SAFE * n))):
             n *= _STEP
         return math.ceil(_SAFE * n)
-    is_enough = _infers(*facts, **assumptions)
+    is_enough = _infers(estimator, n_features, wanted, assumptions)
     high = 64
     while not is_enough(high):
         high *= 2
@@ -307,19 +297,18 @@ def epsilon_needed(
     True
     """
     check_count("n_samples", n_samples, low=2)
-    facts = estimator, n_features, std, effect, power
-    if (score, score_without_privacy) != (None, None):
+    wanted, scores = (std, effect, power), (score, score_without_privacy)
+    if scores != (None, None):
         check_one_budget(estimator)
-        scores_well = _scores(*facts, score, score_without_privacy, **assumptions)
+        scores_well = _scores(estimator, n_features, wanted, scores, assumptions)
         for epsilon in _SIMULATED:
-            tried = (float(epsilon), _SAFE * float(epsilon))
-            if all(scores_well(n_samples, epsilon=value) for value in tried):
+            if all(scores_well(n_samples, epsilon=one) for one in (epsilon, _SAFE * epsilon)):
                 return rounded(_SAFE * epsilon, 3)
         raise ValueError(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
             "the estimator clips does; rows_needed says how many are enough"
         )
-    is_enough = _infers(*facts, **assumptions)
+    is_enough = _infers(estimator, n_features, wanted, assumptions)
     low, high = map(math.log, _EPSILONS)
     if not is_enough(n_samples, epsilon=math.exp(high)):
         raise ValueError(
@@ -416,10 +405,8 @@ class PowerDisplay:
         """
         ax = axes_for(self, ax)
         (self.line_,) = ax.plot(self.values, self.std, "o-", label="with privacy", **kwargs)
-        style = {"color": "gray", "linestyle": "--", **kwargs}
-        (self.sampling_line_,) = ax.plot(
-            self.values, self.std_sampling, label="by sampling alone", **style
-        )
+        style = {"color": "gray", "linestyle": "--", "label": "by sampling alone", **kwargs}
+        (self.sampling_line_,) = ax.plot(self.values, self.std_sampling, **style)
         ax.set(xscale="log", yscale="log", ylabel="Standard error of a coefficient")
         ax.set_xlabel("Number of rows" if self.against == "rows" else "epsilon")
         ax.legend(loc="best")

@@ -76,9 +76,9 @@ def _table(
         X: Any = np.column_stack(list(cells.values()))
         encoded = X
     else:
-        raw = import_pandas("a stand-in with a schema").DataFrame(cells)
-        encoded = encoder.transform(raw)
-        X = raw if is_raw else encoded
+        X = import_pandas("a stand-in with a schema").DataFrame(cells)
+        encoded = encoder.transform(X)
+        X = X if is_raw else encoded
     encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
     spread = encoded.std(axis=0)
     z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
@@ -120,7 +120,6 @@ def stand_in(
         encoder, size = None, check_count("n_features", features)
         given = getattr(last, "bounds_X", None)
         has_names = isinstance(given, Mapping)
-        names = list(given) if isinstance(given, Mapping) else [f"x{k}" for k in range(size)]
         if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
             raise ValueError(
                 "this pipeline takes tables with names of columns: give the encoder or its schema "
@@ -128,8 +127,9 @@ def stand_in(
             )
         declared, _ = declared_bounds(given, size)
         ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
-        pairs = zip(*(np.broadcast_to(end, size) for end in ends), strict=True)
-        columns = {name: tuple(map(float, pair)) for name, pair in zip(names, pairs, strict=True)}
+        names: Any = given if has_names else [f"x{k}" for k in range(size)]
+        pairs = zip(*(np.broadcast_to(end, size).tolist() for end in ends), strict=True)
+        columns = dict(zip(names, pairs, strict=True))
         if has_names:  # the estimator takes a frame
             encoder, is_raw = PublicEncoder(columns), True
     law = _targets(last, score, facts["target"], facts["prevalence"])
@@ -203,10 +203,11 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
     last = private_last(model_of(estimator), f"{what} takes a private estimator or search")
     if getattr(last, "bounds_exposure", None) is not None:
         raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
-    accountants = [step.accountant for step in private_steps(estimator).values()]
-    accountants = [a for a in (accountant_in_force(None), *accountants) if a is not None]
-    if accountants:
-        account = accountants[0]
+    own = (step.accountant for step in private_steps(estimator).values())
+    account = next(
+        (found for found in (accountant_in_force(None), *own) if found is not None), None
+    )
+    if account is not None:
         relation, rows = account.budget.relation, account.max_rows_per_user
         raise ValueError(
             f"{what} fits many times, on public or synthetic data that need no budget, and an "

@@ -63,8 +63,7 @@ class SurvivalCurve:
         }
         if self.low is not None and self.high is not None:
             tail = (1 - self.level) / 2
-            ends = {f"[{tail:.4g}": self.low.ravel(), f"{1 - tail:.4g}]": self.high.ravel()}
-            columns |= ends
+            columns |= {f"[{tail:.4g}": self.low.ravel(), f"{1 - tail:.4g}]": self.high.ravel()}
         return import_pandas("to_frame").DataFrame(columns)
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Any:
@@ -178,8 +177,7 @@ def survival_curve(
         hazards = steps.reshape(-1, n_periods).cumsum(axis=1)
         codes, names = np.zeros(len(hazards), dtype=int), ["all"]
         if by is not None:
-            of_persons = rows[by].iloc[::n_periods]
-            codes, names = pandas.factorize(of_persons, use_na_sentinel=False)
+            codes, names = pandas.factorize(rows[by].iloc[::n_periods], use_na_sentinel=False)
         curves, halves = np.zeros((2, len(names), n_periods))
         for k in range(len(names)):
             own = hazards[codes == k]
@@ -189,11 +187,11 @@ def survival_curve(
                 mean = np.einsum("ij,ijp->jp", softmax(-own, axis=0), sums)
                 estimates = last._estimates  # in the units of X, as the gradients
                 halves[k] = estimates.half_widths(mean / curves[k][:, None], level)
-        found = {"survival": np.exp(-curves)}
-        for name, sign in {} if gradients is None else {"low": 1, "high": -1}.items():
-            found[name] = np.exp(-curves * np.exp(sign * halves))
-    ones = np.ones((len(names), 1))  # at time 0
-    made = {name: np.hstack((ones, ends)) for name, ends in found.items()}
+        found = {"survival": curves}
+        if gradients is not None:
+            found |= {"low": curves * np.exp(halves), "high": curves * np.exp(-halves)}
+        # at time 0 the event has happened to nobody
+        made = {name: np.exp(-np.insert(of, 0, 0.0, axis=1)) for name, of in found.items()}
     return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)
 
 
@@ -206,8 +204,7 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
     needed = ["person", "period", "start", "stop", *names, *([] if by is None else [by])]
     if missing := [name for name in needed if name not in getattr(rows, "columns", ())]:
         raise ValueError(f"rows must be those of person_periods, but have no column {missing[:5]}")
-    periods = rows["period"].drop_duplicates()
-    first = rows.iloc[: len(periods)]
+    first = rows.iloc[: rows["period"].drop_duplicates().size]
     n_persons, left = divmod(len(rows), max(len(first), 1))
     same = ("period", "start", "stop")
     is_whole = n_persons > 0 and left == 0 and first["start"].iloc[0] == 0

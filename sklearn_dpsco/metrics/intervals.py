@@ -21,6 +21,7 @@ from scipy.special import log_ndtr, ndtr
 from .._types import Array
 
 Ends = tuple[Any, Any]
+_OfPoints = Callable[[Array], Any]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
@@ -71,9 +72,7 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _ends(
-    statistic: Callable[[Array], Any], reach: Callable[[Array], Any], grid: Array = _GRID
-) -> Ends:
+def _ends(statistic: _OfPoints, reach: _OfPoints, grid: Array = _GRID, slack: float = 0) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
     For each cell the first such point of the grid from either end, refined outward, or the last.
@@ -81,23 +80,24 @@ def _ends(
     ends = []
     for sign, points in ((1, grid), (-1, grid[::-1])):
         # functions take points of shape (m, 1) or (n_cells,)
-        is_near = np.atleast_2d(sign * statistic(points[:, None]) <= reach(points[:, None]))
+        is_near = sign * statistic(points[:, None]) <= reach(points[:, None]) + slack
         first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
         inside, outside = points[first], points[np.maximum(first - 1, 0)]
         for _ in range(_REFINED):
             middle = (inside + outside) / 2
-            good = np.ravel(sign * statistic(middle) <= reach(middle))
+            good = sign * statistic(middle) <= reach(middle) + slack
             inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
-        ends.append(np.where(first == 0, points[0], outside))
+        ends.append(np.where(first == 0, points[0], outside).squeeze())
     return ends[0], ends[1]
 
 
-def share_interval(count: Array, n: int, terms: int, law: Law) -> Ends:
+def share_interval(count: Any, n: int, terms: int, law: Law) -> Ends:
     """Of the probability p of what was counted `count` times among n, in `terms` noisy numbers."""
     count = np.clip(count, 0, n)
     return _ends(
         lambda p: count - n * p,
-        lambda p: law.reach(n * p * (1 - p), (terms, 1)) + law.slack,
+        lambda p: law.reach(n * p * (1 - p), (terms, 1)),
+        slack=law.slack,
     )
 
 
@@ -111,15 +111,16 @@ def ratio_interval(
     """
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total, (of_hits, of_misses) = hits + misses, terms
+    return _ends(
+        lambda r: (1 - r) * hits - r * misses,
+        lambda r: law.reach(
+            total * r * (1 - r), (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
+        ),
+        slack=law.slack,
+    )
 
-    def reach(r: Array) -> Any:
-        noises = (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
-        return law.reach(total * r * (1 - r), *noises) + law.slack
 
-    return _ends(lambda r: (1 - r) * hits - r * misses, reach)
-
-
-def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, float]:
+def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
     r"""Of the area under the ROC curve, from noisy histograms of the scores of both classes.
 
     T(a) = sum over i, j of p_i n_j (h_ij - a), h_ij = 1 where bin i is above bin j. In a common
@@ -132,22 +133,24 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> tuple[float, flo
     if P <= 0 or N <= 0:
         return 0.0, 1.0
 
-    def ends(tie: float) -> Ends:
-        lower, higher = below + tie * negative, above + tie * positive
-        area = min(max(float(positive @ lower), 0.0), P * N)
+    lower, higher = (below, below + negative), (above, above + positive)  # for both h
+    areas = np.clip([positive @ values for values in lower], 0.0, P * N)
+    numbers = 2 * positive.size
+    sums = [
+        (total, np.array([(values @ values, values.sum()) for values in of_both]).T)
+        for total, of_both in ((N, lower), (P, higher))
+    ]
 
-        def reach(a: Array) -> Any:
-            slopes = 0.0
-            for values, total in ((lower, N), (higher, P)):
-                # the sum of (values - a total)^2
-                center = a * total
-                slopes += values @ values - 2 * center * values.sum() + values.size * center**2
-            numbers = 2 * positive.size
-            return law.reach(_of_area(a, P, N), (numbers, slopes / numbers))
+    def reach(a: Array) -> Any:
+        slopes = 0.0
+        for total, (squares, linear) in sums:
+            # the sum of (values - a total)^2
+            center = a * total
+            slopes = slopes + (squares - 2 * center * linear + positive.size * center**2)
+        return law.reach(_of_area(a, P, N), (numbers, slopes / numbers))
 
-        return _ends(lambda a: area - a * P * N, reach)
-
-    return float(ends(0.0)[0][0]), float(ends(1.0)[1][0])
+    low, high = _ends(lambda a: areas - a * P * N, reach)
+    return low[0], high[1]
 
 
 def _of_area(a: Array, P: float, N: float) -> Array:
@@ -159,9 +162,7 @@ def _of_area(a: Array, P: float, N: float) -> Array:
     return P * N * a * (1 - a) * once
 
 
-def rank_interval(
-    signs: float, P: float, N: float, widths: tuple[float, float], law: Law
-) -> tuple[float, float]:
+def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float], law: Law) -> Ends:
     """Of the area under the ROC curve, from noisy sums of signs / 2 over pairs and of both classes.
 
     `widths` are those of the noise on the sum of signs and on P and N.
@@ -173,8 +174,7 @@ def rank_interval(
         noises = (1, widths[0] ** 2), (1, of_counts * P**2), (1, of_counts * N**2)
         return law.reach(_of_area(a, P, N), *noises)
 
-    low, high = _ends(lambda a: signs - (a - 0.5) * P * N, reach)
-    return float(low[0]), float(high[0])
+    return _ends(lambda a: signs - (a - 0.5) * P * N, reach)
 
 
 def mean_interval(
@@ -183,34 +183,26 @@ def mean_interval(
     """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
     `widths` are those of the noise on `square_gap` and on n, in units of that on `total`.
+
+    The variance of u, where m is its mean, is estimated. That of the records is g - M^2, with their
+    mean M and g = 1 - mean (1 - u^2), plus half a standard deviation of the noise in that. If m is
+    not M, the records lack values on the side of m: at worst at the end e of the range,
+    (m - M) / (e - M) of them, which adds (m - M) (e - M), where noise does not hide what a few such
+    values do. With values at the ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000);
+    1 - M^2 is allowed, too, as a few large values say little about what is below them.
     """
-    noisy = total, square_gap, n, widths, law
     total = min(max(total, -n), n)
-    return _ends(
-        lambda m: total - n * m,
-        lambda m: law.reach(n * _spread(m, *noisy), (1, 1), (1, (widths[1] * m) ** 2)),
-        grid=2 * _GRID - 1,
-    )
-
-
-def _spread(
-    m: Array, total: float, square_gap: float, n: float, widths: tuple[float, float], law: Law
-) -> Array:
-    """An estimate of the variance of u, where m is its mean.
-
-    That of the records is g - M^2, with their mean M and g = 1 - mean (1 - u^2), plus half a
-    standard deviation of the noise in that. If m is not M, the records lack values on the side of
-    m: at worst at the end e of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M),
-    where noise does not hide what a few such values do. With values at the
-    ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as
-    a few large values say little about what is below them.
-    """
     mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
     of_n = widths[1] * (gap + 2 * mean**2)
     noise = law.variance / n**2 * (widths[0] ** 2 + 4 * mean**2 + of_n**2)
     own = max(1 - gap - mean**2 + math.sqrt(noise) / 2, 0.0)
-    missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
-    return np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
+
+    def reach(m: Array) -> Any:
+        missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
+        spread = np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
+        return law.reach(n * spread, (1, 1), (1, (widths[1] * m) ** 2))
+
+    return _ends(lambda m: total - n * m, reach, grid=2 * _GRID - 1)
 
 
 def r2_interval(
@@ -224,7 +216,7 @@ def r2_interval(
     variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
     to be that of normal errors and targets, with four fifths of c, but for what is released: not
     less than a quarter of a standard deviation of its noise above that, nor more than a whole one.
-    For larger rho the sample may lack large errors, as in `_spread`.
+    For larger rho the sample may lack large errors, as in `mean_interval`.
     """
     half, (mean_u, g, mean) = largest / 2, np.clip(sums[[0, 5, 4]] / n, (-1, 0, -1), 1)
     squares, share = half * n * (1 + mean_u), 1 - g - mean**2
@@ -254,8 +246,8 @@ def r2_interval(
         lambda x: (1 - x) * squares - x * variation,
         lambda x: (1 - x) * reach(x / np.maximum(1 - x, 1e-12)),
     )
-    worst = -math.inf if high[0] >= 1 else 1 - float(high[0] / (1 - high[0]))
-    return worst, 1 - float(low[0] / (1 - low[0])) if low[0] < 1 else -math.inf
+    worst, best = (1 - float(x / (1 - x)) if x < 1 else -math.inf for x in (high, low))
+    return worst, best
 
 
 def _second_moments(means: Array, widths: Array, half: float) -> tuple[Array, Array]:

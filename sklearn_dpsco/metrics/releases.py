@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import Array
+from .._types import Array, Flags
 from ..mechanisms import SelectVertex
 from .intervals import (
     Law,
@@ -106,35 +106,29 @@ class Counts(Sums):
         return math.prod(self.shape)
 
     def sensitivity(self, factor: float) -> float:
-        moved = factor if self.dimension > 1 else 1.0
-        return float(moved ** (1 / self.order))
+        return float((factor if self.dimension > 1 else 1.0) ** (1 / self.order))
 
     def statistic(self, answers: Answers) -> Array:
-        n_rows, n_columns = self.shape
-        truth, column = answers["truth"], self._columns(answers)
+        (n_rows, n_columns), truth = self.shape, answers["truth"]
+        # the column of each record, -1 for none
+        if self.name.startswith("scores"):
+            low, high = self.facts.low_score, self.facts.high_score
+            share = (answers["score"] - low) / (high - low)
+            is_valid = np.isfinite(share)
+            bins = np.floor(np.where(is_valid, share, 0.0) * n_columns)
+            # the outer bins hold what is outside
+            column = np.where(is_valid, np.clip(bins, 0, n_columns - 1).astype(int), -1)
+        elif self.name == "confusion matrix":
+            column = answers["predicted"]
+        else:
+            column = np.where(answers["predicted"] >= 0, truth != answers["predicted"], -1)
         row = truth if n_rows > 1 else 0
         is_counted = (truth >= 0) & (column >= 0) & (column < n_columns)
         cells = (row * n_columns + column)[is_counted]
         return np.bincount(cells, minlength=n_rows * n_columns).astype(np.float64)
 
-    def _columns(self, of: Answers) -> Any:
-        """Of each record its column of the table, -1 for none."""
-        if self.name.startswith("scores"):
-            low, high, n_bins = self.facts.low_score, self.facts.high_score, self.shape[1]
-            share = (of["score"] - low) / (high - low)
-            is_valid = np.isfinite(share)
-            # the outer bins hold what is outside
-            bins = np.clip(np.floor(np.where(is_valid, share, 0.0) * n_bins), 0, n_bins - 1)
-            return np.where(is_valid, bins.astype(int), -1)
-        if self.name == "confusion matrix":
-            return of["predicted"]
-        is_wrong, is_valid = of["truth"] != of["predicted"], of["predicted"] >= 0
-        if self.name == "correct predictions":
-            return np.where(is_wrong, 2 * is_valid - 1, 0)
-        return np.where(is_valid, is_wrong, -1)
-
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), self.dimension
+        return min(max(float(noisy.sum()), 0.0), float(self.facts.n_samples)), noisy.size
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         table, n = noisy.reshape(self.shape), self.facts.n_samples
@@ -155,23 +149,14 @@ class Counts(Sums):
             right, terms = np.diagonal(table), len(table) - 1
             wrong = table.sum(axis=1) - right
         if scoring == "balanced_accuracy":
-            # by variance estimates recovery (Zou and Donner 2008): errors are independent, and add
-            # up in squares, but for ends at 0 and 1, which tell nothing
             found = _shares(right, wrong, (1, terms), law)
             recalls, (low, high) = found["value"], found["interval"]
-            mean, sums = float(recalls.mean()), []
-            for distances, is_vacuous in ((recalls - low, low <= 0), (high - recalls, high >= 1)):
-                known = distances[~is_vacuous]
-                sums.append(float(distances[is_vacuous].sum() + math.sqrt(known @ known)))
-            return _within(mean, (mean - sums[0] / right.size, mean + sums[1] / right.size))
-        count = np.array([right.sum()])
+            mean, k = float(recalls.mean()), right.size
+            reaches = joint(recalls - low, low <= 0), joint(high - recalls, high >= 1)
+            return _within(mean, (mean - reaches[0] / k, mean + reaches[1] / k))
         if self.facts.excludes:
-            numbers = right.size, right.size * terms
-            found = _shares(count, np.array([wrong.sum()]), numbers, law)
-            share, (low, high) = found["value"], found["interval"]
-        else:
-            share, (low, high) = count / n, share_interval(count, n, right.size, law)
-        return _within(share[0], (low[0], high[0]))
+            return _shares(right.sum(), wrong.sum(), (right.size, right.size * terms), law)
+        return _within(right.sum() / n, share_interval(right.sum(), n, right.size, law))
 
 
 class Bins(Counts):
@@ -189,8 +174,8 @@ class Bins(Counts):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the counts: a row for each part of a target."""
-        return 2 if self.name == "calibration" else 3, len(self.edges) - 1
+        """A row of counts for each part of a target, and one of places."""
+        return 3 if self.name == "calibration" else 4, len(self.edges) - 1
 
     @property
     def ranges(self) -> tuple[Array, Array]:
@@ -217,10 +202,6 @@ class Bins(Counts):
         half = float(np.clip(self.halves.max(), 1e-9, 0.5))
         return half ** (1 / 2 if self.order == 2 else 2 / 3)
 
-    @property
-    def dimension(self) -> int:
-        return (self.shape[0] + 1) * self.shape[1]
-
     def sensitivity(self, factor: float) -> float:
         # at most factor counts by 1, and factor w in the sums, in l2 all of it in one of them
         moved = [1.0] * int(factor) + [factor * self.weight]
@@ -238,18 +219,18 @@ class Bins(Counts):
         k = np.minimum(np.searchsorted(edges, p, "right"), edges.size - 1) - 1
         a = np.clip((y - low[k]) / np.where(high > low, high - low, 1)[k], 0, 1)
         d = np.clip(2 * (p - edges[k]) / np.diff(edges)[k] - 1, -1, 1)
-        parts = [(1 - a) ** 2, 2 * a * (1 - a), a**2][:: 2 if self.shape[0] == 2 else 1]
-        sums = np.zeros((len(parts) + 1, edges.size - 1), dtype=np.int64)
+        parts = [(1 - a) ** 2, 2 * a * (1 - a), a**2][:: 2 if self.name == "calibration" else 1]
+        sums = np.zeros(self.shape, dtype=np.int64)
         for own, part in zip(sums, [*parts, self.weight * d], strict=True):
             np.add.at(own, k, np.rint(part / _UNIT).astype(np.int64))
         return np.ravel(sums * _UNIT)
 
     def n_valid(self, noisy: Array) -> tuple[float, float]:
-        return super().n_valid(noisy[: -self.shape[1]])[0], math.prod(self.shape)
+        return super().n_valid(noisy[: -self.shape[1]])
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The mean observed in each bin, and the mean prediction, which is within its bin."""
-        edges, table = np.array(self.edges), noisy.reshape(-1, self.shape[1])
+        edges, table = np.array(self.edges), noisy.reshape(self.shape)
         counts, of_place = np.maximum(table[:-1], 0), self.halves / self.weight
         total = np.maximum(counts.sum(axis=0), 1e-9)
         place = np.clip(table[-1] / self.weight / total, -1, 1)
@@ -278,7 +259,7 @@ def _means(counts: Array, ranges: tuple[Array, Array], law: Law, of_compared: Ar
         widths = math.sqrt(4 / noise), math.sqrt(3 / noise)
         own = replace(law, variance=noise * law.variance)
         low, high = mean_interval(above - below, 2 * between, one, widths, own)
-        found.append((float(np.clip((above - below) / one, -1, 1)), low[0], high[0]))
+        found.append((float(np.clip((above - below) / one, -1, 1)), low, high))
     mean, low, high = ranges[0] + (1 + np.array(found).T) / 2 * np.subtract(*ranges[::-1])
     ends = np.minimum(low, mean), np.maximum(high, mean)
     return {"value": mean, "interval": ends, "limits": ranges}
@@ -292,6 +273,15 @@ def _within(value: Any, ends: tuple[Any, Any], most: float = 1.0) -> Estimate:
     if np.ndim(value) == 0:
         value, low, high = float(value), float(low), float(high)
     return {"value": value, "interval": (low, high), "limits": (0.0, most)}
+
+
+def joint(distances: Array, is_vacuous: Flags) -> float:
+    """How far a sum may be from its value, by how far its independent parts may be.
+
+    Errors add up in squares (variance estimates recovery, Zou and Donner 2008), but for ends that
+    tell nothing.
+    """
+    return float(np.linalg.norm(distances[~is_vacuous]) + distances[is_vacuous].sum())
 
 
 def _shares(hits: Array, misses: Array, terms: Any, law: Law, of_compared: Any = 0.0) -> Estimate:
@@ -381,18 +371,16 @@ class Range:
     def scores(self, facts: Facts, answers: Answers) -> Array:
         """Of each range, an integer. Not private."""
         low, high = self.ranges.T
+        gain = -self.worth * np.log(high - low)
         if self.of == "targets":
-            t = np.clip(answers["y"], facts.low, facts.high) - facts.low
-            t = np.where(np.isfinite(answers["y"]), t / (facts.high - facts.low), np.nan)
+            y = answers["y"][np.isfinite(answers["y"])]
+            t = (np.clip(y, facts.low, facts.high) - facts.low) / (facts.high - facts.low)
         else:
             t = np.abs(_errors(facts, answers))
+            gain = -self.most * np.expm1(-gain / self.most)
         t = np.sort(t[np.isfinite(t)])
         inside = np.searchsorted(t, high, "right") - np.searchsorted(t, low, "left")
-        gain = -self.worth * np.log(high - low)
-        if self.of == "errors":
-            gain = -self.most * np.expm1(-gain / self.most)
-        scores: Array = inside - t.size + np.rint(gain)
-        return scores
+        return np.asarray(inside - t.size + np.rint(gain))
 
     def narrowed(self, facts: Facts, selected: int) -> Facts:
         """With a range for bounds, or for the largest error, somewhat widened."""
@@ -429,14 +417,6 @@ class Moments(Sums):
     and of products of these, which tell the variance by sampling.
     """
 
-    @property
-    def largest(self) -> float:
-        """The largest loss, or twice the largest difference."""
-        facts, e = self.facts, self.facts.max_error
-        others = {"log loss": facts.max_log_loss, "probability less label": 2.0}
-        others |= {"absolute error": e, "error": 2 * e}
-        return others.get(self.name, e**2)
-
     def _losses(self, of: Answers) -> Array:
         """Of each record, as a share of the largest; of differences, that and a half."""
         if self.name == "log loss":
@@ -449,11 +429,6 @@ class Moments(Sums):
         if self.name == "error":
             return (error + 1) / 2
         return np.abs(error) if self.name == "absolute error" else error**2
-
-    @property
-    def half(self) -> float:
-        """Half the width of the target's bounds: the unit of t."""
-        return self.facts.high / 2 - self.facts.low / 2
 
     @property
     def scales(self) -> Array:
@@ -489,8 +464,8 @@ class Moments(Sums):
         u = 2 * self._losses(answers) - 1
         t, is_valid = np.zeros(u.size), np.isfinite(u)
         if scales.size > 2:  # of R^2
-            middle = facts.low / 2 + facts.high / 2
-            t = (np.clip(answers["y"], facts.low, facts.high) - middle) / self.half
+            middle, half = facts.high / 2 + facts.low / 2, facts.high / 2 - facts.low / 2
+            t = (np.clip(answers["y"], facts.low, facts.high) - middle) / half
             is_valid &= np.isfinite(t)
         u, t = (np.clip(np.where(is_valid, of, 0.0), -1, 1) for of in (u, t))
         h, g = 1 - u**2, 1 - t**2
@@ -512,9 +487,8 @@ class Moments(Sums):
         if self.name == "probability less label":
             return ""
         ends = f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}]"
-        is_less = facts.max_error < facts.high - facts.low
-        errors = f"errors clipped at {facts.max_error:g}" if is_less else ""
-        return ", ".join(filter(None, (ends if facts.is_narrowed else "", errors)))
+        found, is_less = [ends] * facts.is_narrowed, facts.max_error < facts.high - facts.low
+        return ", ".join([*found, *[f"errors clipped at {facts.max_error:g}"] * is_less])
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
@@ -523,20 +497,24 @@ class Moments(Sums):
         (total, gap, *targets), widths = (noisy / scales).tolist(), (*(1 / scales).tolist(), width)
         about = {"clipped": self.clipped}
         if scoring != "r2":
-            largest = self.largest
+            # the largest loss, or twice the largest difference
+            e = self.facts.max_error
+            others = {"log loss": self.facts.max_log_loss, "probability less label": 2.0}
+            others |= {"absolute error": e, "error": 2 * e}
+            largest = others.get(self.name, e**2)
             law = replace(law, variance=law.variance * widths[0] ** 2)
             of_both = widths[1] / widths[0], width / widths[0]
             low, high = mean_interval(total, gap, n, of_both, law)
             mean = min(max(total / n, -1.0), 1.0)
-            low, high = min(float(low[0]), mean), max(float(high[0]), mean)
-            if scoring in ("mean_bias", "calibration_in_the_large"):  # of either sign
-                mean, low, high, end = (largest / 2 * u for u in (mean, low, high, 1.0))
-                return about | {"value": mean, "interval": (low, high), "limits": (-end, end)}
-            mean, low, high = (largest * (1 + u) / 2 for u in (mean, low, high))
-            ends = 0.0 - high, 0.0 - low
-            return about | {"value": 0.0 - mean, "interval": ends, "limits": (-largest, 0.0)}
+            low, high = min(float(low), mean), max(float(high), mean)
+            found = np.array([mean, low, high, -1.0, 1.0])
+            is_signed = scoring in ("mean_bias", "calibration_in_the_large")
+            found = largest / 2 * found if is_signed else 0.0 - largest * (1 + found) / 2
+            mean, *ends = found.tolist()
+            interval, limits = tuple(sorted(ends[:2])), tuple(sorted(ends[2:]))
+            return about | {"value": mean, "interval": interval, "limits": limits}
         t, t_gap = targets[2:4]
-        largest = (self.facts.max_error / self.half) ** 2
+        largest = (self.facts.max_error / (self.facts.high / 2 - self.facts.low / 2)) ** 2
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
         # no smaller than its noise: what noise alone decides is a number with a long interval
         noise = math.sqrt(law.variance) * math.hypot(widths[5], 2 * min(abs(t) / n, 1) * widths[4])

@@ -64,6 +64,7 @@ from .releases import (
     Facts,
     Query,
     Range,
+    joint,
     queries_for,
     sized,
 )
@@ -139,8 +140,8 @@ class ScorePlan(Overviewed):
         what += f", for each of {k} targets with 1/{k} of the budget" if k > 1 else ""
         if "r2" in self.scorings:
             excludes = self.queries[0].facts.excludes
-            about = ((*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
-            intervals = ("[{:.2g}, {:.2g}] if it is {:g}".format(*found) for found in about)
+            form = "[{:.2g}, {:.2g}] if it is {:g}".format
+            intervals = (form(*self.expected_r2(spread=spread), spread) for spread in _SPREADS)
             what += (
                 f"; with invalid={'exclude' if excludes else 'count'!r}, "
                 "the interval to expect of an r2 of 0.5 with normal targets, by their standard "
@@ -196,11 +197,10 @@ class ScorePlan(Overviewed):
         prediction = middle + unit * known * normal
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
         answers, share, found = {"y": y, "prediction": prediction}, m / self.n_samples, []
-        for seed in range(_SELECTED if self.ranges else 1):
+        ranges = [one for one in self.ranges if one.target == facts.target]
+        for seed in range(_SELECTED if ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
-            for one in self.ranges:
-                if one.target != facts.target:
-                    continue
+            for one in ranges:
                 part = replace(one, worth=share * one.worth, most=share * one.most)
                 scores = part.scores(own, answers) / share
                 noisy = scores + draws.gumbel(0.0, one.select.scale, scores.size)
@@ -235,20 +235,15 @@ class ScorePlan(Overviewed):
         """The plan with the released ranges, if it has any; noise stays as it is."""
         if not self.ranges:
             return self
-        if self.n_groups > 1:
-            answers = {name: of[group >= 0] for name, of in answers.items()}
+        rows: Any = group >= 0 if self.n_groups > 1 else slice(None)
         queries = list(self.queries)
         for one in self.ranges:
-            at = next(  # one alone tells the squared error of a target
-                k
-                for k, query in enumerate(queries)
-                if query.facts.target == one.target and _SQUARED_ERROR in FORMULAS[query.name].tells
-            )
-            facts = queries[at].facts
-            scores = one.scores(facts, _of_target(answers, one.target))
-            queries[at] = replace(
-                queries[at], facts=one.narrowed(facts, one.select.release(scores, stream))
-            )
+            for k, query in enumerate(queries):
+                tells, facts = FORMULAS[query.name].tells, query.facts
+                if facts.target == one.target and _SQUARED_ERROR in tells:  # of one query alone
+                    scores = one.scores(facts, _part(answers, rows, one.target))
+                    selected = one.select.release(scores, stream)
+                    queries[k] = replace(query, facts=one.narrowed(facts, selected))
         return replace(self, queries=tuple(queries), ranges=())
 
     def statistics(self, answers: Answers, group: Any = 0) -> list[Array]:
@@ -256,13 +251,12 @@ class ScorePlan(Overviewed):
 
         `group` is the position of each record's group, -1 for none.
         """
-        parts = [answers]
+        rows: list[Any] = [slice(None)]
         if self.n_groups > 1:
             rows = [group == k for k in range(self.n_groups)]
-            parts = [{name: of[own] for name, of in answers.items()} for own in rows]
         return [
-            np.concatenate([query.statistic(_of_target(p, query.facts.target)) for p in parts])
-            for query in self.queries
+            np.concatenate([q.statistic(_part(answers, own, q.facts.target)) for own in rows])
+            for q in self.queries
         ]
 
     def release(self, statistics: Sequence[Array], stream: RandomStream) -> list[Array]:
@@ -294,13 +288,13 @@ class ScorePlan(Overviewed):
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
 
-def _of_target(answers: Answers, target: int) -> Answers:
-    """Numbers of one target, where there are several."""
-    return {name: of[:, target] if of.ndim == 2 else of for name, of in answers.items()}
+def _part(answers: Answers, rows: Any, target: int) -> Answers:
+    """Of some rows, and of one target, where there are several."""
+    return {name: of[rows, target] if of.ndim == 2 else of[rows] for name, of in answers.items()}
 
 
-def _scorings(scoring: Any) -> tuple[str, ...]:
-    """The names of one scoring or of several."""
+def _scorings(scoring: Any, n_classes: int = 2) -> tuple[str, ...]:
+    """The names of one scoring or of several, those of two classes alone if there are so many."""
     names = (scoring,) if isinstance(scoring, str) else scoring
     if not isinstance(names, (list, tuple)) or not names or len(set(map(str, names))) < len(names):
         raise ValueError(
@@ -316,17 +310,14 @@ def _scorings(scoring: Any) -> tuple[str, ...]:
             f"scoring={min(of_classes)!r} is of single classes: take 'confusion_matrix', whose "
             "class_frame() has it with intervals, at no further cost"
         )
-    return tuple(check_choice("scoring", name, SCORINGS) for name in names)
-
-
-def _check_two_classes(names: tuple[str, ...], n_classes: int) -> None:
-    two = set(_OF_TWO_CLASSES) & set(names)
-    if two and n_classes != 2:
+    names = tuple(check_choice("scoring", name, SCORINGS) for name in names)
+    if (two := set(_OF_TWO_CLASSES) & set(names)) and n_classes != 2:
         raise ValueError(
             f"scoring={min(two)!r} needs two classes, got n_classes={n_classes}: for one class "
             "against the rest, score y == label, with an estimator that has classes_ [False, True] "
             "and as predict_proba 1 - p and p of that class (guide, Scores: One class)"
         )
+    return names
 
 
 @says_level
@@ -390,7 +381,8 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     >>> round(plan.noises[0].scale / 500, 3)  # Laplace noise of this scale
     0.004
     """
-    names = _scorings(scoring)
+    n_classes = check_count("n_classes", n_classes, low=2, high=1e4)
+    names = _scorings(scoring, n_classes)
     n = check_count("n_samples", n_samples, low=2, high=LARGEST_SAMPLE)
     needing = [name for name in names if name in _OF_NUMBERS]
     if bounds_y is None and needing:
@@ -403,7 +395,6 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     ends_of_scores = number_bounds(score_bounds, "score_bounds")
     if ends_of_scores is None:
         raise ValueError("score_bounds must be a pair (low, high), got None")
-    _check_two_classes(names, n_classes := check_count("n_classes", n_classes, low=2, high=1e4))
     n_groups = check_count("n_groups", n_groups, high=1000)
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
     if n_groups > 1 and invalid == "count":
@@ -434,23 +425,22 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
-
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
     make = functools.partial(_plan, names, facts, check_level("confidence", confidence), narrows)
     plan = plan_within(accounting.of_size(n).budget, make)
-    _warn_if_hidden(plan)
+    if "r2" in names:
+        _warn_if_hidden(plan)
     return plan
 
 
 def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
     """Of bins of predictions within bounds, or of probabilities: None if noise decides of these."""
-    low, high = bounds or (0.0, 1.0)
-    edges = np.empty(0)
-    if isinstance(n_bins, str):
-        if n_bins == "auto" and bounds is None:
+    (low, high), edges = bounds or (0.0, 1.0), np.empty(0)
+    if isinstance(n_bins, str) and n_bins == "auto":
+        if bounds is None:
             return None
-        if n_bins == "auto":
-            edges = np.linspace(low, high, _EVEN + 1)
+        n_bins = _EVEN
+    if isinstance(n_bins, str):
         if n_bins == "doubling":
             edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
     elif np.ndim(n_bins) == 0:
@@ -469,8 +459,6 @@ def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...]
 
 def _warn_if_hidden(plan: ScorePlan) -> None:
     """Warn where the interval of R^2 will be of little use, before it is paid for."""
-    if "r2" not in plan.scorings:
-        return
     low, high = plan.expected_r2(spread=_SPREADS[0])
     if high - low > _LONG:
         found = (
@@ -534,8 +522,7 @@ def _plan(
         noises.append(noise.calibrate(change(query), share, dimension=dimension))
     named: list[Any] = [(f"range of the {one.of}", one.target, one.select) for one in chosen]
     named += [(q.name, q.facts.target, law) for q, law in zip(queries, noises, strict=True)]
-    several = len(facts) > 1
-    releases = [Release(name + f": target_{t}" * several, law) for name, t, law in named]
+    releases = [Release(name + f": target_{t}" * (len(facts) > 1), law) for name, t, law in named]
     guarantee = Guarantee.of(budget, releases, allowance.kind)
     return ScorePlan(names, tuple(queries), tuple(noises), confidence, guarantee, tuple(chosen))
 
@@ -757,8 +744,7 @@ class DPScore(Overviewed):
                 ends = np.array([x.interval[0], y.interval[1]])
                 distances = np.abs(ends - [x.value, y.value])
                 is_vacuous = np.isclose(ends, (x.limits[0], y.limits[1]), atol=1e-12)
-                known = np.linalg.norm(distances[~is_vacuous])  # others tell nothing
-                reaches.append(float(known + distances[is_vacuous].sum()))
+                reaches.append(joint(distances, is_vacuous))
             rows[a, b] = value, value - reaches[0], value + reaches[1]
         index = pandas.MultiIndex.from_tuples(rows, names=["group", "less"])
         return pandas.DataFrame([*rows.values()], index, ["value", "low", "high"])
@@ -793,17 +779,15 @@ class DPScore(Overviewed):
 
     def overview(self) -> Overview:
         """The score and its interval; of several numbers a table."""
-        about = f"n = {self.n_samples}, "
-        if self.n_valid is None and self.scoring in _COUNTED:
-            about += f"missing targets, if any, count {_COUNTED[self.scoring]}, "
+        about = [f"n = {self.n_samples}"]
         if self.n_valid is not None:
             valid = f"about {self.n_valid:.0f} valid"
-            of_groups = " in the groups" if self.by_group else ""
-            about += f"of which {valid}{of_groups}, "
+            about.append(f"of which {valid}" + " in the groups" * bool(self.by_group))
             if self.is_of_group:  # how many others it has not is no matter of validity
-                about = f"{valid} of this group, "
-        about += f"{self.clipped}, " if self.clipped else ""
-        claim = f"{about}{self.guarantee.claim}"
+                about = [f"{valid} of this group"]
+        elif self.scoring in _COUNTED:
+            about.append(f"missing targets, if any, count {_COUNTED[self.scoring]}")
+        claim = ", ".join(filter(None, (*about, self.clipped, self.guarantee.claim)))
         claim += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if self.by_class is not None:
             labels = [str(label) for label in np.asarray(self.classes)]
@@ -823,21 +807,20 @@ class DPScore(Overviewed):
                 parts[observed] = np.where(self._is_hidden, "hidden*", parts[observed]).tolist()
                 lines.append(_HIDDEN)
             return _table(lines, tuple(parts), [*zip(*parts.values(), strict=True)])
-        all_of_them = [self, *(self.by_group or {}).values()]
-        values = ["hidden*" if of._is_hidden else f"{of.value:.4g}" for of in all_of_them]
-        ends = [[f"{x:.4g}" for x in of.interval] for of in all_of_them]
-        lines = [f"{self.scoring}{self.of_class} = {values[0]} in [{', '.join(ends[0])}] ({end})"]
-        if "hidden*" in values:
+        (value, low, high), *others = [
+            ["hidden*" if of._is_hidden else f"{of.value:.4g}", *(f"{x:.4g}" for x in of.interval)]
+            for of in (self, *(self.by_group or {}).values())
+        ]
+        lines = [f"{self.scoring}{self.of_class} = {value} in [{low}, {high}] ({end})"]
+        if "hidden*" in (value, *(own[0] for own in others)):
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
         elif self.scoring == "r2" and self.interval[1] - self.interval[0] > _LONG:
             lines.append("with max_error, a few typical errors, the interval may be shorter")
         if self.by_group is None:
             return Overview(tuple(lines))
         rows = [
-            (str(label), value, *own, f"{of.n_valid:.0f}")
-            for (label, of), value, own in zip(
-                self.by_group.items(), values[1:], ends[1:], strict=True
-            )
+            (str(label), *own, f"{of.n_valid:.0f}")
+            for (label, of), own in zip(self.by_group.items(), others, strict=True)
         ]
         return _table(lines, ("group", "value", "low", "high", "valid"), rows)
 
@@ -846,18 +829,10 @@ class DPScore(Overviewed):
         low, high = self.interval
         if self.bin_edges is not None:
             is_means = self.scoring == "binned_means"
-            predicted, observed = (
-                ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
-            )
-            return {
-                "from": self.bin_edges[:-1],
-                "to": self.bin_edges[1:],
-                predicted: self.prob_pred,
-                observed: self.prob_true,
-                "low": low,
-                "high": high,
-                "valid": self.bin_counts,
-            }
+            names = ("predicted", "observed") if is_means else ("prob_pred", "prob_true")
+            columns: dict[str, Any] = {"from": self.bin_edges[:-1], "to": self.bin_edges[1:]}
+            columns |= {names[0]: self.prob_pred, names[1]: self.prob_true}
+            return columns | {"low": low, "high": high, "valid": self.bin_counts}
         fpr_low, fpr_high = self.fpr_interval or (None, None)
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
         more = {"fpr_low": fpr_low, "fpr_high": fpr_high, "tpr_low": low, "tpr_high": high}
@@ -1080,18 +1055,14 @@ def dp_score(
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
-    max_rows_per_user = plan.guarantee.rows_per_user
     if groups is None:
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, (n, len(targets)))
-        answers = _without_invalid(estimator, X, groups, max_rows_per_user, answers, n)
+        answers = _without_invalid(estimator, X, groups, plan.guarantee.rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
-        known: dict[str, Any] = {
-            "has_groups": groups is not None,
-            "noise_is_secret": random_state is None,
-        }
+        known: Any = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
         if accountant is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
             accountant.spend(plan, estimator=name, **known)
@@ -1100,7 +1071,7 @@ def dp_score(
         noisy = plan.release(plan.statistics(answers, group), stream)
     plan = replace(plan, guarantee=replace(plan.guarantee, **known))
     scores = [
-        _scores(plan, noisy, labels, labels_by, known["noise_is_secret"], target, name)
+        _scores(plan, noisy, labels, labels_by, target, name)
         for target, name in enumerate(targets or [None])
     ]
     is_one = scoring is None or isinstance(scoring, str)
@@ -1186,25 +1157,19 @@ def _without_invalid(
 
 
 def _scores(
-    plan: ScorePlan, noisy: Any, labels: Any, groups: Any, secret: bool, target: int, of: Any
+    plan: ScorePlan, noisy: Any, labels: Any, groups: Any, target: int, of: Any
 ) -> dict[str, DPScore]:
     """What the release tells of a target, and nothing else."""
     facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": secret, "classes": labels, "target": of}
-    facts["guarantee"] = plan.guarantee
-
-    def scores_of(group: int | None = None) -> dict[str, DPScore]:
-        found = plan.estimates(noisy, group, target).items()
-        own = facts | {"is_of_group": group is not None}
-        return _Scores({name: DPScore(scoring=name, **own, **one) for name, one in found})
-
-    scores = scores_of()
-    if groups is not None:
-        parts = {label: scores_of(k) for k, label in enumerate(groups.tolist())}
-        for name in plan.scorings:
-            own = {label: part[name] for label, part in parts.items()}
-            scores[name] = replace(scores[name], by_group=own)
-    return scores
+    facts |= {"noise_is_secret": plan.guarantee.noise_is_secret, "classes": labels, "target": of}
+    labels_by = [] if groups is None else groups.tolist()
+    parts = {label: plan.estimates(noisy, k, target) for k, label in enumerate(labels_by)}
+    found = _Scores()
+    for name, one in plan.estimates(noisy, None, target).items():
+        facts |= {"scoring": name, "guarantee": plan.guarantee}
+        own = {a: DPScore(is_of_group=True, **facts, **part[name]) for a, part in parts.items()}
+        found[name] = DPScore(by_group=own or None, **facts, **one)
+    return found
 
 
 def _public(estimator: Any, name: str) -> Any:
@@ -1314,10 +1279,7 @@ def _numbers(name: str, values: Any, n: int, n_targets: int = 0) -> Array:
     """Floats, NaN where a cell is no number; of several targets a column of each."""
     values = values if name == "y" else cells.one_each(values)
     found = np.asarray(cells.as_numbers(name, values, strict=False), dtype=np.float64)
-    if n_targets and found.shape == (n, n_targets):
-        return found
-    if n_targets:
-        raise ValueError(f"{name} must have shape ({n}, {n_targets}), got {found.shape}")
-    if found.shape not in ((n,), (n, 1)):
-        raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
-    return found.ravel()
+    found = found.ravel() if not n_targets and found.shape == (n, 1) else found
+    if found.shape != (expected := (n, n_targets) if n_targets else (n,)):
+        raise ValueError(f"{name} must have shape {expected}, got {found.shape}")
+    return found

@@ -304,7 +304,7 @@ def test_intervals_that_leave_the_noise_out_do_not_cover(scoring, epsilon):
 def test_intervals_shrink_to_the_exact_ones():
     # Wilson's interval with half a record of continuity, without noise
     law = Law(1e-12, 0.95, 0.0)
-    low, high = intervals.share_interval(np.array([30.0]), 100, 1, law)
+    low, high = intervals.share_interval(30.0, 100, 1, law)
     z = law.reach(1.0)
 
     def wilson(x, sign):
@@ -312,7 +312,7 @@ def test_intervals_shrink_to_the_exact_ones():
         half = z * np.sqrt(x * (100 - x) / 100 + z**2 / 4) / (100 + z**2)
         return mean + sign * half
 
-    np.testing.assert_allclose([low[0], high[0]], [wilson(29.5, -1), wilson(30.5, 1)], atol=1e-5)
+    np.testing.assert_allclose([low, high], [wilson(29.5, -1), wilson(30.5, 1)], atol=1e-5)
 
 
 @pytest.mark.parametrize(("n", "scale"), list(itertools.product((50, 5000), (0.1, 30.0))))
