@@ -245,7 +245,7 @@ class NewtonSteps(Part):
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
         counts = copy.sum(_size_counts, _SIZES)
-        prior = statistics.clip_prior(np.log2(_SIZES), 1.0)
+        prior = statistics.clip_prior(np.log2(_SIZES), 3.0)
         return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
 
     def _bound(self, copy: Any, n: int, k: int, stream: RandomStream) -> float:
