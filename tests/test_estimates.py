@@ -279,9 +279,6 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
         _ = estimates().params
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
         _ = model.nothing
-    with pytest.raises(ValueError, match=r"level .* 1 - alpha"):
-        model.conf_int(0.05)
-    np.testing.assert_array_equal(model.conf_int(0.9), model.conf_int(level=0.9))
 
 
 def test_other_units_of_the_features():

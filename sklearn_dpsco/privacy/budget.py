@@ -93,7 +93,8 @@ def pure_mu(epsilon: float) -> float:
 
 def pure_of_mu(mu: float) -> float:
     """The inverse of `pure_mu`."""
-    return float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+    part = math.erf(mu / math.sqrt(8))
+    return 2 * math.atanh(part) if part < 0.9 else float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
 
 
 def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:

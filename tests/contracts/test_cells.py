@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from registry import (
     ESTIMATORS,
@@ -26,6 +27,9 @@ from registry import (
     outcome,
     table,
 )
+from sklearn.pipeline import make_pipeline
+
+from sklearn_dpsco import DPGridSearchCV, DPMirrorRegressor, DPScaler, dp_score
 
 BAD_ROW = 5
 
@@ -96,10 +100,11 @@ def with_nan(X):
 
 
 def quietly(call, *data, **more):
-    """The call, in which each warning is an error but that of a small table."""
+    """The call, in which each warning is an error but those of a table's size or shape."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*too small to learn from")
+        warnings.filterwarnings("ignore", "A column-vector y")  # by its shape, which is public
         # of old versions of pandas about numpy
         warnings.filterwarnings("ignore", "np.find_common_type", DeprecationWarning)
         return call(*data, **more)
@@ -215,13 +220,59 @@ def test_one_complex_cell_costs_its_own_record(name):
     codes = (y == "yes").astype(int) if is_classifier(name) else np.rint(y)
     model |= known(name, {"classes": [0, 1]}) if is_classifier(name) else {}
     fits = []
-    for odd in (1j, np.nan):
+    # of which pandas makes a column of complex numbers
+    for odd, pack in ((np.nan, pd.Series), (1j, pd.Series), (1j, pd.DataFrame)):
         some = [*codes.tolist()[:BAD_ROW], odd, *codes.tolist()[BAD_ROW + 1 :]]
         weights = [odd, *[0.5, 1.0, 0.25] * 19, 1.0, 1.0]
         fits.append(build(name, main_form(name), **model))
-        # of which pandas makes a column of complex numbers
-        quietly(fits[-1].fit, X, pd.Series(some), sample_weight=pd.Series(weights))
+        quietly(fits[-1].fit, X, pack(some), sample_weight=pd.Series(weights))
+    for fit in fits[1:]:
+        assert_same(fit, fits[0], name)
+
+
+@each_reader
+def test_text_of_polars_is_read_cell_by_cell(name):
+    """Of which its reader makes a column for one odd cell."""
+    X, y = table(name)
+    numbers = (y == "yes").astype(int) if is_classifier(name) else np.rint(y)
+    model = {"nonfinite": "zero"} | (
+        known(name, {"classes": [0, 1]}) if is_classifier(name) else {}
+    )
+    some = [*map(str, numbers[:BAD_ROW]), "n/a", *map(str, numbers[BAD_ROW + 1 :])]
+    fits = [
+        quietly(build(name, main_form(name), **model).fit, X, pack(some))
+        for pack in (pd.Series, pl.Series)
+    ]
     assert_same(*fits, name)
+
+
+def test_no_error_quotes_labels_beside_a_complex_one():
+    X, y = table("DPMirrorClassifier")
+    labels = [1j, *np.where(y == "yes", 37037, 0).tolist()[1:]]
+    for pack in (list, pd.Series, pd.DataFrame):
+        with pytest.raises(ValueError, match=r"complex .*Declare the classes") as caught:
+            quietly(build("DPMirrorClassifier", None, classes=None).fit, X, pack(labels))
+        assert "37037" not in str(caught.value)
+
+
+def test_a_missing_cell_of_a_nullable_frame_costs_its_own_record_in_scores_and_searches():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(0, 2, (200, 2)), columns=["a", "b"]).astype("Int8")
+    X.iloc[5, 0] = pd.NA
+    common = {"bounds_X": (-1, 1), "bounds_y": ([-1, -1], [1, 1]), "nonfinite": "zero"}
+    model = DPMirrorRegressor(epsilon=500.0, **common)
+    piped = make_pipeline(DPScaler(nonfinite="zero"), model)
+    search = DPGridSearchCV(
+        piped, {"dpmirrorregressor__fit_intercept": [True, False]}, epsilon=5000.0
+    )
+    quietly(search.fit, X, X)
+    plain = X.astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    model.set_params(random_state=0).fit(plain, plain)
+    scores = [
+        quietly(dp_score, model, plain, y, epsilon=2.0, random_state=0)
+        for y in (X, X.astype("Float32"), plain)
+    ]
+    assert str(scores[0]) == str(scores[1]) == str(scores[2])
 
 
 def rows_with(values, odd, width=1):

@@ -94,6 +94,7 @@ WAYS = {
     "a frame and its series": (frame, lambda y: dd.from_pandas(pd.Series(y), npartitions=3)),
     "unknown lengths": (without_sizes, lambda y: without_sizes(y)[:, 0]),
     "delayed parts, one empty": (in_parts, in_parts),
+    "delayed lists": (lambda X: in_parts(X.tolist(), (0, 20, 60)), np.asarray),
 }
 
 

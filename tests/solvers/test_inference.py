@@ -668,6 +668,20 @@ def test_columns_that_are_mostly_0_leave_others_their_intervals():
     assert np.mean(ends) > 0.9
 
 
+def test_sizes_of_scores_are_found_where_a_tenth_has_targets():
+    for seed in (24, 27):
+        rng = np.random.default_rng(60_000 + seed)
+        X, slopes = rng.uniform(-1, 1, (8000, 6)), np.linspace(1, 0.2, 6)
+        slopes *= 0.9 / slopes.sum()
+        y = np.where(rng.random(8000) < 0.1, rng.gamma(0.7, (1 + X @ slopes) / 0.07), 0)
+        model = DPLinearRegression(
+            epsilon=1.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(0, 500), inference=True,
+            random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        found = model.summary()
+        assert np.all(np.abs(found.coef[0] - [*slopes, 1]) < 5 * found.std[0])
+
+
 def test_scores_that_a_clip_cuts_are_told():
     # some targets far out, all on one side
     found = {False: [], True: []}
@@ -677,11 +691,11 @@ def test_scores_that_a_clip_cuts_are_told():
     ]:
         X, y, _ = table(5000, 2, seed)
         if is_far:
-            y = y + 25 * (np.random.default_rng(seed).random(len(y)) < 0.03)
+            y = y + 25 * (np.random.default_rng(seed).random(len(y)) < 0.02)
         note = fitted(X, y, 0, 1.0, seed).summary().notes[3]
         found[is_far].append(float(note.split("p=")[1].split()[0]))
     assert stats.kstest(found[False], "uniform").pvalue > 1e-4
-    assert np.mean(np.array(found[True]) < 0.05) > 0.3  # .05 by chance
+    assert np.mean(np.array(found[True]) < 0.05) > 0.5  # .05 by chance
     # what strong effects on labels leave after a step is no sign of a clip
     assert "smaller clip" not in str(fitted(X, (X[:, 0] > 0).astype(int), 2).summary())
 
@@ -822,7 +836,7 @@ def test_summaries_name_what_encoders_made():
     np.testing.assert_allclose(named, unnamed)
     pandas.testing.assert_frame_equal(model.summary().conf_int(), named)
     units = {"units": "scaled"}
-    in_units = model.conf_int(level=0.9, **units), model.summary(**units, level=0.9).conf_int()
+    in_units = model.conf_int(0.9, **units), model.summary(**units, level=0.9).conf_int()
     pandas.testing.assert_frame_equal(*in_units)
     other = model.conf_int(level=0.5).loc["a"]
     assert in_units[0].loc["a"].tolist() != pytest.approx(other.tolist())
