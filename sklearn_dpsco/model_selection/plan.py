@@ -13,11 +13,11 @@ from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Forks, Guarantee
 from .choice import Choice, plan_choice
 
-# Maps settings, a part of the budget and its currency to the plans of the private steps, or raises
-# `UnfitCurrencyError`.
+# Maps settings, a part of the budget, its currency and whether it is for a trial fit to the plans
+# of the private steps, or raises `UnfitCurrencyError`.
 Settings = dict[str, Any]
 Plans = tuple[Any, ...]
-PlansOf = Callable[[Settings, PrivacyBudget, Composition], Plans]
+PlansOf = Callable[[Settings, PrivacyBudget, Composition, bool], Plans]
 
 LEAST_ACCURACY = 500.0  # n mu over the relation's factor, from which a choice pays
 _PROBES, _CHOICE = 0.1, 0.03  # shares of the budget; the rest is for the last fit
@@ -110,7 +110,7 @@ def plan_probes(
     plain: Composition = "gdp" if budget.currency == "gdp" else "pure" if budget.is_pure else "zcdp"
     if len(candidates) < 2 or n_samples < rows_for_choice(budget):
         # the default alone, in the currency that gives it the least noise
-        plans = plans_of(candidates[0], budget, plain)
+        plans = plans_of(candidates[0], budget, plain, False)
         default = (), None, (plans,), _together(budget, plain, plans), budget, budget, plain
         return SearchPlan(n_samples, budget, tuple(candidates), *default)
 
@@ -119,8 +119,8 @@ def plan_probes(
         shares = _PROBES / len(candidates), 1 - _PROBES - _CHOICE, _CHOICE
         parts = [budget.part(size * share, currency) for share in shares]
         probe, refit, of_choice = (p if has_order else replace(p, order=None) for p in parts)
-        probes = tuple(plans_of(settings, probe, currency) for settings in candidates)
-        refits = tuple(plans_of(settings, refit, currency) for settings in candidates)
+        probes = tuple(plans_of(settings, probe, currency, True) for settings in candidates)
+        refits = tuple(plans_of(settings, refit, currency, False) for settings in candidates)
         kind: Composition = "gdp" if currency == "pld" else currency
         allowance = of_choice.mixed_allowance if kind == "gdp" else of_choice.allowance
         choice = plan_choice(scoring, n_samples, n_outputs, of_choice, allowance)

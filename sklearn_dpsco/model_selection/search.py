@@ -7,7 +7,7 @@ import itertools
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -156,8 +156,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
         scoring = scoring_of(made, self.scoring)
 
-        def plans_of(settings: Settings, budget: PrivacyBudget, currency: Composition) -> Plans:
-            estimator = set_parts(self._made(settings, classes), budget, currency)
+        def plans_of(
+            settings: Settings, budget: PrivacyBudget, currency: Composition, is_trial: bool
+        ) -> Plans:
+            estimator = set_parts(self._made(settings, classes, is_trial), budget, currency)
             parts = [step.accountant for step in private_steps(estimator).values()]
             found = plans(estimator)
             if not all(part.accepts(p.guarantee) for part, p in zip(parts, found, strict=True)):
@@ -194,13 +196,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 seen.append(whole)
         return [default, *others]
 
-    def _made(self, settings: Settings, classes: Any) -> Any:
+    def _made(self, settings: Settings, classes: Any, is_trial: bool = False) -> Any:
         """An estimator with these settings, none of which it shares with another one."""
         copied = {name: clone(value, safe=False) for name, value in settings.items()}
         made = clone(self.estimator).set_params(**copied)
         last = last_step(made)
         if classes is not None and getattr(last, "classes", classes) is None:
             last.set_params(classes=classes)
+        if is_trial and getattr(last, "inference", False):
+            last.set_params(inference=False)  # no choice looks at standard errors
         return made
 
     def fit(
@@ -269,6 +273,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         self.candidates_ = list(plan.candidates)
         self.best_index_, self.best_params_ = index, plan.candidates[index]
         self.best_estimator_ = best
+        found = getattr(last_step(best), "_estimates", None)
+        if found is not None and plan.choice is not None:
+            note = "settings were chosen on the same records: intervals do not cover"
+            last_step(best)._estimates = replace(found, notes=(*found.notes, note))
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
@@ -359,7 +367,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
         def made(candidate: int, budget: PrivacyBudget, fit: int) -> Any:
             """With the candidate's settings, its part of the budget, and noise of its own."""
-            estimator = self._made(plan.candidates[candidate], table.classes)
+            is_trial = fit < len(plan.probes)
+            estimator = self._made(plan.candidates[candidate], table.classes, is_trial)
             set_parts(estimator, budget, plan.currency)
             steps = private_steps(estimator)
             words = stream.substream("fit", fit).words(len(steps))
@@ -442,10 +451,10 @@ class DPGridSearchCV(_PrivateSearch):
     For users of `GridSearchCV`, whose choice looks at scores without noise, and whose every fit
     costs. Here the whole search costs `epsilon` and `delta`, and nothing of it is released but the
     best settings and the best model: each candidate is fitted on all records with a small part of
-    the budget, one of them is chosen privately by the training losses of these models, and is
-    fitted again with 87 % of the budget. Where there are too few records for a choice, n times mu
-    below 500 under zero-out and 1000 under replace-one, the default is fitted with the whole
-    budget; `plan` says so.
+    the budget, without `inference`, one of them is chosen privately by the training losses of these
+    models, and is fitted again with 87 % of the budget. Where there are too few records for a
+    choice, n times mu below 500 under zero-out and 1000 under replace-one, the default is fitted
+    with the whole budget; `plan` says so.
 
     Parameters
     ----------

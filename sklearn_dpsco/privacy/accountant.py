@@ -27,7 +27,6 @@ from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import (
-    ROUNDING,
     Currency,
     PrivacyBudget,
     mu_epsilon,
@@ -408,12 +407,8 @@ class BudgetAccountant(Account):
         named |= dict(zip(COSTS, map(float, costs), strict=True))
         named |= {"branch": branch, "has_groups": has_groups, "guarantee": guarantee}
         charge = Charge(*claim_of(guarantee), kind, **named)
-        state = state._replace(ledger=state.ledger.plus(charge))
-        pure, whole = budget.epsilon * ROUNDING, state.size * ROUNDING
-        if not all(
-            (unit[0] <= pure or state.cost(unit) <= whole) and unit[-1] <= state.slack
-            for unit in state.ledger.units()
-        ):
+        state = state.plus(charge)
+        if not state.is_within:
             raise PrivacyBudgetError(self._refusal(charge, state.ledger))
         if self._file is not None:
             try:
@@ -491,9 +486,30 @@ class BudgetAccountant(Account):
             f"exceeded: {rounded(spent, 6):g} of its epsilon is spent, and with this charge "
             f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
             f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
-            f"{charge.composition} composition and delta={charge.delta:g}. {of_kind}What reads "
-            "other records than the fits before, such as a score on a test set, goes into a branch "
-            "of its own: accountant.parallel()"
+            f"{charge.composition} composition and delta={charge.delta:g}. "
+            f"{of_kind}{self._of_branches(charge)}"
+        ).rstrip()
+
+    def _of_branches(self, charge: Charge) -> str:
+        """What a branch would change, or would have changed, for a charge that is refused."""
+        if charge.branch:
+            return ""
+        is_of_users = charge.has_groups or charge.rows_per_user > 1
+        for group in self._state.ledger.groups:
+            beside = replace(charge, branch=(group, ""))
+            may_be_there = group.startswith("users-") or not is_of_users
+            if may_be_there and self._state.plus(beside).is_within:
+                return (
+                    "If it reads no record of the branches of a group, such as a score on a test "
+                    "set, it goes into a branch of its own there: accountant.branch(name).group"
+                    ".branch(), with the name of one of them"
+                )
+        if not self._state.ledger.own.any():
+            return ""
+        return (
+            "What is charged to the accountant itself counts for all records. A fit, and its score "
+            "on other records, cost the larger of both only where each was charged to a branch of "
+            "one group, accountant.parallel()"
         )
 
     # ------------------------------------------------------------- file, lock, process
@@ -506,8 +522,7 @@ class BudgetAccountant(Account):
                 "the file is not the one that was loaded, or charges are missing from it. Put back "
                 "the newest state; the budget of an older one may be spent"
             )
-        ledger = self._state.ledger.plus(*charges[len(known) :])
-        self._state = self._state._replace(ledger=ledger)
+        self._state = self._state.plus(*charges[len(known) :])
 
     def _obstacle(self) -> str | None:
         """Why nothing can be charged here, if so."""

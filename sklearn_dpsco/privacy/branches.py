@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, NoReturn, Self
 
 from .._checks import check_choice, shown, warn_user
 from .._types import Disjoint
-from ..exceptions import PrivacyBudgetError, PrivacyLeakWarning
+from ..exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .budget import Currency, PrivacyBudget
 from .guarantee import Guarantee
 
@@ -160,7 +161,53 @@ class Account:
         disjoint : {"rows", "users"}, default="rows"
             What is in one branch only.
         """
-        return ParallelGroup(*self._place(), disjoint)
+        check_choice("disjoint", disjoint, ("rows", "users"))
+        root, path = self._place()
+        # the ledger keeps what was said
+        return ParallelGroup(root, (*path, f"{disjoint}-{secrets.token_hex(6)}"))
+
+    def branch(self, name: str | BranchPath) -> Branch:
+        """A branch of the ledger to go on with: what is charged to it adds to its own charges.
+
+        For a later program, or another one. `Branch.group` has further branches of its group.
+
+        Parameters
+        ----------
+        name : str or tuple of str
+            The name that the branch was given, or `Charge.branch` of one of its charges.
+
+        Raises
+        ------
+        ValueError
+            If nothing was charged to a branch of that name, or to several.
+
+        Examples
+        --------
+        >>> from sklearn_dpsco import BudgetAccountant
+        >>> from sklearn_dpsco.means import plan_mean
+        >>> accountant = BudgetAccountant(epsilon=1.0)
+        >>> accountant.parallel().branch("train").spend(plan_mean(5000, 2, epsilon=0.5))
+        >>> train = accountant.branch("train")  # tomorrow, after `BudgetAccountant.load`
+        >>> test = train.group.branch("test")  # of records that are not in train
+        >>> train.remaining() < test.remaining() <= 1.0
+        True
+        """
+        root, path = self._place()
+        known = _charged(root, path)
+        found = [one for one in known if name in (_name_of(one), one)]
+        if len(found) != 1:
+            names = ", ".join(map(repr, sorted({n for n in map(_name_of, known) if n})))
+            advice = (
+                "Take the one that you mean by a charge: accountant.branch(ledger[0].branch)"
+                if found
+                else "One that nothing was charged to is opened again by its group, such as "
+                "accountant.branch('train').group.branch('test')"
+            )
+            raise ValueError(
+                f"{len(found) or 'no'} branches with charges are called {shown(name)}; those with "
+                f"a name: {names or 'none'}. {advice}"
+            )
+        return Branch(root, found[0])
 
     def covers(self, other: Account) -> bool:
         """Whether a charge here counts for all records for which one there would."""
@@ -178,8 +225,9 @@ class Account:
 class Branch(Account):
     """A branch of an accountant; give it as ``accountant=`` to what uses its records only.
 
-    Made by `ParallelGroup.branch`. Copies and pickles are the same branch, also in worker
-    processes. What is given the accountant itself is in no branch, and adds to all of them.
+    Made by `ParallelGroup.branch`, and taken up again by `BudgetAccountant.branch`. Copies and
+    pickles are the same branch, also in worker processes. What is given the accountant itself is in
+    no branch, and adds to all of them.
 
     Attributes
     ----------
@@ -201,9 +249,14 @@ class Branch(Account):
     def _place(self) -> tuple[Any, BranchPath]:
         return self.accountant, self.path
 
+    @property
+    def group(self) -> ParallelGroup:
+        """Its group, for branches on records that are in no other branch of it, now or before."""
+        return ParallelGroup(self.accountant, self.path[:-1])
+
     def __repr__(self) -> str:
         """By the names that were given; the numbers in the path say nothing to people."""
-        names = (part.partition(" ")[2] or "unnamed" for part in self.path[1::2])
+        names = (_name_of((part,)) or "unnamed" for part in self.path[1::2])
         return f"<branch {' > '.join(names)} of {self.accountant!r}>"
 
     # what is no block: code that runs in between would not know whether it is inside
@@ -219,20 +272,19 @@ class Branch(Account):
 class ParallelGroup:
     """Branches on disjoint records or users; made by `BudgetAccountant.parallel`."""
 
-    def __init__(self, accountant: Account, path: BranchPath, disjoint: Any) -> None:
-        check_choice("disjoint", disjoint, ("rows", "users"))
-        self._accountant = accountant
-        self._path = (*path, f"{disjoint}-{secrets.token_hex(6)}")  # the ledger keeps what was said
+    def __init__(self, accountant: Any, path: BranchPath) -> None:
+        self._accountant, self._path = accountant, path
 
     __enter__, __exit__ = Branch.__enter__, Branch.__exit__
 
     def branch(self, name: str | None = None) -> Branch:
-        """One more branch.
+        """One more branch, or that of the name if the group has one.
 
         Parameters
         ----------
         name : str or None
-            What `BudgetAccountant.to_frame`, reports and displays call it, beside its number.
+            What `BudgetAccountant.to_frame`, reports and displays call it, beside its number. A
+            name is one branch of the group, in any process. None is a new branch each time.
 
         Examples
         --------
@@ -247,8 +299,40 @@ class ParallelGroup:
         """
         if not (name is None or (isinstance(name, str) and name)):
             raise ValueError(f"name of a branch must be a text or None, got {shown(name)}")
-        key = secrets.token_hex(6) + (f" {name}" if name else "")
-        return Branch(self._accountant, (*self._path, key))
+        if name is None:
+            return Branch(self._accountant, (*self._path, secrets.token_hex(6)))
+        siblings = [
+            path
+            for path in _charged(self._accountant, self._path[:-1])
+            if len(path) == len(self._path) + 1 and _name_of(path) == name
+        ]
+        own = [path for path in siblings if path[:-1] == self._path]
+        if len(own) > 1:  # of earlier versions, which made a new one each time
+            raise ValueError(
+                f"{len(own)} branches of this group are called {name!r}: take the one that you "
+                "mean by a charge of it: accountant.branch(ledger[0].branch)"
+            )
+        if siblings and not own:
+            warn_user(
+                f"the ledger has a branch {name!r} of another group, and this new one adds up with "
+                f"it. To go on with that one, take accountant.branch({name!r})",
+                PrivacyParameterWarning,
+            )
+        # no chance in it: processes that open it at the same time must have the same one
+        key = f"{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]} {name}"
+        return Branch(self._accountant, own[0] if own else (*self._path, key))
+
+
+def _charged(accountant: Any, path: BranchPath) -> list[BranchPath]:
+    """The branches below a path that were charged, or of which one below was, as they come."""
+    paths = [charge.branch for charge in accountant.ledger if charge.branch[: len(path)] == path]
+    inside = (one[:k] for one in paths for k in range(len(path) + 2, len(one) + 1, 2))
+    return list(dict.fromkeys(inside))
+
+
+def _name_of(path: BranchPath) -> str:
+    """The name that a branch was given, or none."""
+    return path[-1].partition(" ")[2]
 
 
 def branch_names(paths: Sequence[BranchPath]) -> list[str]:
@@ -266,7 +350,7 @@ def branch_levels(paths: Sequence[BranchPath]) -> list[list[str]]:
 
     def level(path: BranchPath) -> str:
         *_, group, branch = path
-        groups, branches, (_, _, given) = known[path[:-2]], known[path[:-1]], branch.partition(" ")
+        groups, branches, given = known[path[:-2]], known[path[:-1]], _name_of(path)
         text = f"branch {branches[branch]} of {len(branches)}" + (f" ({given})" if given else "")
         return f"group {groups[group]} of {len(groups)}, {text}" if len(groups) > 1 else text
 

@@ -26,7 +26,7 @@ from .._checks import check_bool, check_choice, check_int, check_real, check_str
 from .._types import Array
 from ..randomness.stream import current_process
 from .branches import BranchPath
-from .budget import Currency, PrivacyBudget
+from .budget import ROUNDING, Currency, PrivacyBudget
 from .guarantee import Guarantee
 
 FORMAT = "sklearn_dpsco budget ledger"
@@ -217,6 +217,19 @@ class Snapshot(NamedTuple):
     def cost(self, unit: Array) -> float:
         """What a unit bears in this currency."""
         return float(unit[COSTS.index(_COLUMN[self.composition])])
+
+    @property
+    def is_within(self) -> bool:
+        """Whether what each unit bears passes a test: that of epsilons, or that of the currency."""
+        pure, whole = self.budget.epsilon * ROUNDING, self.size * ROUNDING
+        return all(
+            (unit[0] <= pure or self.cost(unit) <= whole) and unit[-1] <= self.slack
+            for unit in self.ledger.units()
+        )
+
+    def plus(self, *charges: Charge) -> Snapshot:
+        """The state with more charges."""
+        return self._replace(ledger=self.ledger.plus(*charges))
 
     @classmethod
     def read(cls, path: Path) -> Snapshot:

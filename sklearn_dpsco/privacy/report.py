@@ -199,7 +199,8 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
         in_one = ", and with rows in one branch of a group alone" * has_branches
-        or_branches = ", or in two branches of a group" * has_branches
+        or_branches = ", or in two branches of a group, be it a group within a branch"
+        or_branches *= has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
             f"result{or_branches}, 50% can become {two}, with five {five}{larger}."
@@ -465,9 +466,11 @@ def _of_budget(
             + " Do not add these numbers up: together, results tell less than the sum of what "
             "each can alone." * (less > epsilon / 1000),
             "The ledger is the list of results below. A model is a formula, with a number for each "
-            "column, that predicts; a score says how well it does; a vocabulary is a list of words "
-            "that many of the texts have. Several results may be made "
-            "from the same rows.",
+            "column, that predicts; a search (DPGridSearchCV) tries settings of a model and makes "
+            "one with the best; a score says how well a model does; a vocabulary is a list of "
+            "words that many of the texts have; a scaler and private bounds say where the values "
+            "of each column lie; PrivateMoments are means of columns and how these go together. "
+            "Several results may be made from the same rows.",
         ]
         confirmed.append(
             "- [ ] Before the first result it was settled which ones would be computed, and with "
@@ -507,7 +510,8 @@ def of_accountant(
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "
-            "a group the costliest counts."
+            "a group the costliest counts; groups add up. A branch after the sign > is a part of "
+            "the branch before it, for some of its rows."
         )
         confirmed.append(
             "- [ ] The branches of a group have no row and no person in common, and which of them "

@@ -266,7 +266,7 @@ def test_a_missing_cell_of_a_nullable_frame_costs_its_own_record_in_scores_and_s
         piped, {"dpmirrorregressor__fit_intercept": [True, False]}, epsilon=5000.0
     )
     quietly(search.fit, X, X)
-    plain = X.astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    plain = pd.DataFrame(X.to_numpy(dtype=float, na_value=np.nan), columns=X.columns)
     model.set_params(random_state=0).fit(plain, plain)
     scores = [
         quietly(dp_score, model, plain, y, epsilon=2.0, random_state=0)

@@ -873,3 +873,15 @@ def test_frames_groups_and_invalid_records():
     assert search.guarantee_.rows_per_user == 2
     assert list(search.feature_names_in_) == ["u", "v", "w"]
     assert isinstance(search.plan_.choice.select, SelectVertex)
+
+
+def test_trial_fits_have_no_standard_errors_and_the_choice_is_noted():
+    X, y = table(8000)
+    model = DPMirrorRegressor(inference=True, bounds_X=(-1, 1), bounds_y=(-5, 5))
+    search = DPGridSearchCV(model, {"bounds_y": [(-9, 9)]}, epsilon=1.2, random_state=0).fit(X, y)
+    plan = search.plan_
+    assert [p.problem.inference for (p,) in plan.probes + plan.refits] == [False] * 2 + [True] * 2
+    note = "settings were chosen on the same records: intervals do not cover"
+    assert note in search.best_estimator_.summary().notes
+    alone = model.set_params(epsilon=1.2, random_state=0).fit(X, y)
+    assert note not in alone.summary().notes

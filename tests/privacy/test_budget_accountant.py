@@ -286,6 +286,31 @@ def test_a_refusal_names_an_epsilon_that_fits():
         assert len(accountant.ledger) == 2
 
 
+def test_a_refusal_tells_of_branches_where_they_help_or_would_have():
+    def refusal(account, epsilon=0.9, **facts):
+        with pytest.raises(PrivacyBudgetError, match="would be exceeded") as error:
+            account.spend(gaussian(epsilon), **facts)
+        return str(error.value)
+
+    fresh, used = BudgetAccountant(1.0, DELTA), BudgetAccountant(1.0, DELTA)
+    branch = used.parallel().branch("train")
+    branch.spend(gaussian(0.9))
+    beside = r"accountant\.branch\(name\)\.group\.branch\(\)"
+    assert re.search(beside, refusal(used))
+    for account, epsilon, facts in (
+        (fresh, 2.0, {}),
+        (branch, 0.9, {}),
+        (used, 2.0, {}),
+        (used, 0.9, {"has_groups": True}),  # refused there
+    ):
+        assert refusal(account, epsilon, **facts).endswith("delta=1e-06.")
+    used.branch("train").group.branch().spend(gaussian(0.9))
+    fresh.spend(gaussian(0.9))
+    assert refusal(fresh).endswith(
+        "each was charged to a branch of one group, accountant.parallel()"
+    )
+
+
 def test_the_noise_in_zcdp_is_what_the_docstring_says():
     def ratio(epsilon, delta):
         budget = PrivacyBudget(epsilon, delta)

@@ -1,5 +1,6 @@
 """The ledger in a file: what a crash, a race, an edit or another process may do to it."""
 
+import dataclasses
 import dis
 import errno
 import gc
@@ -29,6 +30,7 @@ from sklearn_dpsco import (
     DPLassoFW,
     PrivacyBudget,
     PrivacyBudgetError,
+    PrivacyParameterWarning,
 )
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.privacy import ledger
@@ -282,6 +284,64 @@ def test_processes_cannot_spend_the_same_rest(tmp_path):
     assert len(accountant.ledger) == 16
     assert accountant.total_spent() == pytest.approx(1.0)
     assert len(accountant.ledger[0].branch) == 2
+
+
+@needs_fork
+def test_a_branch_is_taken_up_by_its_name_in_any_process(tmp_path):
+    def charged(one, two, go_on):
+        group = one.parallel("users")
+        group.branch("north").spend(gaussian(1.0))
+        for task in (
+            lambda: two().branch("north").spend(gaussian(0.5)),
+            # two that open a name which has no charge, and one of no name
+            lambda: two().branch("north").group.branch("south").spend(gaussian(1.3)),
+            lambda: group.branch("south").spend(gaussian(0.2)),
+            lambda: two().branch("south").group.branch().spend(gaussian(0.7)),
+            lambda: two().branch("south").parallel().branch("train").spend(gaussian(0.3)),
+            lambda: two().branch("south").branch("train").group.branch("test").spend(gaussian(0.4)),
+            lambda: two().branch("train").spend(gaussian(0.1), has_groups=False),
+        ):
+            assert not go_on(task)
+        return group
+
+    accountant, alone = kept(tmp_path / "budget.json", 3.0), BudgetAccountant(3.0, DELTA)
+    group = charged(
+        accountant,
+        lambda: reloaded(BudgetAccountant.load(tmp_path / "budget.json")),
+        forked,
+    )
+    charged(alone, lambda: alone, lambda task: task())
+    paths = [charge.branch for charge in accountant.ledger]
+    assert {path[0] for path in paths} == {group._path[0]}
+    assert accountant.to_frame()["branch"].tolist() == alone.to_frame()["branch"].tolist()
+    assert accountant.total_spent() == alone.total_spent()
+    for k, path in enumerate(paths):
+        branch = accountant.branch(path)
+        assert branch.remaining() == alone.branch(alone.ledger[k].branch).remaining()
+        assert branch == accountant.branch(accountant.ledger[k].branch)
+    # what was said of users holds on
+    accountant.branch("north").spend(gaussian(0.1), has_groups=True)
+
+
+def test_a_name_that_is_no_branch_or_several_is_told(tmp_path):
+    accountant = kept(tmp_path / "budget.json")
+    first = accountant.parallel().branch("a b")
+    assert_refuses(accountant.branch, "no branches .* called 'a b'; .*: none", "a b")
+    assert first == first.group.branch("a b")  # also where no other process sees a charge yet
+    first.spend(gaussian(0.1))
+    assert accountant.branch("a b") == first == first.group.branch("a b")
+    assert first.parallel().branch("a b") != first  # within it no other group has the name
+    with pytest.warns(PrivacyParameterWarning, match=r"go on .* accountant\.branch\('a b'\)"):
+        second = accountant.parallel().branch("a b")
+    second.spend(gaussian(0.1))
+    assert_refuses(accountant.branch, "2 branches .* called 'a b'", "a b")
+    # earlier versions made a branch of a name anew each time
+    earlier = [dataclasses.replace(first, path=("rows-1", f"{k:012} c")) for k in range(2)]
+    earlier[0].spend(gaussian(0.1))
+    loaded = reloaded(accountant)
+    assert loaded.branch("c").path == loaded.branch("c").group.branch("c").path == earlier[0].path
+    dataclasses.replace(earlier[1], accountant=loaded).spend(gaussian(0.1))
+    assert_refuses(loaded.branch(earlier[1].path).group.branch, "2 branches of this group", "c")
 
 
 @needs_fork

@@ -361,7 +361,11 @@ def test_words_of_a_ledger_are_explained():
     DPLinearRegression(
         epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
     ).fit(TABLE, TABLE[:, 0], groups=np.arange(500) // 2)
-    assert "A branch is a part of the ledger" in joined(accountant.report())
+    text = joined(accountant.report())
+    assert "A branch is a part of the ledger" in text
+    assert "the costliest counts; groups add up. A branch after the sign > is a part of" in text
+    for name in ("PrivateMoments", "a scaler and private bounds", "DPGridSearchCV"):
+        assert name in text
 
 
 class Page(HTMLParser):

@@ -539,6 +539,17 @@ def test_noise_left_out_is_found():
     assert not is_calibrated([slope_errors(*fit) for fit in quiet])
 
 
+@pytest.mark.parametrize(("n", "d", "task"), [(900, 5, "regression"), (2000, 8, "classification")])
+def test_the_number_of_rows_that_is_named_is_enough(n, d, task):
+    with pytest.raises(ValueError, match="needs about") as caught:
+        planned(n, d, task)
+    named = int(re.search(r"needs about (\d+) rows", str(caught.value))[1])
+    with pytest.warns(PrivacyParameterWarning):
+        planned(named, d, task)
+    with pytest.raises(ValueError, match="needs about"):
+        planned(int(0.75 * named), d, task)
+
+
 def test_intervals_of_few_rows_allow_for_the_length_of_the_last_step():
     """Of labels, whose second derivatives change on its way: .83 of them held without that."""
     rng, held = np.random.default_rng(0), []
