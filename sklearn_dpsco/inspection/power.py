@@ -191,6 +191,8 @@ def rows_needed(
         log-odds.
     effect, power : float or None, default=None; float in (0, 1), default=.8
         In the place of `std`: an effect of this size is to be told from 0 with this probability.
+        Of labels, other effects are taken to be small: where several are as large, ask for half as
+        many rows again, or at a power of .8 up to half of the fits miss it.
     score, score_without_privacy : float or None, default=None
         In the place of `std`: this score on new rows is wanted, where the best linear model
         has that one. Of a regression R2, of two classes the area under the ROC curve.
@@ -286,7 +288,8 @@ def epsilon_needed(
     Parameters
     ----------
     estimator, n_features, std, effect, power, score, score_without_privacy, **assumptions
-        As in `rows_needed`; the estimator's own epsilon does not count.
+        As in `rows_needed`; the estimator's own epsilon does not count. Of labels of which several
+        effects are as large, give two thirds of the rows.
     n_samples : int >= 2
 
     Returns

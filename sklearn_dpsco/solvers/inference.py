@@ -590,11 +590,14 @@ def _check_rows(
         n, what, counted = problem.n_users, "users", "n_users"
     if n >= max(needed, enough):
         return
-    goal = needed if n < needed else enough
+    is_refused, goal = n < needed, needed if n < needed else enough
     # noise falls as Gaussian DP's mu grows; shares depend on it, too
     mu, growth = budget.mu * budget.rows_per_user, 1.1 * enough / n
     epsilon = mu_epsilon(mu * growth, budget.delta) if mu else budget.epsilon * growth
-    advice = ["fewer features", f"a larger epsilon (about {rounded(epsilon, 2):g})"]
+    fewer = "fewer features" + " or classes" * isinstance(problem.loss, Multinomial)
+    advice = [fewer, f"a larger epsilon (about {rounded(epsilon, 2):g})"]
+    # shares of the budget are others for so many: up to a fifth more, and hardly if n is near
+    needed, enough = (r * min(1.2, max(1.03, (r / n / 1.5) ** 0.18)) for r in (needed, enough))
     if problem.n_indicators:
         spared = "missing='keep' in the place of indicators"
         advice[0] += f" ({spared}: {problem.n_indicators} fewer)"
@@ -608,10 +611,10 @@ def _check_rows(
             moments += "probabilities within .2 and .8)"
         advice.append(moments)
     take = f"Take {', '.join(advice)} or inference=False"
-    if n < needed:
+    if is_refused:
         raise TooFewRowsError(
-            f"inference=True needs about {math.ceil(needed)} {what} for {k} coefficients at this "
-            f"epsilon, for standard errors that are not noise; {counted}={n}{gaps}. {take}"
+            f"inference=True needs about {rounded(needed, 2):.0f} {what} for {k} coefficients at "
+            f"this epsilon, for standard errors that are not noise; {counted}={n}{gaps}. {take}"
         )
     alike = " if classes are alike, and from more if one is rare"
     alike *= problem.loss.task == "classification"

@@ -438,7 +438,8 @@ class UnitDescentPlan(Plan):
         ----------
         effect : float
             What the target, in its standard deviations, the log-odds or the logarithm of the mean
-            change by as a feature grows by one of its standard deviations.
+            change by as a feature grows by one of its standard deviations. Of labels, other effects
+            are taken to be small: where several are as large, it is less likely, .5 to .8 for .8.
         level : float in [0.5, 1), default=.95
             Of the interval.
         **assumptions
