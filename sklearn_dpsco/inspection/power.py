@@ -182,7 +182,7 @@ def rows_needed(
     effect, power : float or None, default=None; float in (0, 1), default=.8
         In the place of `std`: an effect of this size is to be told from 0 with this probability.
         Of labels, other effects are taken to be small: where several are as large, ask for half as
-        many rows again, or two fits of ten to five miss it in the place of two.
+        many rows again, or at a power of .8 up to half of the fits miss it.
     score, score_without_privacy : float or None, default=None
         In the place of `std`: this score on new rows is wanted, where the best linear model
         has that one. Of a regression R2, of two classes the area under the ROC curve.
