@@ -245,9 +245,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_verbose(self.verbose)
             check_in_memory("a private search", X)
             if y is None:
-                raise ValueError(
-                    "a private search requires y to be passed, but the target y is None"
-                )
+                raise ValueError("a search requires y to be passed, but the target y is None")
             check_consistent_length(X, y)
             table = self._table(X, y, groups, sample_weight, fit_params)
             last = last_step(self._made({}, table.classes))
@@ -263,8 +261,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
             stream = stream_from_random_state(self.random_state)
             self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
-        n_fits = len(plan.probes) + 1
-        with progress_bar(self.verbose, n_fits, "fit", type(self).__name__, plan) as bar:
+        title = "fit", type(self).__name__
+        with progress_bar(self.verbose, len(plan.probes) + 1, *title, plan) as bar:
             index, best = self._best(table, plan, stream, bar)
         given = None if isinstance(self.accountant, Allotment) else self.accountant
         for step in private_steps(best).values():  # whoever fits it again pays again
