@@ -413,14 +413,15 @@ UNIT_DESCENT = UnitDescentDefaults()
 class CorrectionDefaults:
     """The steps with a wide clip after such a descent, and shares of what is left for it.
 
-    The m from which they pay: on all coefficients of a regression ``whole * d^1.5 sqrt(K)``; on
-    slope and intercept `least`, or `least_of_many` where m is at most ``many_columns * d^2``; of
-    two classes `least_of_two`, of more, which have a slope together and an intercept each,
-    ``least_of_classes sqrt(K - 1)``.
+    The m from which they pay: on all coefficients of a regression ``whole * d^1.5 sqrt(K)``, if
+    also `least_of_whole`; on slope and intercept `least`, or `least_of_many` where m is at most
+    ``many_columns * d^2``; of two classes `least_of_two`, of more, which have a slope together and
+    an intercept each, ``least_of_classes sqrt(K - 1)``.
     Derivatives of classes are bounded: slope and intercepts are all that a small clip biases much.
     """
 
     whole: float = 10.0
+    least_of_whole: float = 200.0
     whole_share: float = 0.35
     whole_steps: int = 5
     least: float = 300.0
@@ -436,6 +437,10 @@ class CorrectionDefaults:
     shortest: float = 32.0
     longest: float = 80.0
     momentum: float = 0.5
+    # Slopes of clear predictions, in which the loss is flat: steps are longer by this part of the
+    # ratio of curvatures, if their noise changes a slope by at most this part.
+    newton: float = 0.5
+    slope_noise: float = 0.2
     tail_share: float = 0.02  # of the whole budget, for the clip
     rarer: float = 0.4  # of users with a label of the rarer class, whose gradients are clipped
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160

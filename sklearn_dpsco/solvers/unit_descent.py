@@ -51,6 +51,7 @@ from .wide_units import wide_mean
 
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
+_LARGEST_CHANGE = 0.5  # of the logarithm of a slope, in a step
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
 _N_POINTS = 200  # of normal predictions
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
@@ -196,7 +197,7 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         whole, least = math.inf, least if is_noise else math.inf
     elif m <= rules.many_columns * problem.n_features**2 and not problem.is_wide:
         least = rules.least_of_many  # noise in many slopes costs more than a narrow clip
-    is_whole = m >= max(whole, least) and not problem.is_wide
+    is_whole = m >= max(whole, min(least, rules.least_of_whole)) and not problem.is_wide
     has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
     is_line = has_line and m >= least
     if type(loss) not in (Squared, Logistic, Tweedie) or not (is_whole or is_line):
@@ -536,6 +537,7 @@ class Walk(NamedTuple):
     length: float
     momentum: float
     ratio: float = 1.0  # of gradients over those that are released, as of `Units`
+    stretch: float = 1.0  # how much longer steps on the slope of clear predictions are
 
     @property
     def variance(self) -> float:
@@ -573,7 +575,7 @@ def _descend(
     if problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
         sum_of = limited_gradient_sum
-    total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
+    total, direction, n_added, first = np.zeros_like(coef), np.zeros_like(coef), 0, coef[0]
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
     for t in steps(range(n_steps)):
@@ -591,7 +593,10 @@ def _descend(
             total, n_added = np.zeros_like(coef), 0
         before, size = (coef, noisy), float(noisy @ noisy)
         direction = walk.momentum * direction + clip * walk.ratio * noisy
-        coef = coef - length * stretch * direction
+        slope, coef = coef[0], coef - length * stretch * direction
+        if walk.stretch > 1:  # on its logarithm: the loss grows ever flatter in the slope itself
+            change = -length * walk.stretch * direction[0] * slope / first**2
+            coef[0] = slope * math.exp(min(_LARGEST_CHANGE, max(-_LARGEST_CHANGE, change)))
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
     return total / n_added
@@ -841,7 +846,7 @@ class Correction(Part):
             return point[d] if points is None else _levels(units, steeper * points)
 
         start = np.append(clear.part * spread, level(clear.part)) / half
-        walk = self._walk_on_line(line, self._clip(line, start, stream))
+        walk = self._walk_on_line(line, self._clip(line, start, stream), start, points is not None)
         after = _descend(line, start, walk, stream)
         curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
         if k > 1:  # the rarer a class, the less is known of its intercept
@@ -885,8 +890,11 @@ class Correction(Part):
         line = replace(units.problem, n_features=k)
         return spread, units._replace(problem=line, data=data, unit=unit)
 
-    def _walk_on_line(self, line: Units, clip: float) -> Walk:
-        """Further where the noise is small, for classes of which one is rare."""
+    def _walk_on_line(self, line: Units, clip: float, start: Array, is_normal: bool) -> Walk:
+        """Further where the noise is small, for classes of which one is rare.
+
+        And on slopes of two classes that are clear, of predictions thought to be normal.
+        """
         scale = line.ratio * self.step.scale / math.sqrt(self.n_steps)
         if line.problem.loss.task != "regression":
             scale *= clip / line.problem.joint_unit
@@ -895,7 +903,15 @@ class Correction(Part):
         longest = CORRECTION.longest * max(1.0, line.problem.n_outputs / 3)
         reach = min(longest, max(CORRECTION.shortest, reach))
         length = reach / line.curvature
-        return Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
+        walk = Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
+        if not is_normal:
+            return walk
+        points = _normal_points(np.ones((1, 1)), _LINE_UNIT * start[0])
+        flat = _slope_curvature(line, points, _LINE_UNIT * start[1:])
+        noise = length * math.sqrt(walk.variance / self.n_steps)
+        surest = CORRECTION.slope_noise * start[0] / max(noise, TINY)
+        stretch = min(CORRECTION.newton * line.curvature / max(flat, TINY), surest)
+        return walk._replace(stretch=max(1.0, stretch))
 
     def _clip(self, units: Units, coef: Array, stream: RandomStream) -> float:
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
