@@ -364,7 +364,7 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, rough, _, usual = self.release_center(data, n, stream)
+        center, rough, usual = self.release_center(data, n, stream)
         # (`_release_sizes` divides by the cut)
         norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
         if self.center is not None:
@@ -415,8 +415,8 @@ class LearnedUnits(Part):
 
     def release_center(
         self, data: Any, n: int, stream: RandomStream, *, of_box: bool = False
-    ) -> tuple[Array, float, Any, float]:
-        """The centre of the rows, to what they were cut, and norms of centred ones, with the usual.
+    ) -> tuple[Array, float, float]:
+        """The centre of the rows, to what they were cut, and the usual norm of centred ones.
 
         Sparse rows of a box keep their zeros, which a centre would shift.
         """
@@ -429,9 +429,9 @@ class LearnedUnits(Part):
             noisy, variance = self.center.release(mean, stream), self.center.variance
             if not (of_box and data.is_sparse):
                 center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
-                measured = data.map(statistics.measure, center)
+                measured = measured.map(statistics.centred, center)
         facts = 2 * rough, rough / 2, self.length, stream, fall
-        return center, rough, measured, statistics.scale_on_grid(measured, n, *facts)
+        return center, rough, statistics.scale_on_grid(measured, n, *facts)
 
     def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
         """A length that few rows of a copy exceed, of which n are present."""
@@ -542,13 +542,14 @@ class LearnedUnits(Part):
             scale = ratio * math.sqrt(self.moments.variance)
             root, values, ridge = statistics.whitening(noisy, d, scale)
             white = values / (values + ridge)
-            bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
+            trace = max(float(white.sum()), 0.7)  # one deviation of noise
+            bound = unit_rules(self.problem).white_bound * math.sqrt(trace)
             bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
             is_last = t == self.n_rounds - 1
             bound /= cut / growth if is_last else 1.0
             before = by if np.ndim(by) == 2 else by * np.eye(d)
             by = before @ (root / bound)
-            top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
+            top, trace = float(white.max()) / bound**2, trace / bound**2
             if is_last:
                 doubts = self._doubts(before, by, bound, ridge, float(values.mean()), ratio)
         return by, top, trace, doubts
