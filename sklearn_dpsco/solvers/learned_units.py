@@ -169,7 +169,7 @@ class LearnedUnits(Part):
     top: Gaussian | None  # their largest eigenvalue alone
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
-    sizes: Gaussian | None = None  # mean squares of the columns, before second moments
+    sizes: Gaussian | None = None  # mean squares of the columns, before any second moments
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
     positive: Gaussian | None = None  # the share of rates above 0
@@ -393,6 +393,7 @@ class LearnedUnits(Part):
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         spread = math.sqrt(found["trace"] / problem.dimension)
         if not self.n_rounds:  # of normal rows, half of which are longer than is usual
+            norm *= 1.0 if self.sizes is None else cut
             spread = usual / norm / math.sqrt(chdtri(d, 0.5)) / found["longest"]
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
@@ -472,7 +473,7 @@ class LearnedUnits(Part):
         rules, ratio, first = unit_rules(self.problem), data.n_samples / n, by
         scale = ratio * math.sqrt(self.sizes.variance)
         # (where most rows are empty, too little is known)
-        is_known = self.accuracy >= ratio * rules.least_for_sizes
+        is_known = self.accuracy >= ratio * least_for_sizes(self.problem)
         is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
         of_center: Any = 0.0  # what may be left of it in a column, in units of x
         by = by * np.ones(center.size)
@@ -616,6 +617,12 @@ def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
     return not budget.is_pure and accuracy(problem, budget) >= least
 
 
+def least_for_sizes(problem: Problem) -> float:
+    """The m from which mean squares of columns are released, also without second moments."""
+    rules = unit_rules(problem)
+    return max(rules.least_for_sizes, rules.sizes_per_column * problem.n_features)
+
+
 @dataclass
 class Purse:
     """What planning a fit in learned units has left of an allowance, as a share of it."""
@@ -680,7 +687,7 @@ def plan_units(
         present = purse.noise(of_one, rules.present_share)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
     has_moments = is_diagonal or (m > clear and not problem.is_wide)
-    has_sizes = has_moments and not is_diagonal and m > rules.least_for_sizes
+    has_sizes = not (is_diagonal or problem.is_wide) and m > least_for_sizes(problem)
     n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
         center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(_RECENTRED))
@@ -688,12 +695,14 @@ def plan_units(
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
         change = statistics.second_moments(problem, budget)
         moments = purse.noise(change, rules.moments_share, numbers, n_rounds)
-        sizes = purse.noise(change, rules.sizes_share, d, _N_SIZES) if has_sizes else None
         far = None if is_diagonal else purse.rank(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if problem.is_wide else change
         top = purse.noise(change, rules.scalar_share)
+    if has_sizes:
+        change = statistics.second_moments(problem, budget)
+        sizes = purse.noise(change, rules.sizes_share, d, _N_SIZES)
     rows = long, length, center, moments, n_rounds, far, top, median_share, purse.left, sizes
     return LearnedUnits(problem, m, median, spread, mean, *rows, present=present, positive=positive)
 

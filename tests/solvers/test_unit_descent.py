@@ -380,6 +380,18 @@ def test_bounds_of_one_column_may_be_far_too_wide():
     assert min(scores) > 0.27, scores
 
 
+def test_one_date_among_columns_whose_second_moments_are_noise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 40)).clip(-6, 6)
+    X[:, 0] = 18_000 + 700 * rng.random(4000)
+    y = X[:, 1:].sum(axis=1) / 6 + (X[:, 0] - 18_350) / 250 + rng.standard_normal(4000)
+    bounds = np.where(np.arange(40) == 0, [[0], [25_000]], [[-6], [6]])
+    model = DPLinearRegression(
+        epsilon=3.0, delta=1e-6, bounds_X=tuple(bounds), bounds_y=(-12, 12), random_state=0
+    )
+    assert model.fit(X, y.clip(-12, 12)).score(X, y) > 0.5
+
+
 def test_columns_that_are_nearly_the_same_are_told_apart():
     rng = np.random.default_rng(0)
     common, apart = 20 * rng.standard_normal(30_000).clip(-4, 4), rng.standard_normal(30_000)
