@@ -663,7 +663,7 @@ def plan_units(
     unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
     empty = rules.present_share * problem.may_be_empty
     median_share, spread_share, mean_share = _shares_of_targets(purse, m, is_diagonal, empty)
-    median = spread = mean = positive = present = center = moments = top = far = sizes = None
+    median = spread = mean = positive = present = center = moments = top = far = None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
     if problem.loss.task == "rates":
@@ -691,18 +691,16 @@ def plan_units(
     n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
         center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(_RECENTRED))
+    of_squares = statistics.second_moments(problem, budget)
+    sizes = purse.noise(of_squares, rules.sizes_share, d, _N_SIZES) if has_sizes else None
     if has_moments:
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
-        change = statistics.second_moments(problem, budget)
-        moments = purse.noise(change, rules.moments_share, numbers, n_rounds)
+        moments = purse.noise(of_squares, rules.moments_share, numbers, n_rounds)
         far = None if is_diagonal else purse.rank(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)
         change = moments_size(problem, budget) if problem.is_wide else change
         top = purse.noise(change, rules.scalar_share)
-    if has_sizes:
-        change = statistics.second_moments(problem, budget)
-        sizes = purse.noise(change, rules.sizes_share, d, _N_SIZES)
     rows = long, length, center, moments, n_rounds, far, top, median_share, purse.left, sizes
     return LearnedUnits(problem, m, median, spread, mean, *rows, present=present, positive=positive)
 
