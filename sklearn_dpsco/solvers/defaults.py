@@ -269,11 +269,12 @@ class LearnedUnitsDefaults:
     least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
     moments_share: float = 0.1  # for both
     moment_growth: float = 2.0  # of the bound on the rows in them
-    # The m from which very small columns are found before, and made as large as others: the share
-    # for all rounds; mean squares, over the largest, of such; what one that was enlarged has at
-    # least, over its noise, and over that of others; and what those of all small ones may add up to
-    # in rounds of their own.
+    # The m, and that over the columns, from which very small columns are found, with or without
+    # second moments, and made as large as others: the share for all rounds; mean squares, over the
+    # largest, of such; what one that was enlarged has at least, over its noise, and over that of
+    # others; and what those of all small ones may add up to in rounds of their own.
     least_for_sizes: float = 500.0
+    sizes_per_column: float = 16.0
     # A flag is in some p of the rows, and has a mean square of p at most however it is enlarged:
     # where that rose by less than this part of what it should have, the column stays as it was.
     grown_size: float = 0.25

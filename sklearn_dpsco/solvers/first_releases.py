@@ -325,7 +325,8 @@ def learned_box(
         frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
         factor = 1 / rules.target_width
     data = data.row_major()
-    center, rough, measured, length = units.release_center(data, n, stream, of_box=True)
+    center, rough, length = units.release_center(data, n, stream, of_box=True)
+    measured = data.map(statistics.measure, None if data.is_sparse else center)
     if max(length, float(np.linalg.norm(center))) < rough / 4:
         length = rough  # most rows are 0, as of rare flags, and tell nothing of the others
     length *= rules.row_bound

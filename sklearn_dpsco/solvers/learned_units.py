@@ -169,7 +169,7 @@ class LearnedUnits(Part):
     top: Gaussian | None  # their largest eigenvalue alone
     median_share: float  # of the budget, for a target's median
     left: float  # and for the descent
-    sizes: Gaussian | None = None  # mean squares of the columns, before second moments
+    sizes: Gaussian | None = None  # mean squares of the columns, before any second moments
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
     positive: Gaussian | None = None  # the share of rates above 0
@@ -364,7 +364,7 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, rough, _, usual = self.release_center(data, n, stream)
+        center, rough, usual = self.release_center(data, n, stream)
         # (`_release_sizes` divides by the cut)
         norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
         if self.center is not None:
@@ -393,6 +393,7 @@ class LearnedUnits(Part):
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         spread = math.sqrt(found["trace"] / problem.dimension)
         if not self.n_rounds:  # of normal rows, half of which are longer than is usual
+            norm *= 1.0 if self.sizes is None else cut
             spread = usual / norm / math.sqrt(chdtri(d, 0.5)) / found["longest"]
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
@@ -415,8 +416,8 @@ class LearnedUnits(Part):
 
     def release_center(
         self, data: Any, n: int, stream: RandomStream, *, of_box: bool = False
-    ) -> tuple[Array, float, Any, float]:
-        """The centre of the rows, to what they were cut, and norms of centred ones, with the usual.
+    ) -> tuple[Array, float, float]:
+        """The centre of the rows, to what they were cut, and the usual norm of centred ones.
 
         Sparse rows of a box keep their zeros, which a centre would shift.
         """
@@ -429,9 +430,9 @@ class LearnedUnits(Part):
             noisy, variance = self.center.release(mean, stream), self.center.variance
             if not (of_box and data.is_sparse):
                 center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
-                measured = data.map(statistics.measure, center)
+                measured = measured.map(statistics.centred, center)
         facts = 2 * rough, rough / 2, self.length, stream, fall
-        return center, rough, measured, statistics.scale_on_grid(measured, n, *facts)
+        return center, rough, statistics.scale_on_grid(measured, n, *facts)
 
     def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
         """A length that few rows of a copy exceed, of which n are present."""
@@ -472,7 +473,7 @@ class LearnedUnits(Part):
         rules, ratio, first = unit_rules(self.problem), data.n_samples / n, by
         scale = ratio * math.sqrt(self.sizes.variance)
         # (where most rows are empty, too little is known)
-        is_known = self.accuracy >= ratio * rules.least_for_sizes
+        is_known = self.accuracy >= ratio * least_for_sizes(self.problem)
         is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
         of_center: Any = 0.0  # what may be left of it in a column, in units of x
         by = by * np.ones(center.size)
@@ -542,13 +543,14 @@ class LearnedUnits(Part):
             scale = ratio * math.sqrt(self.moments.variance)
             root, values, ridge = statistics.whitening(noisy, d, scale)
             white = values / (values + ridge)
-            bound = unit_rules(self.problem).white_bound * math.sqrt(max(float(white.sum()), 1e-12))
+            trace = max(float(white.sum()), 0.7)  # one deviation of noise
+            bound = unit_rules(self.problem).white_bound * math.sqrt(trace)
             bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
             is_last = t == self.n_rounds - 1
             bound /= cut / growth if is_last else 1.0
             before = by if np.ndim(by) == 2 else by * np.eye(d)
             by = before @ (root / bound)
-            top, trace = float(white.max()) / bound**2, float(white.sum()) / bound**2
+            top, trace = float(white.max()) / bound**2, trace / bound**2
             if is_last:
                 doubts = self._doubts(before, by, bound, ridge, float(values.mean()), ratio)
         return by, top, trace, doubts
@@ -615,6 +617,12 @@ def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
     return not budget.is_pure and accuracy(problem, budget) >= least
 
 
+def least_for_sizes(problem: Problem) -> float:
+    """The m from which mean squares of columns are released, also without second moments."""
+    rules = unit_rules(problem)
+    return max(rules.least_for_sizes, rules.sizes_per_column * problem.n_features)
+
+
 @dataclass
 class Purse:
     """What planning a fit in learned units has left of an allowance, as a share of it."""
@@ -655,7 +663,7 @@ def plan_units(
     unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
     empty = rules.present_share * problem.may_be_empty
     median_share, spread_share, mean_share = _shares_of_targets(purse, m, is_diagonal, empty)
-    median = spread = mean = positive = present = center = moments = top = far = sizes = None
+    median = spread = mean = positive = present = center = moments = top = far = None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
     if problem.loss.task == "rates":
@@ -679,15 +687,15 @@ def plan_units(
         present = purse.noise(of_one, rules.present_share)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
     has_moments = is_diagonal or (m > clear and not problem.is_wide)
-    has_sizes = has_moments and not is_diagonal and m > rules.least_for_sizes
+    has_sizes = not (is_diagonal or problem.is_wide) and m > least_for_sizes(problem)
     n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
         center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(_RECENTRED))
+    of_squares = statistics.second_moments(problem, budget)
+    sizes = purse.noise(of_squares, rules.sizes_share, d, _N_SIZES) if has_sizes else None
     if has_moments:
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
-        change = statistics.second_moments(problem, budget)
-        moments = purse.noise(change, rules.moments_share, numbers, n_rounds)
-        sizes = purse.noise(change, rules.sizes_share, d, _N_SIZES) if has_sizes else None
+        moments = purse.noise(of_squares, rules.moments_share, numbers, n_rounds)
         far = None if is_diagonal else purse.rank(rules.far_share)
     elif m >= rules.scalars:
         change = statistics.top_eigenvalue(problem)

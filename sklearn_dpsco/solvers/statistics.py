@@ -286,15 +286,17 @@ def measure(
     return WithNumbers(data, Rows(data.rows.X, False, center=center).norms(unit))
 
 
-def norm_counts(measured: WithNumbers, grid: Array, without_zeros: bool = False) -> Array:
-    """`place_counts` of the norms of the rows, those of norm 0 counted as empty or not.
+def centred(measured: WithNumbers, center: Array) -> WithNumbers:
+    """Measured rows with the norms of x - center to count, those of rows of 0 as 0 (4.5)."""
+    norms = Rows(measured.data.rows.X, False, center=center).norms()
+    return WithNumbers(measured.data, np.where(measured.numbers > 0, norms, 0.0))
 
-    Where there are several numbers, norms are the last.
-    """
-    norms, counted = measured.numbers, measured.data.rows.present()
+
+def norm_counts(measured: WithNumbers, grid: Array) -> Array:
+    """`place_counts` of the norms of the rows; where there are several numbers, of the last."""
+    norms = measured.numbers
     norms = norms[-1] if isinstance(norms, tuple) else norms
-    counted = counted & (norms > 0) if without_zeros else counted
-    return place_counts(norms, counted, grid)
+    return place_counts(norms, measured.data.rows.present(), grid)
 
 
 def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
@@ -427,7 +429,7 @@ def median_on_grid(
     log_prior: Array,
     mechanism: SelectVertex,
     stream: RandomStream,
-    n_above: int | None = None,
+    n_above: float | None = None,
     least: int | None = None,
 ) -> float:
     r"""A private median on an increasing grid, by the `place_counts` of that.
@@ -480,16 +482,15 @@ def scale_on_grid(
 ) -> float:
     """A norm up to `largest` that few of the measured rows exceed, at most half, or the guess.
 
-    The log prior falls from the guess by `fall` an octave.
+    At most half of those that are not 0, as 0 may be most of them. The log prior falls from the
+    guess by `fall` an octave.
     """
     if mechanism is None:
         return guess
     grid = largest * (1 + 2.0**-20) * 2.0**_OCTAVES  # norms are rounded up
     log_prior = -fall * np.abs(_OCTAVES - math.log2(guess / largest))
-    few = few_longer(n_samples, mechanism)
-    is_median = few > n_samples // 4  # of those that are not 0, as 0 may be most of them
-    few = n_samples // 2 if is_median else few
-    counts = measured.sum(norm_counts, grid, is_median)
+    counts = measured.sum(norm_counts, grid)
+    few = min(few_longer(n_samples, mechanism), (n_samples - counts[0]) / 2)
     found = median_on_grid(counts, n_samples, grid, log_prior, mechanism, stream, few)
     # nearly all are 0, and say nothing about the others
     return guess if found <= grid[0] else found

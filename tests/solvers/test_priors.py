@@ -72,7 +72,7 @@ def changes(mechanism, size, run):
         run(counts, recorder)
         return recorder.scores
 
-    for cell, last in ((size // 2, 0), (size - 2, 0), (0, size - 2)):
+    for cell, last in ((size // 2, 1), (size - 2, 1), (0, size - 2)):
         low, high = 0, N
         first, second = scores(low, cell, last), scores(high, cell, last)
         candidate = int(np.argmax(np.abs(second - first)))

@@ -208,11 +208,16 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
         present[i] = True
         others, absent = values.copy(), present.copy()
         others[i], absent[i] = rng.choice(grid), False
-        # medians, places above which some records are, and spreads
-        for n_above in (None, int(rng.integers(n + 1)), "spread"):
+        # medians, places above which some records are, spreads, and lengths of rows, some of 0
+        for n_above in (None, int(rng.integers(n + 1)), "spread", "length"):
             recorded.clear()
             for data in ((values, present), (others, present), (values, absent)):
-                mechanism = Recorder(1.0, 1.0)
+                mechanism = Recorder(1.0, 1.0 if n_above != "length" else 2.0 ** -(trial % 5))
+                if n_above == "length":
+                    numbers = np.abs(data[0]), data[1]
+                    rows = SimpleNamespace(sum=lambda _, grid, of=numbers: place_counts(*of, grid))
+                    statistics.scale_on_grid(rows, n, 2.0, 1.0, mechanism, stream(trial))
+                    continue
                 if n_above == "spread":
                     counts = place_counts(np.abs(data[0]), data[1], SPREADS)
                     spread_on_grid(counts, n, mechanism, stream(trial))
@@ -221,12 +226,13 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
                 noise = mechanism, stream(trial), n_above
                 median_on_grid(counts, n, grid, np.zeros(33), *noise)
             for largest, k in ((2, 1), (1, 2)):
-                changes = worst.setdefault((n_above == "spread", largest), [])
+                kind = n_above if isinstance(n_above, str) else "rank"
+                changes = worst.setdefault((kind, largest), [])
                 changes.append(float(np.ptp(recorded[0] - recorded[k])))
-    # (the prior of a spread is added in floats)
-    for (is_spread, largest), changes in worst.items():
+    # (the priors of spreads and lengths are added in floats)
+    for (kind, largest), changes in worst.items():
         assert max(changes) <= largest + 1e-12
-        assert max(changes) == pytest.approx(largest, abs=0.1 if is_spread else 0)
+        assert max(changes) == pytest.approx(largest, abs=0.1 if kind == "spread" else 1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 31, 32, 4097])
@@ -308,12 +314,29 @@ def test_flags_that_are_rare_beside_even_ones_are_not_enlarged():
         assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
 
 
-def test_a_length_of_which_nearly_all_are_0_is_a_guess():
-    for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.995, 1.0)):
+def test_a_length_is_that_of_rows_that_are_not_0():
+    for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.97, 0.5), (0.995, 0.5)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
         measured = WithNumbers(SolverData(make_rows(np.ones((5000, 1)), False), sizes), sizes)
         found = statistics.scale_on_grid(measured, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
         assert found == pytest.approx(expected, rel=0.2), share
+
+
+def test_rare_flags_are_measured_by_rows_that_have_one():
+    """Of rows of which most are 0, also once they are centred."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = 1.0 * (rng.random((1500, 10)) < 0.01)
+        y = (X.sum(axis=1) + 0.5 * rng.standard_normal(1500)).clip(-12, 12)
+        model = DPLinearRegression(
+            epsilon=1.0,
+            delta=1e-6,
+            relation="zero-out",
+            bounds_X=(0, 1),
+            bounds_y=(-12, 12),
+            random_state=seed,
+        )
+        assert model.fit(X, y).score(X, y) > 0.15, seed
 
 
 def test_a_length_is_that_of_rows_that_are_not_0_where_noise_is_large():
@@ -355,6 +378,18 @@ def test_bounds_of_one_column_may_be_far_too_wide():
         ).fit(X, y)  # fmt: skip
         scores.append(model.score(X, y))
     assert min(scores) > 0.27, scores
+
+
+def test_one_date_among_columns_whose_second_moments_are_noise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 40)).clip(-6, 6)
+    X[:, 0] = 18_000 + 700 * rng.random(4000)
+    y = X[:, 1:].sum(axis=1) / 6 + (X[:, 0] - 18_350) / 250 + rng.standard_normal(4000)
+    bounds = np.where(np.arange(40) == 0, [[0], [25_000]], [[-6], [6]])
+    model = DPLinearRegression(
+        epsilon=3.0, delta=1e-6, bounds_X=tuple(bounds), bounds_y=(-12, 12), random_state=0
+    )
+    assert model.fit(X, y.clip(-12, 12)).score(X, y) > 0.5
 
 
 def test_columns_that_are_nearly_the_same_are_told_apart():
