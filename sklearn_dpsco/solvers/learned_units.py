@@ -430,7 +430,10 @@ class LearnedUnits(Part):
             noisy, variance = self.center.release(mean, stream), self.center.variance
             if not (of_box and data.is_sparse):
                 center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
-                measured = measured.map(statistics.centred, center)
+                if self.problem.inference:  # intervals of rare flags hold with shorter rows
+                    measured = data.map(statistics.measure, center)
+                else:
+                    measured = measured.map(statistics.centred, center)
         facts = 2 * rough, rough / 2, self.length, stream, fall
         return center, rough, statistics.scale_on_grid(measured, n, *facts)
 
