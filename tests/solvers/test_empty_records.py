@@ -53,7 +53,7 @@ def targets(facts):
     n, k = facts.n_samples - 1, facts.n_outputs
     if facts.loss.task == "regression":
         y, ends = np.resize(2 * LEVELS - 1, n)[:, None] * np.ones(k), np.ones(k)
-        places = ((ends, -ends), (-ends, ends), (ends, 0.05 * ends))
+        places = ((ends, -ends), (-ends, ends), (ends, 0.05 * ends), (ends, 0 * ends))
     else:
         codes = 2 * np.eye(max(k, 2))[:, -k:] - 1  # of two classes one output
         y = codes[np.arange(n) % len(codes)]
