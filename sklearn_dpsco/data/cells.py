@@ -72,10 +72,11 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
         with np.errstate(all="ignore"):  # a warning would tell of some record
             if is_frame(values):
                 # (numpy would raise for a missing cell of a column that may have some)
-                return check_array(
+                found = check_array(
                     values, accept_sparse=("csr", "csc"), dtype=np.float64, order="C",
                     ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
                 )  # fmt: skip
+                return found.toarray() if sparse.issparse(found) and name != "X" else found
             return values.astype(np.float64) if np.longdouble in types else values
     cells = as_objects(values, name)
     found = [_number(cell) for cell in cells.flat]

@@ -190,6 +190,10 @@ class Inference(DPLinearModel):
             As of `summary`.
         """
         if isinstance(encoder, Real):
+            if level != 0.95:
+                raise TypeError(
+                    "conf_int() got two levels: a number in the place of encoder is one"
+                )
             encoder, level = None, encoder
         found = self._found("conf_int")
         if found.unknown is not None and found.unknown.size:

@@ -324,7 +324,8 @@ def _read(
 def _read_both(reader: Reader, given: dict[str, Any]) -> tuple[Any, Any]:
     y: Any = given.get("y")
     if reader.task == "classification" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
-        y = np.asarray(y)[:, 0]  # each block would warn of the column in each step
+        # each block would warn of the column in each step
+        y = cells.only_column(y) if cells.is_frame(y) else np.asarray(y)[:, 0]
     return reader.features(given["X"]), reader.targets(y)
 
 

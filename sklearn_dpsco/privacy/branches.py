@@ -194,7 +194,7 @@ class Account:
         """
         root, path = self._place()
         known = _charged(root, path)
-        found = [one for one in known if name in (_name_of(one), one)]
+        found = [one for one in known if name and name in (_name_of(one), one)]
         if len(found) != 1:
             names = ", ".join(map(repr, sorted({n for n in map(_name_of, known) if n})))
             advice = (

@@ -139,6 +139,16 @@ def test_weights_users_and_invalid_records_in_blocks(name, form):
         np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
+def test_a_column_of_labels_with_a_complex_one_costs_that_record():
+    X, y = table("DPMirrorClassifier")
+    fits = []
+    for odd in (np.nan, 1j):  # of which pandas makes a column of complex numbers
+        labels = pd.DataFrame({"y": [odd, *np.where(y == "yes", 1, 0).tolist()[1:]]})
+        fits.append(build("DPMirrorClassifier", None, classes=[0, 1], nonfinite="zero"))
+        fits[-1].fit(frame(X), dd.from_pandas(labels, npartitions=3))
+    np.testing.assert_array_equal(outcome(fits[0]), outcome(fits[1]))
+
+
 @each_descending_form
 def test_sparse_blocks_classes_and_targets(name, form):
     X, y = table(name, classes=("a", "b", "c"))
