@@ -34,6 +34,7 @@ from sklearn_dpsco import (
     PrivacyBudgetError,
 )
 from sklearn_dpsco.geometry import L1Ball
+from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy.budget import mu_epsilon, pure_mu, pure_of_mu, zcdp_epsilon
@@ -137,6 +138,14 @@ def test_what_is_pure_is_below_a_gaussian_curve(epsilon):
     alpha = np.linspace(0, 1, 10_001)
     curve = np.maximum(1 - math.exp(epsilon) * alpha, math.exp(-epsilon) * (1 - alpha))
     assert np.all(ndtr(-ndtri(alpha) - mu) <= curve + 1e-12)
+
+
+def test_a_pure_fit_of_what_remains_is_accepted():
+    for k in range(60):
+        accountant = BudgetAccountant(3e-4 * (1 + k / 100), DELTA)
+        accountant.spend(plan_mean(1000, 2, epsilon=1.5e-4, accountant=accountant))
+        left = accountant.remaining(0)
+        accountant.spend(plan_mean(1000, 2, epsilon=left, delta=0, accountant=accountant))
 
 
 def test_what_has_no_cost_in_gaussian_dp_is_refused_by_what_to_do():

@@ -330,6 +330,8 @@ def test_a_name_that_is_no_branch_or_several_is_told(tmp_path):
     assert first == first.group.branch("a b")  # also where no other process sees a charge yet
     first.spend(gaussian(0.1))
     assert accountant.branch("a b") == first == first.group.branch("a b")
+    first.group.branch().spend(gaussian(0.1))
+    assert_refuses(accountant.branch, "no branches .* called ''", "")
     assert first.parallel().branch("a b") != first  # within it no other group has the name
     with pytest.warns(PrivacyParameterWarning, match=r"go on .* accountant\.branch\('a b'\)"):
         second = accountant.parallel().branch("a b")

@@ -836,6 +836,8 @@ def test_summaries_name_what_encoders_made():
     assert isinstance(found, Estimates)
     age = found.to_frame().iloc[0]
     assert abs(age["coef"] - 0.1) < 6 * age["std err"] < 0.05
+    with pytest.raises(TypeError, match="two levels"):
+        model.conf_int(0.9, level=0.8)
     lower, upper = model.conf_int(encoder, level=0.9).loc["age"]
     assert (lower + upper) / 2 == pytest.approx(age["coef"])
     assert upper - lower < age["0.975]"] - age["[0.025"]
