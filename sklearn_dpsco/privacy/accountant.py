@@ -446,7 +446,6 @@ class BudgetAccountant(Account):
             if delta == 0:
                 size = math.sqrt(2 * left)
                 by_size = pure_of_mu(size) if is_gdp else max(size, state.order * left)
-                by_size *= 1 - 1e-11  # what it costs, computed anew, is not above what is left
                 found.append(float(max(0.0, pure, by_size)))
             elif is_gdp:
                 found.append(mu_epsilon(math.sqrt(2 * left), delta) if left > 0 else 0.0)
