@@ -611,8 +611,8 @@ def _check_rows(
     gaps = " (rows with gaps, if there are any, do not count)" * problem.may_be_empty
     if budget.record_factor > 1 and goal < 2 * n:
         advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
-    is_few = needed / 2 < n < needed or (n >= needed and problem.loss.task == "regression")
-    if is_few and problem.loss.task != "rates" and not problem.by_user:
+    has_moments = n > needed / 2 and (is_refused or problem.loss.task == "regression")
+    if has_moments and problem.loss.task != "rates" and not problem.by_user:
         moments = "PrivateMoments (intervals from half as many rows)"
         if problem.loss.task == "classification":
             moments = f"effects on probabilities by {moments[:-1]}; labels are 0 and 1, and most "

@@ -545,10 +545,21 @@ def test_the_number_of_rows_that_is_named_is_enough(n, d, task):
     with pytest.raises(ValueError, match="needs about") as caught:
         planned(n, d, task)
     named = int(re.search(r"needs about (\d+) rows", str(caught.value))[1])
-    with pytest.warns(PrivacyParameterWarning):
+    with pytest.warns(PrivacyParameterWarning) as told:
         planned(named, d, task)
+    refused = int(0.75 * named)
     with pytest.raises(ValueError, match="needs about"):
-        planned(int(0.75 * named), d, task)
+        planned(refused, d, task)
+    while named - refused > 1:  # to the fewest rows that are only warned of
+        middle = (refused + named) // 2
+        try:
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                planned(middle, d, task)
+            named, told = middle, warned
+        except ValueError:
+            refused = middle
+    assert ("PrivateMoments" in str(told[0].message)) == (task == "regression")
 
 
 def test_intervals_of_few_rows_allow_for_the_length_of_the_last_step():

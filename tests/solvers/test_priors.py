@@ -1,5 +1,6 @@
 """Scores with a prior, in exact arithmetic: what one record moves, however large the noise is."""
 
+import itertools
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -72,7 +73,9 @@ def changes(mechanism, size, run):
         run(counts, recorder)
         return recorder.scores
 
-    for cell, last in ((size // 2, 1), (size - 2, 1), (0, size - 2)):
+    # (of lengths, those in the first cell count as 0)
+    pairs = itertools.product((size // 2, size - 2), (0, 1))
+    for cell, last in (*pairs, (0, size - 2)):
         low, high = 0, N
         first, second = scores(low, cell, last), scores(high, cell, last)
         candidate = int(np.argmax(np.abs(second - first)))
