@@ -192,6 +192,7 @@ MISTAKES = {
     "a stream in another order": (lambda: S().partial_fit(F, TURNED), f"of y {ORDER}"),
     "a private search in another order": (lambda: grid().fit(F, y, groups=TURNED),
         f"of groups {ORDER}"),
+    "targets of a search in another order": (lambda: grid().fit(F, TURNED), f"of y {ORDER}"),
     "a score in another order": (lambda: dp_score(models.fitted, F, TURNED), f"of y {ORDER}"),
     "a score without noise in another order": (lambda: models.fitted.score(F, TURNED),
         f"of y {ORDER}"),
