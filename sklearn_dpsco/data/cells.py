@@ -193,6 +193,9 @@ def plain(values: Any) -> Any:
     is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
     if is_other or not hasattr(values, "__array__"):
         return values
+    if _is_of_polars(values) and values.dtype.is_integer():
+        has_array = not (values.null_count() or str(values.dtype).endswith("128"))
+        return np.asarray(values) if has_array else entries(values)
     found = np.asarray(values)
     # a column is complex, or text, for a single cell
     return found.astype(object) if found.dtype.kind in "cSTU" else found
@@ -211,6 +214,11 @@ def _is_missing_cell(cell: Any) -> bool:
         return bool(cell is None or cell != cell or cell in (np.inf, -np.inf))
     except Exception:
         return True
+
+
+def _is_of_polars(values: Any) -> bool:
+    """Whether it is a column or a data frame of polars that is in memory."""
+    return type(values).__module__.partition(".")[0] == "polars" and hasattr(values, "to_numpy")
 
 
 def is_frame(values: Any) -> bool:
@@ -258,8 +266,14 @@ def days_of(column: Any) -> str:
 def entries(values: Any) -> NDArray[np.object_]:
     """What a list holds of each record, shape (n,); of anything else an array of its own shape.
 
-    numpy would make text of all that is in a list, or rows, or raise, for one odd entry.
+    numpy would make text of all that is in a list, or rows, or raise, for one odd entry. Of columns
+    of polars it would make floats of integers beside a missing one, and raise for those that have
+    128 bits, as all have in a column that one of them is too large for fewer.
     """
+    if _is_of_polars(values):
+        if is_frame(values):
+            return np.column_stack([entries(column) for column in values.iter_columns()])
+        return np.fromiter(values.to_list(), object, len(values))
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     is_list = is_list and not (hasattr(values, "shape") or hasattr(values, "__array__"))
     is_list = is_list and not isinstance(values, (str, bytes, Mapping))

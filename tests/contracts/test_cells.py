@@ -7,6 +7,7 @@ With `nonfinite="zero"` the fit equals, bit for bit, one whose record holds NaN 
 import warnings
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -243,6 +244,22 @@ def test_text_of_polars_is_read_cell_by_cell(name):
         quietly(build(name, main_form(name), **model).fit, X, pack(some))
         for pack in (pd.Series, pl.Series)
     ]
+    assert_same(*fits, name)
+
+
+@each_reader
+def test_an_integer_that_only_128_bits_of_polars_hold_costs_its_own_record(name):
+    """For which its reader takes as many for the whole column, of which numpy has no type."""
+    X, y = table(name)
+    labels = ((y == "yes").astype(int) if is_classifier(name) else np.rint(y)).astype(int).tolist()
+    weights, columns = [1] * len(y), np.rint(X).astype(int).T.tolist()
+    labels[3], weights[4], columns[0][BAD_ROW] = 2**70, 2**70, 2**70
+    model = known(name, {"classes": [0, 1]}) if is_classifier(name) else {}
+    fits = []
+    for pack, frame in ((list, pd.DataFrame), (partial(pl.Series, strict=False), pl.DataFrame)):
+        cells = frame({f"x{k}": pack(column) for k, column in enumerate(columns)})
+        fits.append(build(name, main_form(name), nonfinite="zero", **model))
+        quietly(fits[-1].fit, cells, pack(labels), sample_weight=pack(weights))
     assert_same(*fits, name)
 
 

@@ -1,12 +1,14 @@
 """Users with several rows: what their noise costs, and which of their rows count."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
 import dask.array as da
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from registry import (
     build,
@@ -262,10 +264,11 @@ def test_a_missing_user_changes_no_other_one():
     X, y = table("DPFTRLRegressor")
     ids = [2**53 + 1 + 2 * (k // 2) for k in range(len(y))]  # no float holds any of them
     unknown = [*ids[:-1], None]
-    for kind in ("Int64", object):
+    kinds = [functools.partial(pd.Series, dtype=kind) for kind in ("Int64", object)]
+    for pack in (list, pl.Series, *kinds):
         model = build("DPFTRLRegressor", horizon=3 * len(y), nonfinite="zero")
         for chunk in (ids, unknown):
-            model.partial_fit(X, y, groups=pd.Series(chunk, dtype=kind))
+            model.partial_fit(X, y, groups=pack(chunk))
         assert len(model._stream.rows_of_users) == len(set(ids))
 
 
