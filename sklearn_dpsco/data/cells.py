@@ -26,6 +26,7 @@ from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from .compressed import slices, stored_places, value_parts, with_values
 
+LARGEST_INTEGER = 2**53  # those below are told apart as floats
 _BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
 _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": "Structured"}
@@ -415,6 +416,15 @@ def as_users(groups: Any) -> NDArray[Any]:
         raise ValueError(
             "groups must have the shape (n_samples,) and hold numbers or text, got an array of "
             f"shape {users.shape} and type {users.dtype}"
+        )
+    labels: Any = users
+    if users.dtype.kind not in "fc":
+        labels = [x for x in users.tolist() if isinstance(x, (float, complex, np.inexact))]
+    if np.any(np.isfinite(labels) & (np.abs(labels) >= LARGEST_INTEGER)):
+        raise ValueError(
+            "groups holds floats of 2^53 or more, which do not tell such numbers apart: a missing "
+            "label makes floats of the integers in a column. Give integers, in a list or in a "
+            "column of a type that allows for missing ones, such as Int64 of pandas"
         )
     return users
 

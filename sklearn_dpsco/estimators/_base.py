@@ -372,8 +372,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             the same pandas labels of rows in other orders are an error.
         groups : array-like of shape (n_samples,) or None, default=None
             The user whom each row belongs to: numbers or text; beyond 2^53 integers, since floats
-            cannot tell those apart. Of each user the first `max_rows_per_user` rows of the table
-            count, and the others are empty records, which contribute nothing: a
+            cannot tell those apart, and are an error. Of each user the first `max_rows_per_user`
+            rows of the table count, and the others are empty records, which contribute nothing: a
             `PrivacyParameterWarning` says how many. A row without a label (missing, or one that
             cannot be compared) is an error, or with ``nonfinite="zero"`` an empty record. Which
             rows belong to one user is not protected. None: you promise that nobody has more rows,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import as_numbers, days_of, label_codes
+from ..data.cells import LARGEST_INTEGER, as_numbers, days_of, label_codes
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -28,7 +28,6 @@ _FORMS = (
     "a tuple (low, high) of numbers, a list of categories (all of them text, all integers or all "
     "booleans), or the type bool"
 )
-_LARGEST_INTEGER = 2**53  # those below are told apart as floats
 _FEW_INTEGERS = 10  # that are proposed as categories
 _POLARS_KINDS = {
     "numbers": "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 Boolean",
@@ -335,7 +334,7 @@ def _categories(name: str, given: Any) -> list[Any]:
         fault = "hold categories of one type, all text, all integers or all booleans"
     elif len(set(categories)) < len(categories):
         fault = "name each category once"
-    elif int in kinds and max(map(abs, categories)) >= _LARGEST_INTEGER:
+    elif int in kinds and max(map(abs, categories)) >= LARGEST_INTEGER:
         fault = "hold integers within 2^53"
     if fault:
         raise ValueError(f"schema[{name!r}] must {fault}; got {shown(given)}")

@@ -273,6 +273,22 @@ def test_a_missing_user_changes_no_other_one():
 
 
 @each_solver
+def test_users_that_floats_do_not_tell_apart_are_refused(name):
+    X, y = table(name)
+    ids, accountant = [2**53 + k for k in range(len(y))], BudgetAccountant(1.0)
+    model = build(name, main_form(name), accountant=accountant, nonfinite="zero")
+    whole = pd.Series([*ids[:-1], None])  # floats, for the missing one
+    odd = pd.Series([*ids[:-1], 1j])
+    for groups in (whole, whole.astype(object), odd, da.from_array(whole.to_numpy(), 30)):
+        where = X if isinstance(groups, pd.Series) else da.from_array(X, (30, 3))
+        with pytest.raises(ValueError, match="groups holds floats of 2\\^53 or more"):
+            model.fit(where, y, groups=groups)
+    assert accountant.ledger == ()
+    whole[:] = range(len(y))
+    model.fit(X, y, groups=whole.where(whole > 0))  # smaller ones are told apart
+
+
+@each_solver
 def test_groups_that_name_nobody(name):
     X, y = table(name)
     accountant = BudgetAccountant(1.0)
