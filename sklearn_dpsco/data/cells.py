@@ -568,6 +568,11 @@ def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
         raise ValueError(
             f"{name} must be None or a list of at least two different labels, got {shown(classes)}"
         )
+    if declared.dtype.kind in "iu" and max(map(abs, declared.tolist())) >= LARGEST_INTEGER:
+        raise ValueError(
+            f"{name} must hold integers within 2^53: a missing label makes floats of a column, "
+            "which do not tell larger ones apart. Make text of all labels"
+        )
     return declared
 
 

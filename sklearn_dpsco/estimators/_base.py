@@ -684,13 +684,14 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     Parameters
     ----------
     classes : list of labels or None, default=None
-        The labels that may occur. None takes them from y, which is outside the guarantee, and
-        warns `PrivacyLeakWarning`. Inside of a meta-estimator that puts codes in the place of
-        labels, such as `VotingClassifier`, the codes, which `fit` names if they are others. With
-        two labels, y is -1 or +1 in scaled units. With K > 2 labels, the model is one matrix of K
-        rows of coefficients: the logistic loss is the multinomial one, other losses are summed over
-        the classes, each told from the rest. A record's K derivatives are clipped together, so that
-        the noise in a coefficient does not grow with K.
+        The labels that may occur: integers within 2^53, other numbers or text. None takes them from
+        y, which is outside the guarantee, and warns `PrivacyLeakWarning`. Inside of a
+        meta-estimator that puts codes in the place of labels, such as `VotingClassifier`, the
+        codes, which `fit` names if they are others. With two labels, y is -1 or +1 in scaled units.
+        With K > 2 labels, the model is one matrix of K rows of coefficients: the logistic loss is
+        the multinomial one, other losses are summed over the classes, each told from the rest. A
+        record's K derivatives are clipped together, so that the noise in a coefficient does not
+        grow with K.
     class_weight : dict {label: weight}, "balanced" or None, default=None
         Weights of at least 0 by which the records' weights are multiplied, 1 for a class that is
         not in the dict. They are public: never take them from the data. They are divided by the

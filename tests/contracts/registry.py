@@ -68,7 +68,9 @@ BAD = {
         "even", 3, [1, 2], {"no": -1}, {"no": NAN}, {"no": INF}, {"no": "1"}, {"no": True},
         {"no": 0, "yes": 0}, {"maybe": 1.0}, True,
     ),
-    "classes": (["a"], [], ["a", "a"], ["a", "b", "a"], 3, "ab", [["a", "b"]]),
+    "classes": (
+        ["a"], [], ["a", "a"], ["a", "b", "a"], 3, "ab", [["a", "b"]], [0, 2**53], [-(2**53), 1],
+    ),
     "fit_intercept": ("yes", 1, None),
     "inference": ("yes", 1, None),
     "loss": ("no such loss", None, 3, Squared),
