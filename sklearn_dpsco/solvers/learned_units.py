@@ -502,7 +502,9 @@ class LearnedUnits(Part):
             by, values = np.where(is_full, previous, by), np.where(is_full, before, values)
             is_small, before = is_small & ~is_full, values
             if t == 0:
-                usual = max(float(np.median(values[~is_small])), scale)
+                # (were small columns longer than that, they would cut all rows, and hide few rows)
+                usual = min(float(np.median(values[~is_small])), 1 / center.size)
+                usual = max(usual, scale)
             if t == _N_SIZES - 1:
                 break
             larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
