@@ -515,8 +515,8 @@ class LearnedUnits(Part):
                 moved = statistics.shrunk_vector(noisy, variance) * ratio / by
                 # of other columns the mean of all
                 center = center + moved * np.where(is_small, 1.0, 1 / (t / 2 + 1.5))
-                # rows that are cut move it less than all the way
-                of_center = ratio * (2 * math.sqrt(variance) + 0.1 * np.abs(noisy)) / by
+                # rows that are cut move it less than all the way: of a rare flag, none that has it
+                of_center = ratio * (2 * math.sqrt(variance) + 0.5 * np.abs(noisy)) / by
                 # (a part of which was the error of the centre)
                 before = np.maximum(values - 1.5 * (used * moved) ** 2, 0.0)
         least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2

@@ -314,6 +314,22 @@ def test_flags_that_are_rare_beside_even_ones_are_not_enlarged():
         assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
 
 
+def test_a_centre_that_misses_rare_flags_does_not_enlarge_them():
+    """Of few columns: rows with a flag are cut, and the mean of the others is off by what it has.
+
+    They were taken for columns of a spread that small, with coefficients in the thousands.
+    """
+    for n, rates in ((20_000, [0.0125, 0.0125, 0.5]), (5000, [0.05, 0.05, 0.5])):
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            X = 1.0 * (rng.random((n, 3)) < rates)
+            y = (X @ [4.0, 4.0, 0.5] + rng.standard_normal(n)).clip(-10, 20)
+            model = DPLinearRegression(
+                epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(-10, 20), random_state=seed
+            )
+            assert model.fit(X, y).score(X, y) > 0.2, (n, seed)
+
+
 def test_a_length_is_that_of_rows_that_are_not_0():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.97, 0.5), (0.995, 0.5)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
