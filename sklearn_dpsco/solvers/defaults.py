@@ -389,7 +389,8 @@ class UnitDescentDefaults:
 
     plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
     whitened: StepLimits = StepLimits(fewest_steps=12, most_steps=16, affordable=2e8)
-    before_newton: StepLimits = StepLimits(fewest_steps=8, most_steps=16, affordable=4e7)
+    # of a descent that later steps on all coefficients start from
+    start: StepLimits = StepLimits(fewest_steps=8, most_steps=16, affordable=4e7)
     momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
     width: float = 1.5  # of Welsch's loss
     widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
@@ -423,7 +424,9 @@ class CorrectionDefaults:
 
     whole: float = 10.0
     least_of_whole: float = 200.0
+    # times m over its least, at most `most_share`
     whole_share: float = 0.35
+    most_share: float = 0.7
     whole_steps: int = 5
     least: float = 300.0
     least_of_many: float = 50.0

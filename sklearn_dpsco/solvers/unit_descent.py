@@ -139,11 +139,6 @@ class Descent(Solver):
         if is_rate and (problem.is_wide or problem.n_outputs > 1):
             raise ValueError("models of counts and costs have one target, at most 1000 features")
         units = plan_units(problem, budget, allowance)
-        limits = UNIT_DESCENT.plain
-        if units.moments:
-            has_newton = problem.inference or is_rate
-            limits = UNIT_DESCENT.before_newton if has_newton else UNIT_DESCENT.whitened
-        n_steps = self.max_iter or affordable_steps(problem, limits)
         sizes = problem.n_samples, problem.dimension
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
         if problem.is_wide:
@@ -154,6 +149,12 @@ class Descent(Solver):
             inference = plan_steps(purse, change)
         if inference is None and not (is_rate and budget.rows_per_user > 1):
             correction = _plan_correction(purse, change)
+        limits = UNIT_DESCENT.plain
+        if units.moments:
+            moves_all = correction is not None and correction.size is None
+            is_start = problem.inference or is_rate or moves_all
+            limits = UNIT_DESCENT.start if is_start else UNIT_DESCENT.whitened
+        n_steps = self.max_iter or affordable_steps(problem, limits)
         change = statistics.of_users(change, problem, budget)
         step = purse.noise(change, purse.left, problem.size, n_steps)
         gradient = Release("mean gradient", step, n_steps)
@@ -197,13 +198,15 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         whole, least = math.inf, least if is_noise else math.inf
     elif m <= rules.many_columns * problem.n_features**2 and not problem.is_wide:
         least = rules.least_of_many  # noise in many slopes costs more than a narrow clip
-    is_whole = m >= max(whole, min(least, rules.least_of_whole)) and not problem.is_wide
+    whole = max(whole, min(least, rules.least_of_whole))
+    is_whole = m >= whole and not problem.is_wide
     has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
     is_line = has_line and m >= least
     if type(loss) not in (Squared, Logistic, Tweedie) or not (is_whole or is_line):
         return None
     tail, n_above, size = None, 0, None
-    dimension, share, n_steps = problem.size, rules.whole_share, rules.whole_steps
+    dimension, n_steps = problem.size, rules.whole_steps
+    share = min(rules.most_share, rules.whole_share * m / whole)
     if not is_whole:
         dimension, share, n_steps = k + 1, rules.line_share, rules.line_steps
         size = purse.rank(min(rules.size_share, (rules.aim / m) ** 2))

@@ -78,6 +78,20 @@ def test_steps_are_counted():
     assert plan.n_steps == 7 + plan.correction.n_steps
     step = {r.name: r.count for r in plan.guarantee.releases}
     assert (step["mean gradient"], step["last gradient"]) == (7, plan.correction.n_steps)
+    # a descent that others start from, of a large table
+    assert planned(10**6, 10).max_iter < planned(10**6, 10, "classification").max_iter
+
+
+def test_last_steps_have_the_more_of_the_budget_the_clearer_they_are():
+    parts = []
+    for n in (1000, 1300, 10**5):
+        plan = planned(n, 7)
+        amounts = [
+            release.count * (release.mechanism.sensitivity / release.mechanism.scale) ** 2
+            for release in plan.guarantee.releases[-3::2]
+        ]
+        parts.append(amounts[1] / sum(amounts))
+    assert 0.35 < parts[0] < parts[1] < parts[2] == pytest.approx(0.7)
 
 
 # ------------------------------------------------------------------------- sensitivities
@@ -158,6 +172,7 @@ def test_squared_loss_estimates_means_of_skewed_targets(law):
         errors.append(abs(found.mean() - y.mean()) / y.std())
         gaps.append(r2_score(y, best) - r2_score(y, found))
     assert np.median(errors) < 0.05, errors
+    assert np.median(gaps) < 0.001, gaps
     assert max(gaps) < 0.03, gaps
 
 
