@@ -434,6 +434,8 @@ class CorrectionDefaults:
     least_of_two: float = 60.0
     least_of_classes: float = 100.0
     line_share: float = 0.1
+    labels_share: float = 0.2  # of labels at most, where m is small: aims at this m
+    labels_aim: float = 450.0
     line_steps: int = 20
     # Sum of these steps: `reach` over the noise of one release, within limits, of which the last is
     # for up to three classes, and grows as their number does.

@@ -209,6 +209,8 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     share = min(rules.most_share, rules.whole_share * m / whole)
     if not is_whole:
         dimension, share, n_steps = k + 1, rules.line_share, rules.line_steps
+        if problem.loss.task == "classification":
+            share = max(share, min(rules.labels_share, (rules.labels_aim / m) ** 2))
         size = purse.rank(min(rules.size_share, (rules.aim / m) ** 2))
         change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
     if problem.loss.task == "regression" or problem.by_user:

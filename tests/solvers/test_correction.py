@@ -82,16 +82,20 @@ def test_steps_are_counted():
     assert planned(10**6, 10).max_iter < planned(10**6, 10, "classification").max_iter
 
 
-def test_last_steps_have_the_more_of_the_budget_the_clearer_they_are():
-    parts = []
-    for n in (1000, 1300, 10**5):
-        plan = planned(n, 7)
+def test_last_steps_have_the_part_of_the_budget_that_suits_them():
+    def part(*args, **settings):
         amounts = [
             release.count * (release.mechanism.sensitivity / release.mechanism.scale) ** 2
-            for release in plan.guarantee.releases[-3::2]
+            for release in planned(*args, **settings).guarantee.releases[-3::2]
         ]
-        parts.append(amounts[1] / sum(amounts))
-    assert 0.35 < parts[0] < parts[1] < parts[2] == pytest.approx(0.7)
+        return amounts[1] / sum(amounts)
+
+    # on all coefficients the more, the clearer they are
+    assert 0.35 < part(1000, 7) < part(1300, 7) < part(10**5, 7) == pytest.approx(0.7)
+    # and on slope and intercept of labels, which steps on slopes leave too noisy, the less
+    assert part(1000, 7, "classification") == pytest.approx(0.2, rel=1e-6)
+    assert 0.1 < part(5000, 7, "classification") < 0.2
+    assert part(10**5, 7, "classification", 3) == pytest.approx(0.1, rel=1e-3)
 
 
 # ------------------------------------------------------------------------- sensitivities
