@@ -257,7 +257,7 @@ class LearnedUnitsDefaults:
     median_share: float = 0.25
     spread_share: float = 0.15
     widest_mean: float = 4.0
-    center_share: float = 0.08
+    center_share: float = 0.05
     present_share: float = 0.005  # for the number of records that are not empty
     positive_share: float = 0.04  # and of rates above 0
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
@@ -288,7 +288,7 @@ class LearnedUnitsDefaults:
     far_share: float = 0.02
     clear_center: float = 3.0  # of rows, in units of the noise of their centre
     clear_count: float = 4.0
-    white_bound: float = 1.2  # of whitened rows, in units of their root mean square
+    white_bound: float = 1.0  # of whitened rows, in units of their root mean square
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
     # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
     # spectral norm of the noise.
