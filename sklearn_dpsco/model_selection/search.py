@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_count, shown, unwarned, warn_user
+from .._checks import check_count, check_int, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, checked, in_order, rows_of
 from .._progress import check_verbose, progress_bar, steps
 from .._types import SearchScoring
@@ -241,8 +241,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_steps(self.estimator)
             accounting = self._accounting()
             self._check_own_settings()
-            check_random_state(self.random_state)
-            check_verbose(self.verbose)
             check_in_memory("a private search", X)
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
@@ -282,7 +280,12 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _check_own_settings(self) -> None:
-        """Raise unless the search alone is charged; warn of what steps claim to no effect."""
+        """Raise unless they are right, and the search alone is charged; warn of idle claims."""
+        check_random_state(self.random_state)
+        check_verbose(self.verbose)
+        jobs = self.n_jobs
+        if jobs is not None and check_int("n_jobs", jobs, low=-9999, high=9999) == 0:
+            raise ValueError("n_jobs must not be 0: 1 fits one after the other, -1 on all cores")
         for settings in self._candidates():  # whatever steps they bring
             for prefix, step in private_steps(self._made(settings, None)).items():
                 if step.accountant is not None and step.accountant != self.accountant:

@@ -554,6 +554,14 @@ def test_a_cached_step_is_released_once_and_a_search_knows_all_its_plans(tmp_pat
     assert [len(plans) for plans in (*search.plan_.probes, *search.plan_.refits)] == [2] * 4
 
 
+@pytest.mark.parametrize("n_jobs", [0, "all", 1.5, True])
+def test_a_wrong_number_of_jobs_is_found_before_the_charge(n_jobs):
+    search = search_of(n_jobs=n_jobs, accountant=BudgetAccountant(epsilon=10.0))
+    with pytest.raises(ValueError, match="n_jobs must"):
+        search.fit(*table())
+    assert search.accountant.ledger == ()
+
+
 def test_it_is_charged_once_in_full_and_before_anything_is_computed():
     X, y = table()
     accountant = BudgetAccountant(4.0)
