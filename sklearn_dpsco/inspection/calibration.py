@@ -8,9 +8,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._checks import import_pandas
+from .._checks import import_pandas, import_pyplot, shown
 from ..metrics.scores import DPScore, dp_score
 from . import axes_for
+
+_POINTS = {"fmt": "o", "capsize": 3}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -94,15 +96,23 @@ class CalibrationDisplay:
         Raises
         ------
         ValueError, PrivacyBudgetError
-            As of `dp_score`, or if `edges` are wrong. Nothing is spent then.
+            As of `dp_score`, or if `edges` are wrong. Nothing is spent then, nor where pandas or
+            matplotlib is missing, or `ax` or `plot_kwargs` cannot be drawn with.
         """
         if taken := {"scoring", "by", "by_values", "n_bins"} & set(score_kwargs):
             raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself")
         scoring: Any = "calibration_curve" if is_classifier(estimator) else "binned_means"
-        edges = "auto" if edges is None else edges
+        edges, style = "auto" if edges is None else edges, dict(plot_kwargs or {})
+        # what cannot be drawn is found before the charge, on axes that nobody sees
+        import_pandas(f"{cls.__name__}.to_frame")
+        pyplot = import_pyplot(f"{cls.__name__}.plot")
+        if not (ax is None or isinstance(ax, pyplot.Axes)):
+            raise TypeError(f"ax must be an Axes of matplotlib or None, got {shown(ax)}")
+        of_all = {name: value for name, value in style.items() if np.ndim(value) == 0}
+        pyplot.Figure().subplots().errorbar([], [], yerr=[], **(_POINTS | of_all))
         given = {"scoring": scoring, "n_bins": edges, "exposure": exposure}
         score = dp_score(estimator, X, y, **given, **score_kwargs)
-        return cls(score=score).plot(ax=ax, **(plot_kwargs or {}))
+        return cls(score=score).plot(ax=ax, **style)
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each bin.
@@ -139,7 +149,7 @@ class CalibrationDisplay:
         is_doubling = edges[0] >= 0 and edges[-1] - edges[-2] > 3 * (edges[1] - edges[0])
         points = frame[["predicted", "observed"]].to_numpy().T
         ends = np.abs(frame[["low", "high"]].to_numpy().T - points[1])
-        self.points_ = ax.errorbar(*points, yerr=ends, **({"fmt": "o", "capsize": 3} | kwargs))
+        self.points_ = ax.errorbar(*points, yerr=ends, **(_POINTS | kwargs))
         shown_edges = np.unique((self.to_frame() if frame.empty else frame)[["from", "to"]])
         least = shown_edges[shown_edges > 0][0] / 4 if is_doubling else shown_edges[0]
         diagonal = [max(shown_edges[0], least), shown_edges[-1]]

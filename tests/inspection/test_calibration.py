@@ -1,5 +1,7 @@
 """Observed against predicted means by bins: what is drawn, and that `dp_score` releases it."""
 
+import sys
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -250,3 +252,22 @@ def test_what_is_wrong_is_said_before_anything_is_spent(settings, error, message
         Rates(), X, y, edges=EDGES, epsilon=2.0, accountant=accountant
     )
     assert accountant.total_spent() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"ax": np.array([1.0])}, "ax must be an Axes"),
+        ({"plot_kwargs": {"colour": "red"}}, "colour"),
+        ({"plot_kwargs": {"color": "no such"}}, "no such"),
+        ({"missing": "matplotlib.pyplot"}, "matplotlib"),
+        ({"missing": "pandas"}, "pandas"),
+    ],
+)
+def test_what_cannot_be_drawn_costs_nothing(given, error, monkeypatch):
+    accountant, given = BudgetAccountant(epsilon=1.0), dict(given)
+    if missing := given.pop("missing", None):
+        monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises((AttributeError, ImportError, TypeError, ValueError), match=error):
+        CalibrationDisplay.from_estimator(Rates(), X, y, accountant=accountant, **given)
+    assert accountant.ledger == ()
