@@ -371,8 +371,9 @@ class Inference(DPLinearModel):
             far = found.half_widths(functions, level, of_std=True).reshape(k, n).T
             half = np.hypot(half, far * found.residual_std)
         ends = raw[..., None] + half[..., None] * signs
-        if of == "record" and self.bounds_y is not None:
-            ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in self.bounds_y))
+        if of == "record":  # as in predictions
+            scaling = self._targets.scaling
+            ends = np.clip(ends, *(np.reshape(end, (-1, 1)) for end in (scaling.low, scaling.high)))
         if loss.task == "classification":
             return np.asarray(loss.probability(ends[:, 0]))
         if loss.task == "rates":

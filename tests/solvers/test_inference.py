@@ -26,6 +26,7 @@ from support import (
 )
 
 from sklearn_dpsco import (
+    BoundsNotDeclaredWarning,
     BudgetAccountant,
     DPLinearRegression,
     DPLogisticRegression,
@@ -813,6 +814,11 @@ def test_intervals_of_predictions():
     few = clone(model).set_params(bounds_y=(0, 2)).fit(X, y)
     wide = few.predict_interval(X, of="record")
     assert (wide.min(), wide.max()) == (0, 2)
+    few.set_params(bounds_y=None)  # of the next fit
+    np.testing.assert_array_equal(few.predict_interval(X, of="record"), wide)
+    with pytest.warns(BoundsNotDeclaredWarning):
+        few.fit(X, y)
+    assert np.abs(few.predict_interval(X, of="record")).max() == 1
     assert np.all(np.diff(model.predict_interval(X[:10], level=0.5)) < np.diff(ends))
 
 
