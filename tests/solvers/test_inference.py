@@ -133,6 +133,17 @@ def test_too_few_rows_are_refused_before_anything_is_spent():
         model.set_params(delta=1e-6, relation="zero-out").plan(200, 4, 3)
 
 
+@pytest.mark.filterwarnings("ignore:n_samples")
+@pytest.mark.parametrize("d", [1, 10])
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_as_many_rows_are_refused_as_the_guide_says(task, d):
+    said = int(re.search(r":math:`(\d+) r k\^{1.5} / \\mu`", joined(DPLinearRegression.__doc__))[1])
+    needed = said * (d + 1) ** 1.5 / PrivacyBudget(1.0, 1e-6).mu
+    planned(int(1.13 * needed), d, task)
+    with pytest.raises(ValueError, match="needs about"):
+        planned(int(0.87 * needed), d, task)
+
+
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_few_rows_warn_before_anything_is_spent(task):
     with pytest.raises(ValueError, match="needs about") as caught:
