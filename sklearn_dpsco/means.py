@@ -24,7 +24,13 @@ from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import check_random_state, stream_from_random_state
 from .solvers.base import plan_within
-from .solvers.heavy_tail.oracles import LARGEST, ORACLES, MeanOracle, make_oracle
+from .solvers.heavy_tail.oracles import (
+    LARGEST,
+    ORACLES,
+    MeanOracle,
+    check_moments_decide,
+    make_oracle,
+)
 
 __all__ = [
     "MeanPlan",
@@ -160,8 +166,8 @@ def plan_mean(
     Raises
     ------
     ValueError
-        If a parameter is out of range or there are fewer records than buckets, or if `n_buckets` is
-        given for another oracle.
+        If a parameter is out of range or there are fewer records than buckets, or if one has no
+        effect: `n_buckets` with another oracle, or moments beside a `tau`.
 
     Examples
     --------
@@ -181,6 +187,8 @@ def plan_mean(
     own = auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
     if own[1] is not None and oracle != "median-of-means":
         raise ValueError(f"n_buckets is for oracle='median-of-means', got {n_buckets!r}")
+    if own[0] is not None:
+        check_moments_decide((order, moment))
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
     accounting.warn_if_weak(n)
 

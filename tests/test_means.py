@@ -293,6 +293,8 @@ def test_bad_settings_are_named():
     ):
         assert_refuses(plan_mean, message, 10, 2, **change)
     assert_refuses(plan_mean, "n_samples", 0, 2)
+    for moment in ({"moment_order": 3.0}, {"moment_bound": 2.0}):
+        assert_refuses(plan_mean, "decide on tau", 10, 2, tau=1.0, **moment)
 
 
 def test_sizes_at_which_products_overflow_are_refused():

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 from support import (
+    assert_refuses,
     half_is_enough,
     problem,
     recomputed_epsilon,
@@ -123,6 +124,23 @@ def test_what_is_given_is_not_paid_for():
     plan = HeavyTailDPClassifier(solver="scof", classes=[0, 1]).plan(**size)
     features = {"feature scales", "feature centres"} | shared
     assert names(plan) == {"mean target", "mean gradient"} | features
+
+
+def test_what_has_no_effect_beside_something_else_is_refused():
+    of_scales, of_moments = SCOF(scale_share=0.2), SCOF(tau=1.0, moment_order=3.0)
+    given, pattern = {"scale_X": 1.0, "center_X": 0.0}, "scale_share has no effect"
+    through_0 = {"scale_X": 1.0, "fit_intercept": False}
+    for parameters in (given, through_0):
+        model = HeavyTailDPRegressor(**parameters, solver=of_scales)
+        assert_refuses(model.plan, pattern, 5000, 3)
+    model = HeavyTailDPRegressor(scale_X=1.0, solver=UnboundedDescent(scale_share=0.2))
+    assert_refuses(model.plan, pattern, 5000, 3)
+    pattern = "moment_order and moment_bound decide on tau"
+    for model in (HeavyTailDPClassifier(classes=[0, 1]), HeavyTailDPRegressor(fit_intercept=False)):
+        assert_refuses(model.set_params(solver=of_moments).plan, pattern, 5000, 3)
+    # where they have one
+    HeavyTailDPRegressor(scale_X=1.0, solver=of_scales).plan(5000, 3)
+    HeavyTailDPRegressor(solver=of_moments).plan(5000, 3)
 
 
 def test_the_share_for_scales_is_kept():

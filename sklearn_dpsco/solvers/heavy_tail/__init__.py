@@ -35,7 +35,13 @@ from ..records import Frame, SolverData, WithNumbers, in_box
 from ..unit_descent import Descent, UnitDescentPlan, knows
 from . import magnitudes
 from .magnitudes import Noise
-from .oracles import ORACLES, MeanOracle, default_threshold, make_oracle
+from .oracles import (
+    ORACLES,
+    MeanOracle,
+    check_moments_decide,
+    default_threshold,
+    make_oracle,
+)
 
 # Less noise by this factor is worth another analysis, as long as it is quickly found.
 _WORTHWHILE, _MOST_STEPS = 1.005, 12
@@ -231,9 +237,9 @@ class SCOF(Solver):
         (Algorithm 4), or clipping. The first needs the least noise.
     moment_order : float >= 2, default=2.0
         k, the order of the moments of the gradients' coordinates that are bounded. It decides on
-        tau, and in regression on the clip of the target's mean: the larger k, the smaller they
-        usually are. For a loss whose derivative is bounded, tau depends on it only through
-        moment_bound^(1 / k).
+        tau, unless that is declared, and in regression on the clip of the target's mean: the
+        larger k, the smaller they usually are. For a loss whose derivative is bounded, tau depends
+        on it only through moment_bound^(1 / k).
     moment_bound : float in [1e-50, 1e50], default=1.0
         Bound on the k-th moment of a coordinate, in scaled units.
     tau : "auto" or float in [1e-50, 1e50], default="auto"
@@ -245,10 +251,11 @@ class SCOF(Solver):
         Number of the means of "median-of-means". "auto" grows like the logarithm of the number
         of features.
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
-        Largest share of the budget for the scales and centres of the features; "auto" is 0.3.
-        Less is spent where that is enough; what was spent is in `guarantee_`. If the share is
-        too small to tell the scales from noise, only an intercept is learned. In regression those
-        of the target take at most another 0.12, or 0.6 where only an intercept is learned.
+        Largest share of the budget for the scales and centres of the features, unless both are
+        declared; "auto" is 0.3. Less is spent where that is enough; what was spent is in
+        `guarantee_`. If the share is too small to tell the scales from noise, only an intercept is
+        learned. In regression those of the target take at most another 0.12, or 0.6 where only an
+        intercept is learned.
     l2_penalty : float in [0, 1e50], default=0.0
         Adds l2_penalty / 2 times the squared norm of the scaled coefficients, without the
         intercept.
@@ -285,9 +292,20 @@ class SCOF(Solver):
         if type(geometry).project is Geometry.project:
             raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
 
+    def _check_used(self: Any, problem: Problem) -> None:
+        """Raise if a parameter has no effect beside what else is declared."""
+        # in a regression, moments decide on the clip of the target's mean as well
+        is_clipped = problem.loss.task == "regression" and problem.fit_intercept
+        if self.tau is not None and not is_clipped:
+            check_moments_decide((self.moment_order, self.moment_bound))
+        learns_center = self.private_center_X and problem.fit_intercept
+        if self.scale_share is not None and not (self.private_scale_X or learns_center):
+            raise ValueError("scale_share has no effect where scale_X and center_X are declared")
+
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
         if problem.feasible_set is Geometry:
             problem = replace(problem, feasible_set=L2Ball)
+        self._check_used(problem)
         draft, factor = _Draft(problem, budget, self), 1.0
         composition: Composition = draft.allowance.kind
         # few selections cost less than the Gaussian curve above them
@@ -322,9 +340,9 @@ class UnboundedDescent(Descent):
     max_iter : "auto" or int in [1, 1e9], default="auto"
         As in `Descent`.
     scale_share : "auto" or float in [1e-6, 0.7], default="auto"
-        Largest share of the budget for the sizes of the features; "auto" is 0.25. Less is spent
-        where that is enough. Those of the target take at most another 0.06, or 0.38 where n times
-        epsilon is so small that they would be guesses.
+        Largest share of the budget for the sizes of the features, unless `scale_X` is declared;
+        "auto" is 0.25. Less is spent where that is enough. Those of the target take at most another
+        0.06, or 0.38 where n times epsilon is so small that they would be guesses.
     """
 
     with_set = "scof"
@@ -341,6 +359,8 @@ class UnboundedDescent(Descent):
                 f"solver='descent' without bounds is for up to {base.MOST_COPIED_FEATURES} "
                 "features: take solver='scof'"
             )
+        if self.scale_share is not None and not self.private_scale_X:
+            raise ValueError("scale_share has no effect where scale_X is declared")
         allowance, rules = budget.mixed_allowance, HEAVY_TAIL[problem.loss.task]
         n, facts = problem.n_samples, (budget.record_factor, allowance, allowance)
         features, target = None, None

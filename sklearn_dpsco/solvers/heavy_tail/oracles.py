@@ -170,6 +170,14 @@ def default_threshold(noise: float, moment_order: float, moment_bound: float) ->
     return (k - 1) / k * (moment_bound / noise) ** (1 / k)
 
 
+def check_moments_decide(moments: tuple[float, float]) -> None:
+    """Raise if they are not the usual ones, where a threshold is declared."""
+    if moments != (2.0, 1.0):
+        raise ValueError(
+            "moment_order and moment_bound decide on tau, and have no effect beside it: give either"
+        )
+
+
 def make_oracle(
     name: str,
     tau: float | None,
