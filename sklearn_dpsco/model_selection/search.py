@@ -208,7 +208,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         return made
 
     def fit(
-        self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None, **fit_params: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        **fit_params: Any,
     ) -> Self:
         """Choose settings and fit the best, under one budget.
 
@@ -216,13 +223,11 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, groups, sample_weight
+        X, y, groups, sample_weight, exposure
             As the estimator's `fit` takes them; groups reach all private steps, weights the last
-            one, and what the choice compares.
+            one, and what the choice compares; so do exposures, of models of counts and costs.
         **fit_params
-            ``exposure`` of models of counts and costs, which reaches the last step, and predictions
-            that the choice compares; and the last three by the names of a pipeline, such as
-            ``step__sample_weight``.
+            The last three by the names of a pipeline, such as ``step__sample_weight``.
 
         Raises
         ------
@@ -245,6 +250,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
             check_consistent_length(X, y)
+            if exposure is not None:
+                fit_params["exposure"] = exposure
             table = self._table(X, y, groups, sample_weight, fit_params)
             last = last_step(self._made({}, table.classes))
             n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
@@ -416,12 +423,16 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     predict_log_proba = _of_best("predict_log_proba")
     decision_function = _of_best("decision_function")
 
-    def score(self, X: Any, y: Any, **options: Any) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, **options: Any
+    ) -> float:
         """`score` of the best model, with its options: without noise, and outside the guarantee.
 
         Take `dp_score` for a score that may be shown.
         """
         check_is_fitted(self)
+        given = {"sample_weight": sample_weight, "exposure": exposure}
+        options |= {name: value for name, value in given.items() if value is not None}
         return float(self.best_estimator_.score(X, y, **options))
 
     def __sklearn_tags__(self) -> Any:

@@ -18,7 +18,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from support import rest_is_slow
@@ -418,6 +418,10 @@ def test_options_reach_the_best_model():
         search.score(X, y)
     with pytest.raises(TypeError, match="exposures"):
         search.predict(X, exposures=e)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = clone(search).set_fit_request(exposure=True).set_score_request(exposure=True)
+        folds = {"cv": KFold(2), "params": {"exposure": e}, "error_score": "raise"}
+        assert np.all(cross_val_score(routed, X, y, **folds) > 0.2)
 
 
 def test_exposures_for_other_models_cost_nothing():
