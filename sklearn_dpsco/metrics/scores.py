@@ -26,6 +26,7 @@ from .._checks import (
     check_real,
     check_size,
     import_pandas,
+    listed,
     says_level,
     shown,
     warn_user,
@@ -75,6 +76,14 @@ _LOSSES = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias
 _OF_NUMBERS = (*_LOSSES, "binned_means")
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
+# What the parameters of single scores are for, which without any of these have no effect.
+_FOR = {
+    "max_error": _OF_NUMBERS,
+    "max_log_loss": ("neg_log_loss",),
+    "n_bins": ("calibration_curve", "binned_means"),
+    "n_thresholds": ("roc_curve",),
+    "score_bounds": ("roc_curve",),
+}
 _MOST_SHOWN = 22  # rows of a table
 # Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
 # factor e is worth, in units of the noise; and the largest share of all records that may so be left
@@ -368,7 +377,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     Raises
     ------
     ValueError
-        If a parameter is out of range.
+        If a parameter is out of range, or of other scores than those that are asked for.
 
     Examples
     --------
@@ -421,6 +430,14 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         )
         for target, (low, high) in enumerate(zip(lows, highs, strict=True))
     ]
+    said = {
+        "max_error": most is not None,
+        "max_log_loss": facts[0].max_log_loss != 5.0,
+        "n_bins": not (isinstance(n_bins, str) and n_bins == "auto"),
+        "n_thresholds": facts[0].n_thresholds is not None,
+        "score_bounds": ends_of_scores != (0.0, 1.0),
+    }
+    _check_used(names, [name for name, is_said in said.items() if is_said], n_groups)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
@@ -431,6 +448,16 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     if "r2" in names:
         _warn_if_hidden(plan)
     return plan
+
+
+def _check_used(names: tuple[str, ...], said: list[str], n_groups: int) -> None:
+    """Raise if a parameter was given that has no effect on these scores."""
+    of_groups = ("roc_auc",) * (n_groups > 1)  # are made of bins
+    for name in said:
+        uses = _FOR[name] + of_groups * (_FOR[name] == ("roc_curve",))
+        if not set(uses) & set(names):
+            wanted = " or ".join(map(repr, uses))
+            raise ValueError(f"{name} has no effect on scoring={listed(names)}: it is for {wanted}")
 
 
 def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
@@ -1005,7 +1032,8 @@ def dp_score(
     Raises
     ------
     ValueError
-        If a parameter or a shape is wrong, a `TypeError` if `estimator` is none, and a
+        If a parameter or a shape is wrong, or a parameter is of other scores than those that are
+        asked for, such as `n_bins` of an accuracy; a `TypeError` if `estimator` is none, and a
         `PrivacyBudgetError` if the accountant refuses. Nothing is spent then, nor if the estimator
         raises.
 
@@ -1049,7 +1077,7 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
-    _take_from_model(planned, estimator, by is not None, groups is not None)
+    _take_from_model(names, planned, estimator, by is not None, groups is not None)
     n, labels_by = _n_records(X, y), None
     if by is not None:
         labels_by = cells.check_classes(by_values, "by_values")
@@ -1089,13 +1117,18 @@ def _column(X: Any, by: Any) -> Any:
 
 
 def _take_from_model(
-    planned: dict[str, Any], estimator: Any, is_grouped: bool, has_groups: bool
+    names: tuple[str, ...],
+    planned: dict[str, Any],
+    estimator: Any,
+    is_grouped: bool,
+    has_groups: bool,
 ) -> None:
     """What the model says in public, where nothing else was said."""
     if planned["bounds_y"] is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
     of_fit, n_bins = getattr(_public(estimator, "plan_"), "problem", None), planned["n_bins"]
-    if isinstance(n_bins, str) and n_bins == "auto" and of_fit and of_fit.loss.task == "rates":
+    is_auto = isinstance(n_bins, str) and n_bins == "auto" and "binned_means" in names
+    if is_auto and of_fit and of_fit.loss.task == "rates":
         planned["n_bins"] = "doubling"  # by the model's link alone
     if planned["max_rows_per_user"] == "auto" and planned["accountant"] is None:
         of_model = _public(estimator, "guarantee_")
@@ -1195,6 +1228,8 @@ def _n_records(X: Any, y: Any) -> int:
 def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[Any] | None:
     """The sorted labels; None if no score is of labels."""
     if all(name in _OF_NUMBERS for name in names):
+        if classes is not None:
+            raise ValueError(f"classes has no effect on scoring={listed(names)}, of numbers")
         return None
     known = _public(estimator, "classes_")
     if classes is None and known is None:

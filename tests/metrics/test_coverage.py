@@ -117,8 +117,8 @@ def cases(n, some=slice(None), *, alone=True, **settings):
             yield plan_score(n, scoring=scoring, n_classes=k, **settings), draw, truths
     for name in list(CURVES)[some]:
         draw, rates, truths = of_curve(name, n)
-        for scoring in ("calibration_curve", "neg_log_loss"):
-            yield plan_score(n, scoring=scoring, n_bins=5, **settings), draw, truths
+        for scoring, own in (("calibration_curve", {"n_bins": 5}), ("neg_log_loss", {})):
+            yield plan_score(n, scoring=scoring, **own, **settings), draw, truths
         plan = plan_score(n, scoring=["roc_auc", "roc_curve"], **settings)
         bins = plan.queries[-1].shape[1]
         truths["roc_curve"] = rates(np.r_[1.0, np.arange(bins)[::-1] / bins])
@@ -292,7 +292,7 @@ def test_intervals_that_leave_the_noise_out_do_not_cover(scoring, epsilon):
     draw, _, truths = of_curve("wide", n)
     if scoring == "accuracy":
         _, draw, truths = of_table("even", n)
-    plan = plan_score(n, scoring=scoring, epsilon=epsilon, n_thresholds=200)
+    plan = plan_score(n, scoring=scoring, epsilon=epsilon)
     rng, noise, hits = np.random.default_rng(0), stream(0), 0
     for _ in range(runs):
         (noisy,) = plan.release(plan.statistics(draw(rng)), noise)

@@ -44,10 +44,15 @@ def two_classes(scoring):
     return scoring in ("roc_auc", "roc_curve") or scoring.startswith("calibration")
 
 
+def of_numbers(scoring):
+    return scoring == "r2" or "mean" in scoring
+
+
 def plan(n, scoring, **settings):
     names = [scoring] if isinstance(scoring, str) else scoring
     n_classes = 2 if any(map(two_classes, names)) else 3
-    settings = {"bounds_y": (-1.0, 3.0), "max_error": 2.5, "n_classes": n_classes, **settings}
+    most = {"max_error": 2.5} if any(map(of_numbers, names)) else {}
+    settings = {"bounds_y": (-1.0, 3.0), "n_classes": n_classes, **most, **settings}
     return plan_score(n, scoring=scoring, **settings)
 
 
@@ -139,7 +144,8 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
 @pytest.mark.parametrize("n_bins", [1, 2, 1000, (0, 0.01, 0.1, 0.9)])
 @pytest.mark.parametrize("scoring", ["calibration_curve", "binned_means"])
 def test_ends_of_bins_are_as_far_apart_as_the_plan_says(relation, delta, n_bins, scoring):
-    facts = {"relation": relation, "delta": delta, "bounds_y": (0, 1), "max_error": 0.5}
+    facts = {"relation": relation, "delta": delta, "bounds_y": (0, 1)}
+    facts |= {"max_error": 0.5} if of_numbers(scoring) else {}
     chosen = plan(7, scoring, n_bins=n_bins, **facts)
     (noise,), draws = chosen.noises, np.random.default_rng(0)
     base_truth, base_score = draws.integers(0, 2, 6), draws.random(6)
@@ -377,7 +383,7 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     predicted = (score > 0.5).astype(int)
     own = np.where(y == 1, score, 1 - score)
     given = {"truth": y, "predicted": predicted, "score": score, "own_probability": own}
-    scorings = [s for s in SCORINGS if "mean" not in s and s != "r2"]
+    scorings = [s for s in SCORINGS if not of_numbers(s)]
     found = without_noise(scorings, given, y.size, n_bins=5)
     value = {name: estimate["value"] for name, estimate in found.items()}
     assert value["accuracy"] == pytest.approx(np.mean(y == predicted), abs=1e-12)
@@ -464,7 +470,7 @@ def test_scores_of_the_valid_records_are_those_of_scikit_learn():
         "truth": truth, "predicted": predicted, "score": score, "own_probability": own,
         "y": np.where(lost, np.nan, number), "prediction": prediction,
     }  # fmt: skip
-    facts = {"bounds_y": (-5, 5), "invalid": "exclude", "max_log_loss": 50}
+    facts = {"bounds_y": (-5, 5), "invalid": "exclude"}
     kept = y[~lost], predicted[~lost], score[~lost]
     pair = number[~lost], prediction[~lost]
     expected = {
@@ -476,7 +482,8 @@ def test_scores_of_the_valid_records_are_those_of_scikit_learn():
         "neg_mean_absolute_error": -mean_absolute_error(*pair),
     }
     for scorings in ([*expected], *([name] for name in expected)):
-        found = without_noise(scorings, given, n, **facts)
+        own = {"max_log_loss": 50} if "neg_log_loss" in scorings else {}
+        found = without_noise(scorings, given, n, **facts, **own)
         for name in scorings:
             assert found[name]["value"] == pytest.approx(expected[name], abs=1e-5), name
             assert found[name]["n_valid"] == pytest.approx((~lost).sum(), abs=0.01)

@@ -230,9 +230,9 @@ def test_text_labels_and_other_classes(data, model):
 def test_decision_functions_stand_for_probabilities(data):
     X, y = data[1], data[3]
     ridge = RidgeClassifier().fit(data[0], data[2])
-    found = dp_score(ridge, X, y, scoring="roc_auc", n_thresholds=2000, **LOUD)
+    found = dp_score(ridge, X, y, scoring="roc_auc", **LOUD)
     smooth = LogisticRegression().fit(data[0], data[2])
-    other = dp_score(smooth, X, y, scoring="roc_auc", n_thresholds=2000, **LOUD)
+    other = dp_score(smooth, X, y, scoring="roc_auc", **LOUD)
     assert float(found) == pytest.approx(float(other), abs=0.02)
     assert float(found) > 0.6
     account = BudgetAccountant(1.0)
@@ -446,9 +446,9 @@ def groups_of(n):
 def test_scores_of_public_groups():
     X, y, group = groups_of(6000)
     facts = {"by": group, "by_values": ["west", "north", "east"], "epsilon": 50.0}
-    facts |= {"random_state": 0, "bounds_y": (-2, 2), "max_error": 2, "delta": 1e-6}
+    facts |= {"random_state": 0, "bounds_y": (-2, 2), "delta": 1e-6}
     model = LinearRegression().fit(X, X[:, 0])
-    found = dp_score(model, X, y, scoring=["r2", "mean_bias"], **facts)
+    found = dp_score(model, X, y, scoring=["r2", "mean_bias"], max_error=2, **facts)
     bias = found["mean_bias"]
     assert list(bias.by_group) == ["east", "north", "west"]
     assert f"n = 6000, of which about {bias.n_valid:.0f} valid in the groups," in joined(bias)
@@ -695,3 +695,32 @@ def test_a_score_for_fewer_rows_of_a_user_than_its_model_warns(data):
     dp_score(model, X, y, max_rows_per_user=3)
     dp_score(model, X, y, max_rows_per_user=4)
     dp_score(model, X, y, groups=users)  # of which the first rows count
+
+
+@pytest.mark.parametrize(
+    ("scoring", "given"),
+    [
+        ("accuracy", {"max_error": 1.0}),
+        ("accuracy", {"max_log_loss": 2.0}),
+        ("neg_log_loss", {"n_bins": 5}),
+        ("calibration_curve", {"n_thresholds": 5}),
+        ("roc_auc", {"score_bounds": (0.2, 0.8)}),  # is made of pairs in order
+        (["mean_bias", "r2"], {"n_bins": "doubling"}),
+    ],
+)
+def test_a_parameter_of_other_scores_is_refused(scoring, given):
+    assert_refuses(
+        plan_score, f"{min(given)} has no effect on", 100, scoring=scoring, bounds_y=(0, 9), **given
+    )
+
+
+def test_what_is_used_by_one_of_the_scores_is_taken(data):
+    several = ["accuracy", "neg_log_loss"]
+    assert plan_score(100, scoring=several, max_log_loss=2.0) != plan_score(100, scoring=several)
+    plan_score(100, scoring="roc_auc", n_thresholds=5, n_groups=2)
+    # what the model says of itself is no wish
+    y = np.random.default_rng(0).integers(0, 2, 300)
+    X = np.random.default_rng(1).uniform(0, 1, (300, 2))
+    model = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).fit(X, y)
+    dp_score(model, X, y, scoring="mean_bias")
+    assert_refuses(dp_score, "classes has no effect", model, X, y, scoring="r2", classes=[0, 1])
