@@ -126,6 +126,8 @@ COUNTS = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 50), inference=True)
         (COUNTS, {"std": 0.1, "mean": 0.5, "dispersion": 2.0, "prevalence": 0.3}, "prevalence"),
         (SURE, {"std": 0.1, "level": 0.9}, "level"),
         (SURE, {"std": 0.1, "power": 0.9}, "power"),
+        (SURE, {"std": 0.1, "target": "skewed"}, "^target has no effect"),
+        (SURE, {"effect": 0.1, "safe": False}, "^safe has no effect"),
         (LINEAR, {**HALF, "prevalence": 0.3}, "prevalence"),
         (LOGISTIC, {"score": 0.6, "score_without_privacy": 0.7, "target": "zeros"}, "target"),
         (LINEAR, {**HALF, "r2": 0.3}, "r2"),
