@@ -112,7 +112,11 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     if hasattr(step, "declared_output"):
         return step.declared_output()
     if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
-        _refuse(name, type(step).__name__, "learns from data, with a budget")
+        _refuse(
+            name, type(step).__name__,
+            "learns from data, with a budget (vectorizer_ of a PrivateVocabulary that was fitted "
+            "before declares them)",
+        )  # fmt: skip
     if isinstance(step, Pipeline):
         for inner, part in reversed(step.steps):
             made = None if is_passthrough(part) else _output_of(f"{name}: {inner}", part)

@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 
 from .._checks import shown
 from ..data.bounds import check_feature_bounds
-from .declared import branches, declares_categories, is_passthrough
+from .declared import branches, declared_columns, declares_categories, is_passthrough
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class LeakReport:
         Steps that fit private models more than once, such as `RFE`: no leak, but each fit costs
         its epsilon, and all compose, as an accountant counts them.
     clipped : tuple of str
-        Steps that hash to negative values, which bounds of the last step from 0 on make 0: no leak,
-        but what half of the words say is lost.
+        Steps that make negative values, such as hashes with signs and a `PublicEncoder`, which
+        bounds of the last step from 0 on make 0: no leak, but what half of them say is lost.
 
     Examples
     --------
@@ -97,7 +97,8 @@ class LeakReport:
             for step in self.repeated
         ]
         notes += [
-            f"{step} makes negative values, which bounds_X makes 0: alternate_sign=False makes none"
+            f"{step} makes negative values, which bounds_X makes 0: give bounds_X the transformer "
+            "itself, or (-1, 1); of hashed words alternate_sign=False makes none"
             for step in self.clipped
         ]
         return "\n".join([*map(str, self.findings or ["no step is known to leak"]), *notes])
@@ -119,7 +120,8 @@ def check_pipeline(pipe: Any) -> LeakReport:
     Parameters
     ----------
     pipe : estimator
-        A pipeline, a transformer, or a search or the like, fitted or not; else a `TypeError`.
+        A pipeline, a transformer, or a search or the like, fitted or not; else a `TypeError`. A
+        `ValueError` if no leak is known, and a transformer in the place of bounds declares none.
 
     Returns
     -------
@@ -143,6 +145,9 @@ def check_pipeline(pipe: Any) -> LeakReport:
     found = list(_look_at("", pipe))
     findings = tuple(one for one in found if isinstance(one, LeakFinding))
     repeated = tuple(one for one in found if isinstance(one, str))
+    # (`fit` would stop there when other steps were charged)
+    if not findings and isinstance(pipe, Pipeline) and pipe.steps:
+        declared_columns(getattr(pipe.steps[-1][1], "bounds_X", None))
     return LeakReport(findings, repeated, tuple(_clipped(pipe)))
 
 
@@ -191,13 +196,27 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
 
 
 def _clipped(pipe: Any) -> Iterator[str]:
-    """Steps of a pipeline with signs that the bounds of its model cut off."""
+    """Steps of a pipeline with negative values that the bounds of its model cut off."""
     steps = pipe.steps if isinstance(pipe, Pipeline) else []
     ends = check_feature_bounds(getattr(steps[-1][1], "bounds_X", None)) if steps else None
     if ends is not None and np.any(ends[0] >= 0):
-        for name, step in steps:
-            if getattr(step, "alternate_sign", False) and not getattr(step, "binary", False):
-                yield f"{name} ({type(step).__name__})"
+        for name, step in steps[:-1]:
+            yield from _with_negatives(name, step, ends[0])
+
+
+def _with_negatives(name: str, step: Any, lows: Any) -> Iterator[str]:
+    """Of a step, those parts whose values are below the lower ends, as far as both are known."""
+    if isinstance(step, FeatureUnion | ColumnTransformer):
+        if lows.ndim == 0:  # else it is not known which are its ends
+            for inner, part in branches(step):
+                yield from _with_negatives(f"{name}: {inner}", part, lows)
+        return
+    is_cut = getattr(step, "alternate_sign", False) and not getattr(step, "binary", False)
+    if hasattr(step, "declared_output"):
+        low = step.declared_output().low
+        is_cut = lows.shape in ((), low.shape) and bool(np.any((low < 0) & (lows >= 0)))
+    if is_cut:
+        yield f"{name} ({type(step).__name__})"
 
 
 def _is_ours(step: Any) -> bool:

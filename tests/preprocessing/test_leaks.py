@@ -29,6 +29,7 @@ from sklearn.random_projection import GaussianRandomProjection
 from sklearn_dpsco import (
     DPMirrorClassifier,
     DPMirrorRegressor,
+    PrivateVocabulary,
     PublicEncoder,
     check_pipeline,
 )
@@ -217,6 +218,30 @@ def test_hashed_signs_that_bounds_cut_off_are_named():
             assert not report(step, bounds).clipped
         assert not report(step.set_params(alternate_sign=False), (0, 1)).clipped
     assert not report(HashingVectorizer(binary=True), (0, 1)).clipped  # has no signs
+
+
+def test_negative_values_of_an_encoder_that_bounds_cut_off_are_named():
+    encoder = PublicEncoder({"age": (18, 98), "income": (0, 1e5)})
+    both = ColumnTransformer([("table", encoder, ["age", "income"])])
+
+    def clipped(step, bounds):
+        return check_pipeline(make_pipeline(step, regressor(bounds_X=bounds))).clipped
+
+    assert clipped(encoder, (0, 1)) == ("publicencoder (PublicEncoder)",)
+    assert clipped(encoder, ([0, 0], [1, 1])) == clipped(encoder, (0, 1))
+    assert clipped(both, (0, 1)) == ("columntransformer: table (PublicEncoder)",)
+    for bounds in (encoder, None, (-1, 1), ([-1, 0], [1, 1])):
+        assert clipped(encoder, bounds) == ()
+    assert clipped(PublicEncoder({"income": (0, 1e5)}), (0, 1)) == ()
+
+
+def test_bounds_that_no_step_declares_are_an_error_before_words_are_bought():
+    words = PrivateVocabulary()
+    with pytest.raises(ValueError, match=r"PrivateVocabulary.*vectorizer_"):
+        check_pipeline(make_pipeline(words, regressor(bounds_X=words)))
+    # what leaks is named first
+    scaler = preprocessing.StandardScaler()
+    assert not check_pipeline(make_pipeline(scaler, regressor(bounds_X=scaler))).ok
 
 
 def test_nothing_is_printed(capsys):
