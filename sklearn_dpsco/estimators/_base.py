@@ -30,7 +30,7 @@ from ..data.blocks import here, map_blocks, without_rows
 from ..data.compressed import canonical, with_values
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..preprocessing.declared import declared_bounds
+from ..preprocessing.declared import declared_bounds, table_columns
 from ..preprocessing.scaler import DPScaler
 from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
@@ -347,15 +347,18 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         """Attributes that tell of the features' units: where scaled features are 0, and their 1.
 
         And by what they were encoded, a copy, as parameters may change after the fit; of other
-        transformers the names, if they are fitted.
+        transformers the names, if they are fitted, and what encoders in them tell.
         """
         maker: Any = self.bounds_X
         encoder = copy.deepcopy(maker) if hasattr(maker, "output_columns") else None
+        columns = None
         if encoder is None and bounds.is_declaring(maker):
             with suppress(Exception):  # some have no names
                 names = list(maker.get_feature_names_out())
                 encoder = names if len(names) == self.n_features_in_ else None
-        return {"_origin": scaling.shift, "_width": scaling.width, "_encoder": encoder}
+                columns = table_columns(maker)
+        units = {"_origin": scaling.shift, "_width": scaling.width}
+        return units | {"_encoder": encoder, "_columns": columns}
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -490,7 +493,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 )
             if is_given or own in (None, found):  # else X was renamed, or made otherwise
                 names = found
-                columns = encoder.output_columns() if hasattr(encoder, "output_columns") else None
+                columns = self._columns if not is_given and is_list else table_columns(encoder)
         shift, width = np.zeros(len(names)), np.ones(len(names))
         if units == "scaled":
             shift, width = -self._origin / self._width, 1 / self._width
@@ -514,7 +517,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             The step before the estimator, such as ``model[0]`` of a pipeline `model`, by whose
             output columns the rows are named, or their names. A `PublicEncoder` gives an index of
             two levels, the table's column and the category ("" for a number or a boolean, "other",
-            "missing"), and coefficients in the units of its table, for numbers within their bounds;
+            "missing"), and coefficients in the units of its table, for numbers within their bounds,
+            also beside others in a `ColumnTransformer` without weights;
             so are those behind a `DPScaler`, for numbers within its clip. None
             takes the encoder of `bounds_X`, as the fit found it, if it is a `PublicEncoder` and X
             had its names or none; else names are `feature_names_in_`, or x0, x1, ...

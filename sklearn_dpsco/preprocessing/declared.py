@@ -19,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 from .._types import Array
 from ..data.bounds import check_feature_bounds, is_declaring
+from .schema import OutputColumn
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
@@ -105,6 +106,26 @@ def declared_columns(bounds_X: Any) -> int | None:
         return None
     found = _output_of(type(bounds_X).__name__, bounds_X)
     return None if found is None else found.n_outputs
+
+
+def table_columns(step: Any) -> list[OutputColumn] | None:
+    """What the outputs of a step stand for in the table, if an encoder in it tells; else None."""
+    if hasattr(step, "output_columns"):
+        return list(step.output_columns())
+    if isinstance(step, Pipeline):
+        return table_columns(step[-1])
+    if not isinstance(step, ColumnTransformer | FeatureUnion) or step.transformer_weights:
+        return None
+    names, is_known = list(step.get_feature_names_out()), False
+    found: list[OutputColumn] = []
+    for _, part in branches(step):
+        columns = table_columns(part)
+        is_known |= columns is not None
+        if columns is None:  # in units of their own
+            last = len(found) + len(part.get_feature_names_out())
+            columns = [OutputColumn(name) for name in names[len(found) : last]]
+        found += columns
+    return found if is_known and len(found) == len(names) else None
 
 
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:

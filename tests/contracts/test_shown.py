@@ -23,11 +23,19 @@ from registry import (
 )
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from sklearn_dpsco import DPGridSearchCV, DPScaler, PrivateMoments, PublicEncoder, mechanisms
+from sklearn_dpsco import (
+    DPGridSearchCV,
+    DPMirrorRegressor,
+    DPScaler,
+    PrivateMoments,
+    PublicEncoder,
+    mechanisms,
+)
 from sklearn_dpsco.geometry import L2Ball
 
 IDS = re.compile(r"sk-(container|estimator)-id-\d+")
@@ -226,3 +234,26 @@ def test_frames_named_by_other_transformers():
     frame = model.coef_frame(scaler)
     assert list(frame.index) == ["a", "b", "c", "(intercept)"]
     np.testing.assert_array_equal(frame["coef"], np.append(model.coef_, model.intercept_))
+
+
+def test_frames_in_the_units_of_a_table_that_several_transformers_encode():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(18, 98, 300), "edu": rng.choice(["ba", "hs"], 300)})
+    X["size"] = rng.choice(["big", "small"], 300)
+    y = rng.uniform(-1, 1, 300)
+    parts = [
+        ("one", make_pipeline(PublicEncoder({"age": (18, 98)})), ["age"]),
+        ("hot", OneHotEncoder(categories=[["big", "small"]]), ["size"]),
+        ("two", PublicEncoder({"edu": ["ba", "hs"]}, drop="first"), ["edu"]),
+    ]
+    for both in (ColumnTransformer(parts), FeatureUnion([("all", ColumnTransformer(parts))])):
+        model = DPMirrorRegressor(epsilon=50.0, bounds_X=both, bounds_y=(-1, 1), random_state=0)
+        model = make_pipeline(both, model).fit(X, y)
+        frame = model[-1].coef_frame()
+        assert frame.equals(model[-1].coef_frame(model[0]))
+        coef = frame["coef"].to_numpy()  # of a year, of two sizes, of "hs"
+        by_hand = X["age"] * coef[0] + X["size"].map({"big": coef[1], "small": coef[2]})
+        by_hand += (X["edu"] == "hs") * coef[3] + coef[4]
+        np.testing.assert_allclose(by_hand, model.predict(X), rtol=1e-9, atol=1e-9)
+    weighted = ColumnTransformer(parts, transformer_weights={"one": 2.0}).fit(X)
+    assert model[-1].coef_frame(weighted).index.names == ["feature"]
