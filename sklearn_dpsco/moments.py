@@ -26,6 +26,7 @@ from ._checks import (
     check_choice,
     check_count,
     check_real,
+    first_of,
     import_pandas,
     shown,
     telling,
@@ -471,7 +472,11 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         self._total = max(float(whole[d, d]), TINY)
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
-        self._references = references(self.bounds_X)
+        encoder: Any = self.bounds_X
+        self._references = references(encoder)
+        columns = encoder.output_columns() if hasattr(encoder, "output_columns") else []
+        is_named = [column.name for column in columns] == self._names
+        self._sources = [column.source for column in columns] if is_named else []
         return self
 
     def _table_units(self, n_features: int) -> tuple[Array, Array]:
@@ -496,14 +501,17 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         check_is_fitted(self)
         names, found = self._names, []
         given = [features] if isinstance(features, str) else () if features is None else features
-        for column in (target, *given):
+        for k, column in enumerate((target, *given)):
             is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
             if column in names:
                 found.append(names.index(column))
             elif is_number and 0 <= column < len(names):
                 found.append(int(column))
+            elif k > 0 and column in self._sources:  # all its categories
+                found += [place for place, source in enumerate(self._sources) if source == column]
             else:
-                raise ValueError(f"the table has no column {shown(column)}")
+                known = f": it has {first_of(list(map(str, names)))}"
+                raise ValueError(f"the table has no column {shown(column)}{known}")
         at, *chosen = found
         if features is None:
             return at, [k for k in range(len(names)) if k != at]
@@ -521,7 +529,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         target : str or int
             Name or number of a column.
         features : str, list of str or int, or None, default=None
-            None: all other columns.
+            None: all other columns. The name of a list of categories in the table of a
+            `PublicEncoder` stands for all its columns.
         fit_intercept : bool, default=True
         ridge : float >= 0, default=0
             Is added to the variance of each column of variance 1. Above 0 coefficients are drawn

@@ -227,6 +227,17 @@ def test_advice_that_is_followed_is_not_given():
     assert "epsilon" in note
 
 
+def test_a_column_of_the_table_stands_for_all_its_categories():
+    encoder = PublicEncoder({"a": (0, 10), "c": ["u", "v", "w"]}, drop="first", unknown="other")
+    X = np.random.default_rng(0).uniform(0, 1, (20_000, 4))
+    moments = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(X)
+    by_name = moments.regression("a", "c").to_frame()
+    assert by_name.index.tolist() == ["c_v", "c_w", "c_other", "(intercept)"]
+    assert by_name.equals(moments.regression("a", ["c_v", "c_w", "c_other"]).to_frame())
+    with pytest.raises(ValueError, match="no column 'c'"):
+        moments.regression("c", "a")
+
+
 def test_columns_of_an_encoder_have_the_names_and_units_of_its_table():
     pandas = pytest.importorskip("pandas")
     raw = np.random.default_rng(1).uniform([0, -5], [10, 15], (20_000, 2))
@@ -354,7 +365,7 @@ def test_names_and_json():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.regression("z"), "the table has no column 'z'"),
+        (lambda m: m.regression("z"), "the table has no column 'z': it has x0, x1, x2 and 2 more"),
         (lambda m: m.regression(9), "the table has no column 9"),
         (lambda m: m.regression(3, [3]), "without the target"),
         (lambda m: m.regression(3, [0, 0]), "different columns"),
