@@ -47,7 +47,9 @@ class Overview:
 
     def text(self) -> str:
         """Lines of plain text, which fit a terminal."""
-        lines = [part for line in self.lines for part in wrap(line, 99, subsequent_indent="  ")]
+        lines = []
+        for line in self.lines:  # in which replace-one is one word
+            lines += wrap(line, 99, subsequent_indent="  ", break_on_hyphens=False)
         heads = [self.columns] if self.columns else []
         table = [self.layout.format(*row).rstrip() for row in (*heads, *self.rows[: self.most])]
         return "\n".join([*lines, *table, *([f"  {self._more}"] if self._more else [])])

@@ -314,9 +314,10 @@ def _scorings(scoring: Any, n_classes: int = 2) -> tuple[str, ...]:
             "a deviance, and D2, have no private score here: take one of "
             f"{', '.join(map(repr, _LOSSES))}, or draw a CalibrationDisplay"
         )
-    if of_classes := {"precision", "recall", "f1"} & set(map(str, names)):
+    of_classes = [n for n in names if str(n).partition("_")[0] in ("precision", "recall", "f1")]
+    if of_classes:
         raise ValueError(
-            f"scoring={min(of_classes)!r} is of single classes: take 'confusion_matrix', whose "
+            f"scoring={of_classes[0]!r} is of single classes: take 'confusion_matrix', whose "
             "class_frame() has it with intervals, at no further cost"
         )
     names = tuple(check_choice("scoring", name, SCORINGS) for name in names)

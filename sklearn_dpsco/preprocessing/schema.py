@@ -332,6 +332,7 @@ def _categories(name: str, given: Any) -> list[Any]:
         fault = "be a list of one category or more"
     elif len(kinds) > 1 or not kinds <= {str, int, bool}:
         fault = "hold categories of one type, all text, all integers or all booleans"
+        fault += " (bounds of a number are a tuple, (low, high))" * (kinds <= {int, float})
     elif len(set(categories)) < len(categories):
         fault = "name each category once"
     elif int in kinds and max(map(abs, categories)) >= LARGEST_INTEGER:

@@ -36,6 +36,7 @@ from sklearn_dpsco import (
     PublicEncoder,
     mechanisms,
 )
+from sklearn_dpsco._overview import Overview
 from sklearn_dpsco.geometry import L2Ball
 
 IDS = re.compile(r"sk-(container|estimator)-id-\d+")
@@ -257,3 +258,7 @@ def test_frames_in_the_units_of_a_table_that_several_transformers_encode():
         np.testing.assert_allclose(by_hand, model.predict(X), rtol=1e-9, atol=1e-9)
     weighted = ColumnTransformer(parts, transformer_weights={"one": 2.0}).fit(X)
     assert model[-1].coef_frame(weighted).index.names == ["feature"]
+
+
+def test_words_with_hyphens_are_not_broken():
+    assert "-\n" not in Overview(("replace-one, " * 9,)).text()

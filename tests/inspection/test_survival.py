@@ -207,6 +207,9 @@ def test_what_is_wrong_is_said(sure):
             survival_curve(model, rows)
     with pytest.raises(ValueError, match=r"no column.*age"):
         survival_curve(model, new.drop(columns="age"))
+    rows = new.drop(columns=["person", "period", "start", "stop"])
+    with pytest.raises(ValueError, match=r"no column \['person', 'period', 'start', 'stop'\]$"):
+        survival_curve(model, rows, by="person")
     with pytest.raises(ValueError, match="level"):
         survival_curve(model, new, level=1)
     with pytest.raises(ValueError, match=r"no column.*ward"):

@@ -332,8 +332,9 @@ def test_tables_of_scores_have_labels(data):
     assert by_class.loc["share", "value"].sum() == pytest.approx(1.0)
     assert "missing targets, if any, count as wrong" in joined(found["accuracy"])
     assert "missing" not in joined(matrix)
-    with pytest.raises(ValueError, match="'confusion_matrix', whose class_frame"):
-        dp_score(model, X, y, scoring="f1")
+    for scoring in ("f1", "recall_macro"):
+        with pytest.raises(ValueError, match=f"'{scoring}'.*'confusion_matrix', whose class_frame"):
+            dp_score(model, X, y, scoring=scoring)
     with pytest.raises(ValueError, match="class_frame is for"):
         found["accuracy"].class_frame()
 
