@@ -169,7 +169,7 @@ class NewtonSteps(Part):
         )
         there, sum_of, clip = copy.map(scored, at, False), score_sum, first_clip
         if self.moments is not None:
-            clip = self._clip(there, n_present, units, first_clip, stream)
+            clip = self._clip(there, n_present, units, first_clip, bound, stream)
             sum_of = score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
@@ -261,22 +261,32 @@ class NewtonSteps(Part):
         hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + 3)
         return min(bound, usual * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
 
-    def _clip(self, copy: Any, n: int, units: Units, first: float, stream: RandomStream) -> float:
+    def _clip(
+        self, copy: Any, n: int, units: Units, first: float, bound: float, stream: RandomStream
+    ) -> float:
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
 
         Of labels at least the first clip, which follows from rows; of rates that of the descent.
+        Of others about at most the longest row that counts, times the range of the targets.
         """
         usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
-        least = {"classification": first, "rates": units.clip}.get(units.problem.loss.task, 0.0)
-        return max(self.clip(usual, large, n, units.problem.loss.task), least)
+        task, most = units.problem.loss.task, math.inf
+        least = {"classification": first, "rates": units.clip}.get(task, 0.0)
+        if task == "regression":
+            most = float(np.linalg.norm(2 / np.asarray(units.frame.target_scale)))
+        elif task == "rates":
+            most = math.exp(min(units.largest, 700.0))
+        most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
+        return max(self.clip(usual, large, n, task, most), least)
 
-    def clip(self, usual: float, large: float, n: int, task: str) -> float:
-        """That norm, if a quarter and `n_large` of n scores exceed these."""
+    def clip(self, usual: float, large: float, n: int, task: str, most: float = math.inf) -> float:
+        """That norm, if a quarter and `n_large` of n scores exceed these, and few exceed `most`."""
         if self.n_large == 0:
             return large
         ranks = [-math.log(k / n) for k in (n // 4, self.n_large, self.n_beyond)]
         slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
-        return large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
+        longer = large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
+        return min(longer, max(most, large))
 
     def doubt(self, square: float, kurtosis: float, problem: Problem) -> float:
         """Standard deviation of a released variance by sampling, over it.
