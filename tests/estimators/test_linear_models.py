@@ -203,3 +203,18 @@ class Box(Geometry):
 def test_a_set_that_lacks_what_the_solver_needs_is_refused_in_the_plan(solver):
     with pytest.raises(ValueError, match="Box has none"):
         regressor(feasible_set=Box(1.0), solver=solver).plan(100, 3)
+
+
+@pytest.mark.parametrize(("bounds_X", "bounds_y", "is_through_0"), [
+    ((0, 5), (-9, 9), True), ((-5, 5), (-9, 9), True), ((0, 5), (0, 9), False),
+    ((1, 5), (-9, 9), False),
+])  # fmt: skip
+def test_a_model_without_an_intercept_goes_through_the_middle(bounds_X, bounds_y, is_through_0):
+    X = np.random.default_rng(0).uniform(1, 5, (500, 2))
+    facts = {"bounds_X": bounds_X, "bounds_y": bounds_y, "epsilon": 1e4, "relation": "zero-out"}
+    model = DPMirrorRegressor(fit_intercept=False, random_state=0, **facts)
+    model.fit(X, X @ [0.5, 1.0])
+    middle = 0.0 if bounds_X[0] == 0 else np.mean(bounds_X)
+    assert model.predict([[middle, middle]])[0] == pytest.approx(np.mean(bounds_y), abs=1e-9)
+    is_right = np.allclose(model.coef_, [0.5, 1.0], atol=0.02)
+    assert is_right == (model.intercept_ == 0) == is_through_0
