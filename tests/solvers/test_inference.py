@@ -686,6 +686,21 @@ def test_a_rare_class_leaves_slopes_their_intervals():
     assert np.median(stds) < 3 * np.std(errors)
 
 
+def test_what_is_unknown_of_rare_classes_leaves_that_of_common_ones():
+    """It was allowed for in each of many directions by itself."""
+    n, stds, errors = 6000, [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, slopes = rng.normal(size=(n, 2)), np.array([[0, 0], [0.5, -0.3], [1, 0.5], [-1, 0.3]])
+        y = (X @ slopes.T + [0, 0.2, -4, -4] + rng.gumbel(size=(n, 4))).argmax(axis=1)
+        found = fitted(X, y, 4, 1.0, seed).summary(base=0)
+        assert found.unknown.shape[1] > 2
+        stds.append(found.std[0, :2])
+        errors.append(found.coef[0, :2] - slopes[1])
+    assert np.median(stds) < 3 * math.sqrt(4.6 / n)  # 2.2 times that without privacy
+    assert np.mean(np.square(np.divide(errors, stds))) < 2
+
+
 def test_columns_that_are_mostly_0_leave_others_their_intervals():
     # 3 % of the rows are far longer than others, and noise was in proportion to these
     n, slopes, ends = 10_000, np.linspace(0.5, 0.1, 5), []
