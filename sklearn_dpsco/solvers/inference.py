@@ -185,6 +185,10 @@ class NewtonSteps(Part):
             noise = noise + half @ half.T
             longest = 0.0 if self.moments is None else first_clip
             noise += _far(units, longest, basis @ last) ** 2 * np.outer(last, last)
+        if problem.loss.task == "rates":
+            # exponentials grow on the way of a step, so that it is too long
+            far = max(_furthest(units, bound, basis @ last), TINY)
+            noise += (1 - math.log1p(far) / far) ** 2 * np.outer(last, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
         k, errors = problem.n_outputs, np.diag(noise)
@@ -234,6 +238,9 @@ class NewtonSteps(Part):
                 # few predictions move by more; where a label is rare, long steps overshoot
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
                 move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
+            if problem.loss.task == "rates":  # of exponentials a long step overshoots by as much
+                furthest = max(_furthest(units, bound, bread.basis @ move), TINY)
+                move *= math.log1p(furthest) / furthest
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
             # rows whose second derivatives are larger here count less in scores, too
@@ -425,7 +432,12 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
 
 
 def _far(units: Units, longest: float, step: Array) -> float:
-    """What part of a step of labels is in doubt, as it moves predictions of some rows by far.
+    """What part of a step of labels is in doubt, as it moves predictions of some rows by far."""
+    return min(1.0, max(0.0, _furthest(units, longest, step) / _FAR - 1))
+
+
+def _furthest(units: Units, longest: float, step: Array) -> float:
+    """By how much a step moves the predictions of a group of rows.
 
     In a rare group a step seems short in the norm of all rows, and may be far too long. Groups are
     of rows, of this length at most, that have one column at an end of its bounds.
@@ -436,7 +448,7 @@ def _far(units: Units, longest: float, step: Array) -> float:
     rows = (ends * (rows * units.unit[:d]).T).T
     moved = np.linalg.norm(rows @ step.reshape(units.problem.dimension, -1)[:d], axis=1)
     lengths = np.maximum(np.linalg.norm(rows, axis=1) / max(longest, TINY), 1.0)
-    return min(1.0, max(0.0, float((moved / lengths).max(initial=0.0)) / _FAR - 1))
+    return float((moved / lengths).max(initial=0.0))
 
 
 def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:

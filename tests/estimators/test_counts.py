@@ -395,3 +395,22 @@ def test_rare_counts_keep_their_level():
         model = DPPoissonRegressor(bounds_X=(-4, 4), bounds_y=(0, 20), random_state=seed)
         levels.append(model.fit(X, y).predict(X).mean() / y.mean())
     assert 0.6 < np.median(levels) < 1.5, levels
+
+
+@pytest.mark.parametrize(("share", "epsilon"), [(0.02, 1.0), (0.005, 3.0)])
+def test_intervals_hold_for_a_strong_effect_of_few_rows(share, epsilon):
+    """A Newton step is too long there: exponentials grow on its way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50_000, 4)).clip(-4, 4)
+    X[:, 0] = rng.random(len(X)) < share
+    y = rng.poisson(np.exp(X @ [1.5, 0.2, 0.2, -0.2] - 0.3))
+    model = DPPoissonRegressor(
+        epsilon=epsilon, relation="zero-out", inference=True,
+        bounds_X=([0, -4, -4, -4], [1, 4, 4, 4]), bounds_y=(0, 60),
+    )  # fmt: skip
+    covered = []
+    for seed in range(6):
+        low, high = model.set_params(random_state=seed).fit(X, y).conf_int()[0]
+        assert high - low < 3
+        covered.append(low < 1.5 < high)
+    assert sum(covered) >= 5, covered
