@@ -282,6 +282,9 @@ class LearnedUnitsDefaults:
     small_size: float = 0.05
     clear_size: float = 4.0
     found_size: float = 0.3
+    # A few rows may be at the bounds, which no noise tells: the more a column is enlarged, the
+    # further off they are by what others tell of it.
+    most_enlarged: float = 128.0
     room_of_small: float = 0.4
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.

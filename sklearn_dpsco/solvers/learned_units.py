@@ -521,8 +521,8 @@ class LearnedUnits(Part):
                 before = np.maximum(values - 1.5 * (used * moved) ** 2, 0.0)
         least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2
         least += max(rules.clear_size * noise, rules.found_size * usual)
-        is_found = values > least
-        return center, np.where(is_found | ~was_small, by, first) / cut
+        by = np.where((values > least) | ~was_small, by, first)
+        return center, np.minimum(by, rules.most_enlarged * first) / cut
 
     def _release_moments(
         self,
