@@ -57,6 +57,7 @@ from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
+from .unit_descent import restore_whole_means
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -163,8 +164,13 @@ class PhasedSGDPlan(Plan):
                 coef *= min(1.0, self.start_radius / max(float(np.linalg.norm(coef)), 1e-300))
             results.append(coef.copy())
         # each pass was released, so their mean costs no privacy, and it has less noise
-        coef = np.mean(results[self.max_iter // 2 :], axis=0)
-        return descent.units.result(coef[: problem.size], problem, self.max_iter)
+        coef = np.mean(results[self.max_iter // 2 :], axis=0)[: problem.size]
+        if self.target_unit is not None:  # clipped derivatives pull levels towards medians
+            coef *= self.target_unit
+            restore_whole_means(descent.units, coef)
+            coef /= self.target_unit
+            coef *= min(1.0, self.geometry.radius / max(float(np.linalg.norm(coef)), 1e-300))
+        return descent.units.result(coef, problem, self.max_iter)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

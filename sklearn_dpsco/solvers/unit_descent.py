@@ -296,7 +296,7 @@ class UnitDescentPlan(Plan):
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
             _move_toward_levels(units, coef, noise + _push(units, walk) ** 2)
         if self.inference is None:
-            _restore_whole_means(units, coef)
+            restore_whole_means(units, coef)
             return units.result(coef, problem, self.n_steps)
         loss = problem.loss
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
@@ -763,7 +763,7 @@ def _restore_levels(
     own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
 
 
-def _restore_whole_means(units: Units, coef: Array) -> None:
+def restore_whole_means(units: Units, coef: Array) -> None:
     """Move intercepts, in place, to the means of all targets, from which they are surely far.
 
     Those have no clip, and more noise.
