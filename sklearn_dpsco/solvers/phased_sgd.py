@@ -39,6 +39,7 @@ from ..data.rows import UNIT_ROUNDOFF, Terms, gamma, make_rows, norm_error
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
+    Logistic,
     Loss,
     Multinomial,
     base_loss,
@@ -57,7 +58,7 @@ from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
-from .unit_descent import restore_whole_means
+from .unit_descent import move_toward_levels, push, restore_whole_means, tells_levels
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -168,9 +169,24 @@ class PhasedSGDPlan(Plan):
         if self.target_unit is not None:  # clipped derivatives pull levels towards medians
             coef *= self.target_unit
             restore_whole_means(descent.units, coef)
+            if type(base_loss(problem.loss)) is Logistic and problem.fit_intercept:
+                self._move_level(descent.units, coef)
             coef /= self.target_unit
             coef *= min(1.0, self.geometry.radius / max(float(np.linalg.norm(coef)), 1e-300))
         return descent.units.result(coef, problem, self.max_iter)
+
+    def _move_level(self, units: Any, coef: Array) -> None:
+        """Move intercepts, in place, toward those of the released frequencies."""
+        phase, unit = self.phases[-1], float(units.unit[-1])
+        if tells_levels(units) and unit > 0:
+            n, length = self.max_iter, phase.size * phase.learning_rate
+            # what a pass leaves of noise, less where derivatives are not clipped
+            fades = max(0.0, 1 - 0.4 * units.curvature * length * unit**2) ** np.arange(n)
+            added, first = np.append(0.0, fades.cumsum()), np.arange(n)
+            kept = added[n - first] - added[np.maximum(n // 2 - first, 0)]
+            noise = phase.noise.variance * unit**2 * float(kept @ kept) / (n - n // 2) ** 2
+            bias = push(units, self.gradient_clip, n * length)
+            move_toward_levels(units, coef, noise + bias**2)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -291,10 +291,10 @@ class UnitDescentPlan(Plan):
             coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
         if self.correction is not None:
             coef = self.correction.run(units, coef, stream, clear)
-        elif self.inference is None and _tells_levels(units) and units.unit[d] > 0:
+        elif self.inference is None and tells_levels(units) and units.unit[d] > 0:
             # clipped derivatives hardly pull back what noise has moved
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
-            _move_toward_levels(units, coef, noise + _push(units, walk) ** 2)
+            move_toward_levels(units, coef, noise + push(units, walk.clip, walk.length) ** 2)
         if self.inference is None:
             restore_whole_means(units, coef)
             return units.result(coef, problem, self.n_steps)
@@ -302,8 +302,8 @@ class UnitDescentPlan(Plan):
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
             _start_levels(units, coef)
         coef, noise, estimate = self.inference.run(units, coef, stream)
-        if _tells_levels(units) and units.unit[d] > 0:
-            _move_toward_levels(units, coef, noise)
+        if tells_levels(units) and units.unit[d] > 0:
+            move_toward_levels(units, coef, noise)
         if loss.task == "regression" and units.may_be_none:
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
             units, coef = units._replace(frame=frame), 0.0 * coef
@@ -844,7 +844,7 @@ class Correction(Part):
         spread, line = self._line(units, point[:d], stream)
         slopes = coef.reshape(problem.dimension, k)[:d]
         # scores of several classes that are clear are in groups, and not normal
-        points = _normal_points(slopes, spread) if k == 1 and _tells_levels(units) else None
+        points = _normal_points(slopes, spread) if k == 1 and tells_levels(units) else None
 
         def level(steeper: float) -> Array:
             """Where the intercepts are thought to be, for slopes times this."""
@@ -971,14 +971,14 @@ def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
 # ------------------------------------------------------------------ levels of probabilities
 
 
-def _tells_levels(units: Units) -> bool:
+def tells_levels(units: Units) -> bool:
     """Whether frequencies were released of which the means of probabilities can be had."""
     problem = units.problem
     is_told = problem.loss.task == "classification" and units.level_noise < math.inf
     return is_told and not (problem.is_wide or problem.has_weights)
 
 
-def _move_toward_levels(units: Units, coef: Array, noise: float) -> None:
+def move_toward_levels(units: Units, coef: Array, noise: float) -> None:
     """Move intercepts, in place, toward those of the released frequencies.
 
     By the variances of both, that of predictions where features are 0 being `noise`.
@@ -993,16 +993,16 @@ def _move_toward_levels(units: Units, coef: Array, noise: float) -> None:
     own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
 
 
-def _push(units: Units, walk: Walk) -> float:
+def push(units: Units, clip: float, length: float) -> float:
     """How far clipped derivatives of two unequal classes may have moved the level, in log-odds.
 
     By a part of all steps along the first gradient, as it falls, and no further than where it is 0.
     """
-    rarer, clip = _rarer(units), walk.clip
+    rarer = _rarer(units)
     if units.problem.n_outputs > 1 or clip >= 1 - rarer:
         return 0.0
     gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
-    moved = 0.3 * walk.length * float(units.unit[-1]) ** 2 * gradient
+    moved = 0.3 * length * float(units.unit[-1]) ** 2 * gradient
     return min(moved, math.log(1 / clip - rarer / (1 - rarer)))
 
 
@@ -1016,7 +1016,7 @@ def _start_levels(units: Units, coef: Array) -> None:
     d = units.problem.n_features
     slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
     own[:] = 0.0
-    if _tells_levels(units) and units.unit[d] > 0:
+    if tells_levels(units) and units.unit[d] > 0:
         level = _levels(units, _points_of(units, slopes))
         far = np.maximum(np.abs(level) - CORRECTION.start_above, 0.0)
         own[:] = np.sign(level) * far / units.unit[d]
