@@ -431,14 +431,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         )
         for target, (low, high) in enumerate(zip(lows, highs, strict=True))
     ]
-    said = {
-        "max_error": most is not None,
-        "max_log_loss": facts[0].max_log_loss != 5.0,
-        "n_bins": not (isinstance(n_bins, str) and n_bins == "auto"),
-        "n_thresholds": facts[0].n_thresholds is not None,
-        "score_bounds": ends_of_scores != (0.0, 1.0),
-    }
-    _check_used(names, [name for name, is_said in said.items() if is_said], n_groups)
+    _check_used(names, facts[0], most, n_bins)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
@@ -446,15 +439,21 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
     make = functools.partial(_plan, names, facts, check_level("confidence", confidence), narrows)
     plan = plan_within(accounting.of_size(n).budget, make)
-    if "r2" in names:
-        _warn_if_hidden(plan)
+    _warn_if_hidden(plan)
     return plan
 
 
-def _check_used(names: tuple[str, ...], said: list[str], n_groups: int) -> None:
+def _check_used(names: tuple[str, ...], facts: Facts, most: float | None, n_bins: Any) -> None:
     """Raise if a parameter was given that has no effect on these scores."""
-    of_groups = ("roc_auc",) * (n_groups > 1)  # are made of bins
-    for name in said:
+    of_groups = ("roc_auc",) * (facts.n_groups > 1)  # are made of bins
+    said = {
+        "max_error": most is not None,
+        "max_log_loss": facts.max_log_loss != 5.0,
+        "n_bins": not (isinstance(n_bins, str) and n_bins == "auto"),
+        "n_thresholds": facts.n_thresholds is not None,
+        "score_bounds": (facts.low_score, facts.high_score) != (0.0, 1.0),
+    }
+    for name in (name for name, is_said in said.items() if is_said):
         uses = _FOR[name] + of_groups * (_FOR[name] == ("roc_curve",))
         if not set(uses) & set(names):
             wanted = " or ".join(map(repr, uses))
@@ -487,6 +486,8 @@ def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...]
 
 def _warn_if_hidden(plan: ScorePlan) -> None:
     """Warn where the interval of R^2 will be of little use, before it is paid for."""
+    if "r2" not in plan.scorings:
+        return
     low, high = plan.expected_r2(spread=_SPREADS[0])
     if high - low > _LONG:
         found = (

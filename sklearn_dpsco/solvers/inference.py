@@ -183,17 +183,13 @@ class NewtonSteps(Part):
             bend = _bend(float(pulls @ pulls), units.balance)
             half = bend * bread.root @ _bent(problem, bread, at.coef, basis @ last)
             noise = noise + half @ half.T
-            longest = 0.0 if self.moments is None else first_clip
-            noise += _far(units, longest, basis @ last) ** 2 * np.outer(last, last)
-        if problem.loss.task == "rates":
-            # exponentials grow on the way of a step, so that it is too long
-            far = max(_furthest(units, bound, basis @ last), TINY)
-            noise += (1 - math.log1p(far) / far) ** 2 * np.outer(last, last)
+            bound = first_clip * (self.moments is not None)
+        noise = noise + _far(units, bound, basis @ last) ** 2 * np.outer(last, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
         k, errors = problem.n_outputs, np.diag(noise)
-        level = float(errors[-k:].mean()) * float(units.unit[-1]) ** 2
-        level += (0.5 * units.spread**2 * float(errors[:-k].sum()) / k) ** 2
+        of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
+        level = float(errors[-k:].mean()) * float(units.unit[-1]) ** 2 + of_slopes**2
         if self.moments is None:
             return best, level, None
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
@@ -239,8 +235,7 @@ class NewtonSteps(Part):
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
                 move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
             if problem.loss.task == "rates":  # of exponentials a long step overshoots by as much
-                furthest = max(_furthest(units, bound, bread.basis @ move), TINY)
-                move *= math.log1p(furthest) / furthest
+                move *= 1 - _far(units, bound, bread.basis @ move)
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
             # rows whose second derivatives are larger here count less in scores, too
@@ -432,23 +427,24 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
 
 
 def _far(units: Units, longest: float, step: Array) -> float:
-    """What part of a step of labels is in doubt, as it moves predictions of some rows by far."""
-    return min(1.0, max(0.0, _furthest(units, longest, step) / _FAR - 1))
+    """What part of a step is in doubt, as it moves predictions of some rows by far.
 
-
-def _furthest(units: Units, longest: float, step: Array) -> float:
-    """By how much a step moves the predictions of a group of rows.
-
-    In a rare group a step seems short in the norm of all rows, and may be far too long. Groups are
-    of rows, of this length at most, that have one column at an end of its bounds.
+    In a rare group a step seems short in the norm of all rows, and may be far too long: of labels
+    from `_FAR` on, and of rates, whose exponentials grow on its way, all but its logarithm. Groups
+    are of rows, of this length at most, that have one column at an end of its bounds.
     """
-    d, center = units.problem.n_features, units.frame.center
+    d, center, task = units.problem.n_features, units.frame.center, units.problem.loss.task
+    if task == "regression":
+        return 0.0
     ends = 1.0 + np.abs(0.0 if center is None else center)  # from centres
     rows = units.transform[:d, :d] if units.transform.ndim == 2 else np.diag(units.transform[:d])
     rows = (ends * (rows * units.unit[:d]).T).T
     moved = np.linalg.norm(rows @ step.reshape(units.problem.dimension, -1)[:d], axis=1)
     lengths = np.maximum(np.linalg.norm(rows, axis=1) / max(longest, TINY), 1.0)
-    return float((moved / lengths).max(initial=0.0))
+    furthest = float((moved / lengths).max(initial=0.0))
+    if task == "rates":
+        return 1 - math.log1p(furthest) / max(furthest, TINY) if furthest > 0 else 0.0
+    return min(1.0, max(0.0, furthest / _FAR - 1))
 
 
 def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:

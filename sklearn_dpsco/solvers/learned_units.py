@@ -495,16 +495,14 @@ class LearnedUnits(Part):
             if t == 0:
                 least = max(rules.small_size * values.max(), 2 * scale)
                 is_small = was_small = is_known & (values < min(least, values.max()))
+                # (were small columns longer than that, they would cut all rows, and hide few rows)
+                usual = max(min(float(np.median(values[~is_small])), 1 / center.size), scale)
             # few rows, which are cut: such a column stays as it was
             expected = np.maximum(before - rules.clear_size * last_noise, 0.0)
             expected *= (used / previous) ** 2
             is_full = is_small & (values < rules.grown_size * expected)
             by, values = np.where(is_full, previous, by), np.where(is_full, before, values)
             is_small, before = is_small & ~is_full, values
-            if t == 0:
-                # (were small columns longer than that, they would cut all rows, and hide few rows)
-                usual = min(float(np.median(values[~is_small])), 1 / center.size)
-                usual = max(usual, scale)
             if t == _N_SIZES - 1:
                 break
             larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
@@ -519,8 +517,8 @@ class LearnedUnits(Part):
                 of_center = ratio * (2 * math.sqrt(variance) + 0.5 * np.abs(noisy)) / by
                 # (a part of which was the error of the centre)
                 before = np.maximum(values - 1.5 * (used * moved) ** 2, 0.0)
-        least = (used * of_center) ** 2 + (used * 2.0**-48) ** 2
-        least += max(rules.clear_size * noise, rules.found_size * usual)
+        least = max(rules.clear_size * noise, rules.found_size * usual)
+        least = least + (used * of_center) ** 2 + (used * 2.0**-48) ** 2
         by = np.where((values > least) | ~was_small, by, first)
         return center, np.minimum(by, rules.most_enlarged * first) / cut
 
