@@ -257,7 +257,7 @@ class LearnedUnitsDefaults:
     median_share: float = 0.25
     spread_share: float = 0.15
     widest_mean: float = 4.0
-    center_share: float = 0.05
+    center_share: float = 0.08
     present_share: float = 0.005  # for the number of records that are not empty
     positive_share: float = 0.04  # and of rates above 0
     growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
