@@ -40,7 +40,7 @@ _SIMULATED = (0.01 * _STEP ** np.arange(52)).tolist()  # epsilons
 # be lost, and a factor of rows or epsilon
 _SAFE_PART, _SAFE = 0.8, 1.4
 _CORRELATION = 0.5  # of each column with each other one, if nothing is said
-_OF_ERRORS = ("r2", "prevalence", "mean", "dispersion", "correlation", "level")  # assumptions
+_NOT_OF_ERRORS = {"target", "safe", "parts"}  # of scores, or said here
 _Wanted = tuple[float | None, float | None, float]  # a standard error, an effect, and power
 
 
@@ -91,10 +91,8 @@ def _infers(
             "the variance over the mean to the loss's power: give both, such as mean=0.5, "
             "dispersion=2.0 (1 is Poisson's law; most counts have more)"
         )
-    if useless := assumptions.keys() - {*_OF_ERRORS}:
-        raise TypeError(
-            f"{min(useless)} has no effect on standard errors: take some of {', '.join(_OF_ERRORS)}"
-        )
+    if useless := _NOT_OF_ERRORS & assumptions.keys():
+        raise TypeError(f"{min(useless)} has no effect on standard errors")
     if std is not None:
         check_size("std", std)
         if power != _POWER or "level" in assumptions:
