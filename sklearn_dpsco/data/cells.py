@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -417,8 +417,8 @@ def as_users(groups: Any) -> NDArray[Any]:
             "groups must have the shape (n_samples,) and hold numbers or text, got an array of "
             f"shape {users.shape} and type {users.dtype}"
         )
-    labels: Any = users
-    if users.dtype.kind not in "fc":
+    labels: Any = users if users.dtype.kind in "fc" else []
+    if users.dtype.kind == "O":
         labels = [x for x in users.tolist() if isinstance(x, (float, complex, np.inexact))]
     if np.any(np.isfinite(labels) & (np.abs(labels) >= LARGEST_INTEGER)):
         raise ValueError(
@@ -568,7 +568,9 @@ def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
         raise ValueError(
             f"{name} must be None or a list of at least two different labels, got {shown(classes)}"
         )
-    if declared.dtype.kind in "iu" and max(map(abs, declared.tolist())) >= LARGEST_INTEGER:
+    # (of a list as it is: numpy may make floats of its integers)
+    labels = classes if is_list else declared.tolist()
+    if any(isinstance(x, Integral) and abs(int(x)) >= LARGEST_INTEGER for x in labels):
         raise ValueError(
             f"{name} must hold integers within 2^53: a missing label makes floats of a column, "
             "which do not tell larger ones apart. Make text of all labels"
