@@ -228,6 +228,7 @@ def test_advice_that_is_followed_is_not_given():
 
 
 def test_a_column_of_the_table_stands_for_all_its_categories():
+    pandas = pytest.importorskip("pandas")
     encoder = PublicEncoder({"a": (0, 10), "c": ["u", "v", "w"]}, drop="first", unknown="other")
     X = np.random.default_rng(0).uniform(0, 1, (20_000, 4))
     moments = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(X)
@@ -236,6 +237,9 @@ def test_a_column_of_the_table_stands_for_all_its_categories():
     assert by_name.equals(moments.regression("a", ["c_v", "c_w", "c_other"]).to_frame())
     with pytest.raises(ValueError, match="no column 'c'"):
         moments.regression("c", "a")
+    moments.fit(pandas.DataFrame(X, columns=list("pqrs")))  # which it did not make
+    with pytest.raises(ValueError, match="no column 'c'"):
+        moments.regression("p", "c")
 
 
 def test_columns_of_an_encoder_have_the_names_and_units_of_its_table():

@@ -649,6 +649,21 @@ def test_mean_probabilities_are_the_frequencies_where_noise_is_large():
         assert p.mean() == pytest.approx(np.mean(label == 1), abs=0.04)
 
 
+def test_levels_that_are_moved_stay_within_the_set():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (6000, 4)), 1.0 * (rng.random(6000) < 0.1)
+    settings = {"bounds_y": (0, 1), "epsilon": 3.0, "units": "learned"}
+    model = regressor(feasible_set=L2Ball(1e-6), **settings).fit(X, y)
+    assert model.predict(X).mean() < 0.06  # where the clipped mean is
+
+
+def test_levels_are_moved_where_there_are_probabilities_and_intercepts(monkeypatch):
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    monkeypatch.delattr(phased_sgd.PhasedSGDPlan, "_move_level")
+    for others in ({"loss": "hinge"}, {"fit_intercept": False}):
+        classifier(units="learned", **others).fit(X, np.where(X[:, 0] > 0.5, 1, -1))
+
+
 def test_defaults_learn_more_classes_than_two():
     X = np.random.default_rng(0).uniform(-1, 1, (6000, 3))
     y = np.array(["a", "b", "c"])[X.argmax(axis=1)]

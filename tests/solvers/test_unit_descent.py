@@ -330,6 +330,19 @@ def test_a_centre_that_misses_rare_flags_does_not_enlarge_them():
             assert model.fit(X, y).score(X, y) > 0.2, (n, seed)
 
 
+def test_a_centre_that_misses_a_rare_flag_beside_small_columns_does_not_enlarge_it():
+    """Those are enlarged rightly, so that rows with the flag are cut."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = 1.0 * (rng.random((15_000, 5)) < [0.002, 0.012, 0.5, 0, 0])
+        X[:, 3] = 0.39 + 0.004 * rng.standard_normal(len(X))
+        X[:, 4] = 0.0134 * rng.lognormal(size=len(X))
+        y = (5 * X[:, 0] + 0.2 * rng.standard_normal(len(X))).clip(-30, 30)
+        facts = {"bounds_X": (0, 1), "bounds_y": (-30, 30), "random_state": seed}
+        model = DPLinearRegression(epsilon=10.0, delta=1e-6, **facts).fit(X, y)
+        assert model.score(X, y) > 0.3  # .6 without privacy
+
+
 def test_columns_are_not_enlarged_so_far_that_noise_explodes_in_few_rows():
     """One in a thousand is at the bound of a column that others say nothing of."""
     for seed in range(4):
