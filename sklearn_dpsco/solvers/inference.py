@@ -526,13 +526,14 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
         return None  # users are a promise alone
     k, left = _n_joint(problem), purse.left
     left -= (5 if problem.inference else 1) * rules.size_share
-    if left <= 0:  # by public facts alone
+    # by public facts alone; what a small rest needs says nothing of the rows that are needed
+    if left <= 0.1 * problem.inference:
         if not problem.inference:
             return None
         raise TooFewRowsError(
             f"inference=True needs more rows than n_samples={problem.n_samples} for {k} "
-            "coefficients at this epsilon: what comes before it takes the whole budget. Take fewer "
-            "features or targets, a larger epsilon or inference=False"
+            "coefficients at this epsilon: what comes before it takes nearly the whole budget. "
+            "Take fewer features or targets, a larger epsilon or inference=False"
         )
     m = user_accuracy(problem, budget, purse.allowance.share(left))
     n_records = problem.n_users if problem.by_user else problem.n_samples
