@@ -427,7 +427,7 @@ class CorrectionDefaults:
 
     whole: float = 10.0
     least_of_whole: float = 200.0
-    # times m over its least, at most `most_share`
+    # times m over the least for these steps, at most `most_share`
     whole_share: float = 0.35
     most_share: float = 0.7
     whole_steps: int = 5
@@ -437,7 +437,8 @@ class CorrectionDefaults:
     least_of_two: float = 60.0
     least_of_classes: float = 100.0
     line_share: float = 0.1
-    labels_share: float = 0.2  # of labels at most, where m is small: aims at this m
+    # of labels ``(labels_aim / m)^2`` where that is more, at most `labels_share`
+    labels_share: float = 0.2
     labels_aim: float = 450.0
     line_steps: int = 20
     # Sum of these steps: `reach` over the noise of one release, within limits, of which the last is
