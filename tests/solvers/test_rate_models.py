@@ -369,7 +369,7 @@ def labels_of_users(seed, n_users=1000, rows=4, gone=0.08):
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
     assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(6, 12))
     # more of them, with more rows, show the defect below
-    seeds, many = (6, 7, 9, 10, 12, 13), {"rows": 8, "gone": 0.3}
+    seeds, many = range(6, 12), {"rows": 8, "gone": 0.35}
     assert all(np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds)
     # taken for present, they count by halves as users with scores beyond all clips
     released = statistics.n_present
