@@ -194,9 +194,8 @@ def plain(values: Any) -> Any:
     is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
     if is_other or not hasattr(values, "__array__"):
         return values
-    if _is_of_polars(values) and values.dtype.is_integer():
-        has_array = not (values.null_count() or str(values.dtype).endswith("128"))
-        return np.asarray(values) if has_array else entries(values)
+    if _is_of_polars(values) and str(values.dtype).endswith("128"):  # no type of numpy
+        return entries(values)
     found = np.asarray(values)
     # a column is complex, or text, for a single cell
     return found.astype(object) if found.dtype.kind in "cSTU" else found
