@@ -230,8 +230,9 @@ def test_negative_values_of_an_encoder_that_bounds_cut_off_are_named():
     assert clipped(encoder, (0, 1)) == ("publicencoder (PublicEncoder)",)
     assert clipped(encoder, ([0, 0], [1, 1])) == clipped(encoder, (0, 1))
     assert clipped(both, (0, 1)) == ("columntransformer: table (PublicEncoder)",)
-    for bounds in (encoder, None, (-1, 1), ([-1, 0], [1, 1])):
+    for bounds in (encoder, None, (-1, 1), ([-1, 0], [1, 1]), ([0, 0, 0], [1, 1, 1])):
         assert clipped(encoder, bounds) == ()
+    assert clipped(both, ([0, 0], [1, 1])) == ()  # it is not known which column is whose
     assert clipped(PublicEncoder({"income": (0, 1e5)}), (0, 1)) == ()
 
 
