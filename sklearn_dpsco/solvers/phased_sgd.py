@@ -172,7 +172,8 @@ class PhasedSGDPlan(Plan):
             if type(base_loss(problem.loss)) is Logistic and problem.fit_intercept:
                 self._move_level(descent.units, coef)
             coef /= self.target_unit
-            coef *= min(1.0, self.geometry.radius / max(float(np.linalg.norm(coef)), 1e-300))
+            if self.geometry.radius < math.inf:
+                coef = self.geometry.project(coef)
         return descent.units.result(coef, problem, self.max_iter)
 
     def _move_level(self, units: Any, coef: Array) -> None:
