@@ -49,7 +49,16 @@ from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream, stream_from_random_state
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
-from .solvers.learned_units import LONGEST, accuracy, copied
+from .solvers.learned_units import (
+    LONGEST,
+    N_SIZES,
+    RECENTRED,
+    LearnedUnits,
+    Purse,
+    accuracy,
+    copied,
+    least_for_sizes,
+)
 from .solvers.records import SolverData, WithNumbers
 from .solvers.statistics import TINY, clipped_to
 
@@ -60,9 +69,11 @@ _FORMAT = "sklearn_dpsco.PrivateMoments/1"
 _SOME = 1.3  # rows over those with which noise hides most directions, that hide some
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
 # Shares of the budget; what is left is for the second moments that are published.
-_SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.06, 0.1, 0.02, 0.005
-_TAILS = 0.08
-_PAYS, _PAYS_THRICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and three rounds
+_SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.05, 0.09, 0.02, 0.005
+_SQUARES, _TAILS = 0.04, 0.07
+_PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
+_CUT = 1.25  # of 4.5's bound on centred rows: that is the length that few of them exceed
+_TOLD = 2.0  # deviations of noise that are taken off a moment which a column has at least
 _FAR_SHARE = 0.02  # of the rows, which may be cut: rows are cut by their targets, too
 _OCTAVES = np.arange(0.0, 4.01, 0.5)  # of the lengths of far rows, which are told apart
 _OUTSIDE = 0.07  # of normal rows exceed the root of their mean square by 1, the first length
@@ -87,16 +98,12 @@ class MomentsPlan(Plan):
 
     Attributes
     ----------
-    present : Gaussian or None
-        The share of the rows that are not empty; None where none may be.
-    length : SelectVertex
-        Of rows, and of centred rows.
-    center : Gaussian
-    rough : Gaussian or None
-        Of `n_rounds` rounds of rough second moments; None where they would be noise.
+    units : LearnedUnits
+        Those of columns, and up to two rounds of rough second moments, of which `run` here makes
+        units of its own: rows that are long count less there, and any column may be a target.
     tails : Gaussian or None
         On which side of the centre far rows are, for each column, by their lengths; None with fewer
-        than 3 rounds.
+        than 2 rounds.
     far : SelectVertex
         The length that `n_far` rows exceed.
     n_far : int
@@ -104,11 +111,7 @@ class MomentsPlan(Plan):
         The second moments that are published.
     """
 
-    present: Gaussian | None
-    length: SelectVertex
-    center: Gaussian
-    rough: Gaussian | None
-    n_rounds: int
+    units: LearnedUnits
     tails: Gaussian | None
     far: SelectVertex
     n_far: int
@@ -119,55 +122,46 @@ class MomentsPlan(Plan):
         cls, n_samples: int, n_features: int, budget: PrivacyBudget, may_be_empty: bool = False
     ) -> MomentsPlan:
         """The plan for a table of this size, of which some rows may be empty."""
-        problem = Problem(n_samples, n_features, Squared(), Geometry)
-        allowance, d, left = budget.mixed_allowance, n_features, 1.0 - 2 * _SIZE - _CENTER - _FAR
-        score = statistics.median_score(n_samples, budget.record_factor)
-        far = SelectVertex.calibrate(score, allowance.share(_FAR))
+        d = n_features
+        problem = Problem(n_samples, d, Squared(), Geometry, inference=True)
+        purse = Purse(problem, budget, budget.mixed_allowance)
         m, mean = accuracy(problem, budget), statistics.unit_mean(problem, budget)
-        rough = tails = present = None
-        n_rounds = (m > _PAYS * d**1.5) + 2 * (m > _PAYS_THRICE * d**1.5)
-        n_centers = 1 + (n_rounds > 1)
-        if n_rounds:
-            left -= _ROUGH
-            change, size = statistics.second_moments(problem, budget), d * (d + 1) // 2
-            rough = Gaussian.calibrate(change, allowance.share(_ROUGH), n_rounds, size)
-        if n_rounds > 1:
-            left -= _TAILS
-            tails = Gaussian.calibrate(mean, allowance.share(_TAILS), 1, d * _OCTAVES.size)
-        length = SelectVertex.calibrate(score, allowance.share(2 * _SIZE), 2)
-        center = Gaussian.calibrate(mean, allowance.share(_CENTER), n_centers, d)
+        of_squares = statistics.second_moments(problem, budget)
+        present = moments = sizes = tails = None
         if may_be_empty:
-            left -= _PRESENT
-            change = statistics.share_present(problem)
-            present = Gaussian.calibrate(change, allowance.share(_PRESENT))
-        wider, size = Problem(n_samples, d + 1, Squared(), Geometry), (d + 1) * (d + 2) // 2
-        change = statistics.second_moments(wider, budget)
-        moments = Gaussian.calibrate(change, allowance.share(left), 1, size)
-        releases = named_releases(
-            ("rows present", present, 1), ("row lengths", length, 2),
-            ("column means", center, n_centers), ("rough moments", rough, n_rounds),
-            ("tails of columns", tails, 1), ("far rows", far, 1),
-            ("second moments", moments, 1),
+            present = purse.noise(statistics.share_present(problem), _PRESENT)
+        n_rounds = (m > _PAYS * d**1.5) + (m > _PAYS_TWICE * d**1.5)
+        if n_rounds:
+            moments = purse.noise(of_squares, _ROUGH, d * (d + 1) // 2, n_rounds)
+        if n_rounds > 1:
+            tails = purse.noise(mean, _TAILS, d * _OCTAVES.size)
+        if n_rounds > 1 and m > least_for_sizes(problem):
+            sizes = purse.noise(of_squares, _SQUARES, d, N_SIZES)
+        long, length, far = (purse.rank(share) for share in (_SIZE, _SIZE, _FAR))
+        center = purse.noise(mean, _CENTER, d, 1 + (sizes is not None) * len(RECENTRED))
+        units = LearnedUnits(
+            problem, m, None, None, None, long, length, center, moments, n_rounds, None, None, 0.0,
+            purse.left, sizes, present=present,
         )  # fmt: skip
+        wider, size = Problem(n_samples, d + 1, Squared(), Geometry), (d + 1) * (d + 2) // 2
+        last = purse.noise(statistics.second_moments(wider, budget), purse.left, size)
+        of_rows = ("tails of columns", tails, 1), ("far rows", far, 1), ("all moments", last, 1)
+        releases = *units.releases, *named_releases(*of_rows)
         n_far = math.floor(min(_FAR_SHARE * n_samples, 6 * far.scale))
-        facts = problem, budget, "moments", 1, Guarantee.of(budget, releases, allowance.kind)
-        return cls(*facts, present, length, center, rough, n_rounds, tails, far, n_far, moments)
+        guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
+        return cls(problem, budget, "moments", 1, guarantee, units, tails, far, n_far, last)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """The released matrix A, and the way back Q to scaled columns, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
-        n_present = statistics.rows_present(data, self.present, stream)
-        center, transform, usual = self._units(data, n_present, stream)
-        copy, least = data.row_major().map(copied, center, transform), 0.0
+        n_present = statistics.rows_present(data, self.units.present, stream)
+        data = data.row_major()
+        center, transform, usual, kept = self._units(data, n_present, stream)
+        copy, least = data.map(copied, center, transform), 0.0
         if self.tails is not None:
-            # a centre in units in which all columns are alike
-            noisy = self.center.release(copy.sum(_cut_sum, usual) / n, stream)
-            moved = usual * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
-            center = np.clip(center + np.linalg.solve(transform.T, moved), -1.0, 1.0)
-            copy = data.row_major().map(copied, center, transform)
-            widths, least = self._widths(copy, usual, stream)
+            widths, least = self._widths(copy, usual, kept, stream)
             transform = transform / widths
-            copy = data.row_major().map(copied, center, transform)
+            copy = data.map(copied, center, transform)
         octaves = np.arange(-4.0, 8.01, 0.125)
         # short cuts bias, and noise grows with the square of this length
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
@@ -184,35 +178,40 @@ class MomentsPlan(Plan):
 
     def _units(
         self, data: SolverData, n_present: int, stream: RandomStream
-    ) -> tuple[Array, Array, float]:
-        """A centre, what whitens centred rows, and a length that few of those then exceed."""
-        n, d = self.problem.n_samples, self.problem.n_features
-        longest, measured = math.sqrt(d), data.map(statistics.measure)
-        facts = longest, longest / 2, self.length, stream
-        rough = min(1.3 * statistics.scale_on_grid(measured, n_present, *facts), longest)
-        noisy = self.center.release(measured.sum(statistics.short_row_sum, rough) / n, stream)
-        center = rough * statistics.shrunk_vector(noisy, self.center.variance) * (n / n_present)
-        measured = data.map(statistics.measure, center)
-        facts = 2 * rough, rough / 2, self.length, stream
-        # the centre of shorter rows is noise
-        noise = rough * min(3 * math.sqrt(d * self.center.variance), 0.3)
-        transform = np.eye(d) / max(statistics.scale_on_grid(measured, n_present, *facts), noise)
-        usual = 1.0
-        for t in range(self.n_rounds):
-            assert self.rough is not None
-            copy = data.row_major().map(copied, center, transform)
+    ) -> tuple[Array, Array, float, Array]:
+        """A centre, what whitens centred rows, and a length that few of those then exceed.
+
+        Besides, the moments of columns then: less than 1 where few rows would be long.
+        """
+        n, d, rough = self.problem.n_samples, self.problem.n_features, self.units.moments
+        center, by, _ = self.units.release_columns(data, _CUT, n_present, stream)
+        transform, usual, told, kept = by * np.eye(d), 1.0, np.zeros(d), np.ones(d)
+        for t in range(self.units.n_rounds):
+            assert rough is not None
+            copy = data.map(copied, center, transform)
             mean = copy.sum(statistics.moment_sum) / n
-            noisy = self.rough.release(statistics.isometric_vector(mean), stream)
+            noisy = rough.release(statistics.isometric_vector(mean), stream)
             # at least so much that the way back is exact to many digits
-            scale = max(math.sqrt(self.rough.variance), _FINEST / d**1.5)
-            root, values, ridge = statistics.whitening(noisy, d, scale)
+            scale = max(math.sqrt(rough.variance), _FINEST / d**1.5)
+            matrix = statistics.symmetric_matrix(noisy, d)
+            squares = np.diag(matrix).copy()
+            # Few rows have a column that has less than it was told to have, as they are cut: they
+            # become as long as others are, where whitened ones would be far.
+            kept = np.minimum(np.maximum(squares, scale) / np.maximum(told, TINY), 1.0)
+            np.fill_diagonal(matrix, np.where(kept < 1, told / kept, squares))
+            vector = statistics.isometric_vector(matrix)
+            root, values, ridge = statistics.whitening(vector, d, scale)
             size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
             usual = size + _BEYOND
             # rows beyond 1 are cut for the next round
-            transform = transform @ root / (1.0 if t == self.n_rounds - 1 else size + 1)
-        return center, transform, usual
+            short = 1.0 if t == self.units.n_rounds - 1 else size + 1
+            told = np.diag(root @ (matrix - _TOLD * scale * np.eye(d)) @ root) / short**2
+            transform = transform @ root / short
+        return center, transform, usual, kept
 
-    def _widths(self, copy: WithNumbers, usual: float, stream: RandomStream) -> tuple[Array, float]:
+    def _widths(
+        self, copy: WithNumbers, usual: float, kept: Array, stream: RandomStream
+    ) -> tuple[Array, float]:
         """What columns are divided by: more than 1 if they are skewed and would cut rows.
 
         Rows that are cut by a skewed target bias its slopes, those cut by its features do not, nor
@@ -239,7 +238,7 @@ class MomentsPlan(Plan):
         short = math.sqrt(2 * (usual - 1))
         # not so wide that noise hides what is not far
         hidden = max(2 * _edge(math.sqrt(self.moments.variance), 1), _NO_NOISE)
-        squares = np.maximum(np.sum(is_clear * counts * grid[:, None] ** 2, axis=0) / n, 1.0)
+        squares = np.maximum(np.sum(is_clear * counts * grid[:, None] ** 2, axis=0) / n, kept)
         widest = np.maximum(np.sqrt(squares / hidden) / usual, 1.0)
         widths = np.where(is_clear.any(axis=0), np.clip(ends / short, 1.0, widest), 1.0)
         least = math.sqrt(max(short**2 + (usual - _BEYOND) ** 2 - 1, 0.0))
@@ -249,13 +248,6 @@ class MomentsPlan(Plan):
 def _edge(scale: float, r: Any) -> Any:
     """What eigenvalues of noise alone hardly ever exceed, in r directions."""
     return scale * (np.sqrt(2 * r) + 3)
-
-
-def _cut_sum(copy: WithNumbers, bound: float) -> Array:
-    """Sum of the rows of a copy, cut to a norm of at most 1 in units of the bound."""
-    x, _, norms = copy.numbers  # infinite of empty rows, whose weights are 0
-    weights = LONGEST / bound * clipped_to(bound, norms)
-    return np.asarray(sum_on_threads(lambda part: weights[part] @ x[part], row_slices(x)))
 
 
 def _side_sum(copy: WithNumbers, grid: Array) -> Array:

@@ -52,7 +52,8 @@ def released(n=20_000, epsilon=3.0, seed=0, **others):
 def test_no_record_moves_a_release_beyond_its_sensitivity(epsilon, relation):
     may_be_empty = relation == "zero-out"  # pairs under replace-one differ in no empty record
     plan = MomentsPlan.of(60, 3, PrivacyBudget(epsilon, 1e-6, relation), may_be_empty)
-    assert plan.n_rounds == (0 if epsilon < 100 else 3)
+    assert plan.units.n_rounds == (0 if epsilon < 100 else 2)
+    assert (plan.units.sizes is None) == (epsilon < 100)
     plan = dataclasses.replace(plan, n_far=30)  # so that rows reach the bound
     found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
     assert not found.violations, found
@@ -70,7 +71,7 @@ def test_a_replay_finds_rows_that_are_not_weighed(monkeypatch):
 def test_the_budget_is_spent_and_charged():
     for n, d, nonfinite in ((600, 4, "raise"), (5000, 8, "zero"), (50_000, 8, "raise")):
         plan = PrivateMoments(**COMMON, nonfinite=nonfinite).plan(n, d)
-        assert (plan.present is None) == (nonfinite == "raise")
+        assert (plan.units.present is None) == (nonfinite == "raise")
         assert plan.guarantee.second_opinion() <= 1 + 1e-4
         assert 0.99 < recomputed_epsilon(plan.guarantee) <= 1 + 1e-4
     accountant = BudgetAccountant(epsilon=1.2, delta=1e-5, relation="zero-out")
@@ -148,6 +149,18 @@ def test_a_rare_flag_does_not_widen_intervals_of_other_columns():
     assert abs(found.coef[0, 3]) < 4 * found.std[0, 3] < 4
 
 
+def test_several_rare_flags_do_not_widen_intervals_of_other_columns():
+    ratios, bounds = [], ([0] * 6 + [-10], [1] * 6 + [10])
+    common = {**COMMON, "relation": "replace-one", "epsilon": 1.0, "bounds_X": bounds}
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        flags = rng.random((20_000, 6)) < [0.01] * 5 + [0.5]
+        X = np.column_stack((flags, flags.sum(axis=1) + rng.normal(size=20_000)))
+        found = PrivateMoments(**{**common, "random_state": seed}).fit(X).regression(6)
+        ratios.append(found.std[0, 5] * math.sqrt(20_000 / 4))
+    assert np.median(ratios) < 2, ratios  # whole lines, were each flag as long as others vary
+
+
 def test_many_regressions_are_as_sure_as_one():
     one = released(20_000, 1.0).regression(3, [0, 1, 2])
     fortieth = released(20_000, 1.0 / 40).regression(3, [0, 1, 2])
@@ -166,6 +179,17 @@ def test_bounds_that_are_far_too_wide_cost_little():
         ratios.append(found.std / found.std_sampling)
     assert np.all(ratios[0] < 1.3), ratios
     assert np.all(ratios[1] < 2), ratios
+
+
+def test_columns_that_are_hardly_seen_in_their_bounds_are_found():
+    ratios, bounds = [], np.append(np.geomspace(10, 700, 8), 25.0)  # in standard deviations
+    common = {**COMMON, "relation": "replace-one", "epsilon": 1.0, "bounds_X": (-bounds, bounds)}
+    for seed in range(9):
+        X = np.random.default_rng(seed).normal(size=(8000, 9))
+        X[:, 8] += 0.3 * X[:, :8].sum(axis=1)
+        found = PrivateMoments(**{**common, "random_state": seed}).fit(X).regression(8)
+        ratios.append(found.std.max() * math.sqrt(8000))
+    assert np.median(ratios) < 2.5, ratios
 
 
 def test_rows_that_are_empty_leave_intervals_as_wide_as_fewer_rows_do():

@@ -45,8 +45,8 @@ from .wide_units import moments_size, size_of_moments, wide_rows
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
-_N_SIZES = 5  # rounds that look for very small columns
-_RECENTRED = 1, 3  # after these the centre is released anew
+N_SIZES = 5  # rounds that look for very small columns
+RECENTRED = 1, 3  # after these the centre is released anew
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of bounded rates
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
@@ -185,9 +185,9 @@ class LearnedUnits(Part):
             ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
             ("row length", self.long, 1),
-            ("feature means", self.center, 1 + (self.sizes is not None) * len(_RECENTRED)),
+            ("feature means", self.center, 1 + (self.sizes is not None) * len(RECENTRED)),
             ("centred length", self.length, 1),
-            ("mean squares", self.sizes, _N_SIZES),
+            ("mean squares", self.sizes, N_SIZES),
             ("second moments", self.moments, self.n_rounds),
             ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),
@@ -364,17 +364,8 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, rough, usual = self.release_center(data, n, stream)
-        # (`_release_sizes` divides by the cut)
-        norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
-        if self.center is not None:
-            # the centre of shorter rows is noise
-            noise = ratio * rules.clear_center * math.sqrt(d * self.center.variance)
-            norm = max(norm, rough * min(noise, 0.3))
-        if self.length is None:
-            norm = min(norm, rough + float(np.linalg.norm(center)))
         data = data.row_major()
-        center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
+        center, by, (norm, rough, usual) = self.release_columns(data, cut, n, stream)
         by, top, trace, doubts = self._release_moments(data, center, by, cut, growth, n, stream)
         copy = data.map(copied, center, by).kept()
         if self.far is not None:
@@ -405,6 +396,26 @@ class LearnedUnits(Part):
         if self.center is not None:
             found["center_noise"] = (ratio * rough) ** 2 * self.center.variance
         return center, found | {"copy": copy if problem.inference or is_rate else None}
+
+    def release_columns(
+        self, data: Any, cut: float, n: int, stream: RandomStream
+    ) -> tuple[Array, Array, tuple[float, float, float]]:
+        """The centre, what columns are multiplied by then, and lengths.
+
+        These are what rows were divided by, and the last ones of `release_center`.
+        """
+        rules, ratio = unit_rules(self.problem), data.n_samples / n
+        center, rough, usual = self.release_center(data, n, stream)
+        # (`_release_sizes` divides by the cut)
+        norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
+        if self.center is not None:
+            # the centre of shorter rows is noise
+            noise = ratio * rules.clear_center * math.sqrt(center.size * self.center.variance)
+            norm = max(norm, rough * min(noise, 0.3))
+        if self.length is None:
+            norm = min(norm, rough + float(np.linalg.norm(center)))
+        center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
+        return center, by, (norm, rough, usual)
 
     def _rough_length(
         self, data: Any, n: int, fall: float, stream: RandomStream
@@ -481,12 +492,12 @@ class LearnedUnits(Part):
         of_center: Any = 0.0  # what may be left of it in a column, in units of x
         by = by * np.ones(center.size)
         used, before, noise = by, np.zeros(center.size), scale
-        for t in range(_N_SIZES):
+        for t in range(N_SIZES):
             previous, last_noise, room = used, noise, 1.0
             if t > 0:  # without the others rows are shorter: less is hidden by noise
                 size = max(1, is_small.sum()) * max(usual, 2.0**-40)
                 # in the end few rows, which are cut, have little
-                room = max(1.0, (1.0 if t == _N_SIZES - 1 else rules.room_of_small) / size)
+                room = max(1.0, (1.0 if t == N_SIZES - 1 else rules.room_of_small) / size)
             used, noise = by, scale / room
             shown = np.where(is_small | (room == 1.0), by * math.sqrt(room), 0.0)
             squares = np.asarray(data.sum(power_sum, center, shown, 2)) / data.n_samples
@@ -503,11 +514,11 @@ class LearnedUnits(Part):
             is_full = is_small & (values < rules.grown_size * expected)
             by, values = np.where(is_full, previous, by), np.where(is_full, before, values)
             is_small, before = is_small & ~is_full, values
-            if t == _N_SIZES - 1:
+            if t == N_SIZES - 1:
                 break
             larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
             by = np.where(is_small, np.clip(larger, by, most), by)
-            if t in _RECENTRED and self.center is not None:
+            if t in RECENTRED and self.center is not None:
                 mean = np.asarray(data.sum(power_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
                 moved = statistics.shrunk_vector(noisy, variance) * ratio / by
@@ -693,9 +704,9 @@ def plan_units(
     has_sizes = not (is_diagonal or problem.is_wide) and m > least_for_sizes(problem)
     n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
-        center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(_RECENTRED))
+        center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(RECENTRED))
     of_squares = statistics.second_moments(problem, budget)
-    sizes = purse.noise(of_squares, rules.sizes_share, d, _N_SIZES) if has_sizes else None
+    sizes = purse.noise(of_squares, rules.sizes_share, d, N_SIZES) if has_sizes else None
     if has_moments:
         n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
         moments = purse.noise(of_squares, rules.moments_share, numbers, n_rounds)
