@@ -183,8 +183,8 @@ class NewtonSteps(Part):
             bend = _bend(float(pulls @ pulls), units.balance)
             half = bend * bread.root @ _bent(problem, bread, at.coef, basis @ last)
             noise = noise + half @ half.T
-            bound = first_clip * (self.moments is not None)
-        noise = noise + _far(units, bound, basis @ last) ** 2 * np.outer(last, last)
+        longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
+        noise = noise + _far(units, longest, basis @ last) ** 2 * np.outer(last, last)
         noise = basis @ noise @ basis.T
         best = _best(units, coef, found, basis @ bread.root, noise)
         k, errors = problem.n_outputs, np.diag(noise)
