@@ -207,7 +207,7 @@ def test_an_invalid_record_of_moments_is_empty():
             )
         ).items():
             found[mechanism] = max(found.get(mechanism, 0.0), ratio)
-    assert len(found) == 7
+    assert len(found) == 8
     assert max(found.values()) <= 1, found
     # lengths of whitened rows, which these answers make very long, are all beyond the grid
     assert sorted(found.values())[1] > 0.5, found
