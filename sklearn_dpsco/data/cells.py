@@ -194,7 +194,7 @@ def plain(values: Any) -> Any:
     is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
     if is_other or not hasattr(values, "__array__"):
         return values
-    if _is_of_polars(values) and str(values.dtype).endswith("128"):  # no type of numpy
+    if is_of_polars(values) and str(values.dtype).endswith("128"):  # no type of numpy
         return entries(values)
     found = np.asarray(values)
     # a column is complex, or text, for a single cell
@@ -216,7 +216,7 @@ def _is_missing_cell(cell: Any) -> bool:
         return True
 
 
-def _is_of_polars(values: Any) -> bool:
+def is_of_polars(values: Any) -> bool:
     """Whether it is a column or a data frame of polars that is in memory."""
     return type(values).__module__.partition(".")[0] == "polars" and hasattr(values, "to_numpy")
 
@@ -270,7 +270,7 @@ def entries(values: Any) -> NDArray[np.object_]:
     of polars it would make floats of integers beside a missing one, and raise for those that have
     128 bits, as all have in a column that one of them is too large for fewer.
     """
-    if _is_of_polars(values):
+    if is_of_polars(values):
         if is_frame(values):
             return np.column_stack([entries(column) for column in values.iter_columns()])
         return np.fromiter(values.to_list(), object, len(values))

@@ -446,12 +446,13 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
 def _check_used(names: tuple[str, ...], facts: Facts, most: float | None, n_bins: Any) -> None:
     """Raise if a parameter was given that has no effect on these scores."""
     of_groups = ("roc_auc",) * (facts.n_groups > 1)  # are made of bins
+    ends = facts.low_score, facts.high_score
     said = {
         "max_error": most is not None,
-        "max_log_loss": facts.max_log_loss != 5.0,
+        "max_log_loss": facts.max_log_loss != Facts.max_log_loss,
         "n_bins": not (isinstance(n_bins, str) and n_bins == "auto"),
         "n_thresholds": facts.n_thresholds is not None,
-        "score_bounds": (facts.low_score, facts.high_score) != (0.0, 1.0),
+        "score_bounds": ends != (Facts.low_score, Facts.high_score),
     }
     for name in (name for name, is_said in said.items() if is_said):
         uses = _FOR[name] + of_groups * (_FOR[name] == ("roc_curve",))

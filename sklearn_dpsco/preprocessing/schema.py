@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import LARGEST_INTEGER, as_numbers, days_of, label_codes
+from ..data.cells import LARGEST_INTEGER, as_numbers, days_of, is_of_polars, label_codes
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -74,7 +74,7 @@ class Cells(NamedTuple):
 def read_column(X: Any, name: str) -> Cells:
     """One column of a frame, of pandas or polars."""
     column = X[name]
-    is_polars = type(column).__module__.partition(".")[0] == "polars"
+    is_polars = is_of_polars(column)
     if is_polars:
         type_name = column.dtype.base_type().__name__
         found = [kind for kind, names in _POLARS_KINDS.items() if type_name in names.split()]
@@ -386,7 +386,7 @@ def proposed(name: Any, cells: Cells, most: int) -> Any:
     if cells.kind == "objects" and all(isinstance(cell, bool) for cell in cells.values[is_present]):
         return bool
     values = np.unique(numbers[is_present])
-    is_integer = bool(np.all(values == np.round(values)) and np.all(np.abs(values) < 2**53))
+    is_integer = bool(np.all((values == np.round(values)) & (np.abs(values) < LARGEST_INTEGER)))
     if is_integer and 2 <= values.size <= _FEW_INTEGERS:
         return [int(value) for value in values]
     low, high = nice_bounds(float(values[0]), float(values[-1]))

@@ -58,7 +58,7 @@ from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
 from .records import SolverData
-from .unit_descent import move_toward_levels, push, restore_whole_means, tells_levels
+from .unit_descent import Walk, move_toward_levels, push, restore_whole_means, tells_levels
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -181,11 +181,10 @@ class PhasedSGDPlan(Plan):
         phase, unit = self.phases[-1], float(units.unit[-1])
         if tells_levels(units) and unit > 0:
             n, length = self.max_iter, phase.size * phase.learning_rate
-            # what a pass leaves of noise, less where derivatives are not clipped
-            fades = max(0.0, 1 - 0.4 * units.curvature * length * unit**2) ** np.arange(n)
-            added, first = np.append(0.0, fades.cumsum()), np.arange(n)
-            kept = added[n - first] - added[np.maximum(n // 2 - first, 0)]
-            noise = phase.noise.variance * unit**2 * float(kept @ kept) / (n - n // 2) ** 2
+            # a pass is as a step of length 1, and less is left where derivatives are not clipped
+            curvature = min(1.0, 0.4 * units.curvature * length * unit**2)
+            kept = Walk(phase.noise, 1.0, n, n, 0.0).kept_noise(curvature)
+            noise = phase.noise.variance * unit**2 * kept
             bias = push(units, self.gradient_clip, n * length)
             move_toward_levels(units, coef, noise + bias**2)
 
