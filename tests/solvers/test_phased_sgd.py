@@ -649,6 +649,20 @@ def test_mean_probabilities_are_the_frequencies_where_noise_is_large():
         assert p.mean() == pytest.approx(np.mean(label == 1), abs=0.04)
 
 
+def test_levels_are_weighed_by_the_noise_that_they_have(monkeypatch):
+    levels, noises = [], []
+
+    def seen(units, coef, noise):
+        levels.append(coef[-1] * units.unit[-1])
+        noises.append(noise)
+
+    monkeypatch.setattr(phased_sgd, "move_toward_levels", seen)
+    X, label = np.random.default_rng(0).uniform(-1, 1, (3000, 3)), np.tile([-1, 1], 1500)
+    for seed in range(40):
+        classifier(epsilon=1.0, delta=1e-6, relation="zero-out", random_state=seed).fit(X, label)
+    assert 0.5 < np.var(levels) / np.mean(noises) < 2  # classes are even: clips push nothing
+
+
 def test_levels_that_are_moved_stay_within_the_set():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (6000, 4)), 1.0 * (rng.random(6000) < 0.1)
