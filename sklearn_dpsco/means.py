@@ -16,7 +16,8 @@ from ._checks import SMALLEST, auto_or, check_choice, check_count, check_real, c
 from ._fitting import Accounting
 from ._overview import Overviewed
 from ._types import Array, Auto, Oracle, Precision, RandomState, Relation
-from .data.cells import as_numbers, check_numbers
+from .data.bounds import check_numbers
+from .data.cells import as_numbers
 from .data.rows import make_rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force

@@ -21,7 +21,7 @@ from .._checks import LARGEST, SMALLEST, check_size, listed, shown, warn_user
 from .._kernels.arguments import read_only
 from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
-from .cells import check_numbers
+from .cells import as_numbers
 from .compressed import canonical, slices, stored_places, value_parts, with_values
 from .rows import on_threads
 
@@ -131,6 +131,21 @@ class TargetScaling:
         if self.has_log_link:
             return coef, intercept + math.log(self.half)
         return (coef.T * self.half).T, intercept * self.half + self.middle
+
+
+def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float = LARGEST) -> Array:
+    """Numbers, one or by column, as an array if in the range; the default keeps products finite."""
+    try:
+        with np.errstate(over="ignore"):
+            numbers = value if isinstance(value, Real) else as_numbers(name, value, strict=True)
+            array = np.asarray(numbers, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.array(np.nan)
+    if not np.all((array >= low) & (array <= high)):
+        raise ValueError(
+            f"{name} must hold finite numbers in [{low:g}, {high:g}], got {shown(value)}"
+        )
+    return array
 
 
 def _pair(name: str, bounds: Any) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
-from .._checks import LARGEST, listed, shown, warn_user
+from .._checks import listed, shown, warn_user
 from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from .compressed import slices, stored_places, value_parts, with_values
@@ -92,21 +92,6 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     out = np.empty_like(cells, dtype=np.float64)  # in the same order
     out[...] = np.reshape([np.nan if n is None else n for n in found], cells.shape)
     return out
-
-
-def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float = LARGEST) -> Array:
-    """Numbers, one or by column, as an array if in the range; the default keeps products finite."""
-    try:
-        with np.errstate(over="ignore"):
-            numbers = value if isinstance(value, Real) else as_numbers(name, value, strict=True)
-            array = np.asarray(numbers, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = np.array(np.nan)
-    if not np.all((array >= low) & (array <= high)):
-        raise ValueError(
-            f"{name} must hold finite numbers in [{low:g}, {high:g}], got {shown(value)}"
-        )
-    return array
 
 
 def is_elsewhere(values: Any) -> bool:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from .._checks import check_bool, check_choice, import_pandas, shown
 from .._types import Nonfinite
-from ..data.cells import check_in_memory, check_numbers
+from ..data.bounds import check_numbers
+from ..data.cells import check_in_memory
 from .schema import read_column
 
 
