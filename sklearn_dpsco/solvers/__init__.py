@@ -4,11 +4,11 @@ from .base import Solver
 from .frank_wolfe import FrankWolfe, Gradient, Selection
 from .ftrl import FTRL
 from .heavy_tail import SCOF, HeavyTail, SCOFSlices, UnboundedDescent
-from .mirror_descent import MirrorDescent, NoisyMD
+from .mirror_descent import NoisyMD
 from .papers.mirror_descent import Localized, NoisySFW, Proximal
 from .papers.single_pass import Rounds, Spider, Tree
 from .phased_sgd import PhasedSGD
-from .unit_descent import Descent
+from .unit_descent import Descent, MirrorDescent
 
 __all__ = [
     "FTRL",

@@ -28,11 +28,9 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 from . import base, defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, none_or_count, releases_of
+from .base import Part, Problem, Solver, SolverResult, none_or_count, releases_of
 from .first_releases import Box, FirstReleases, SetPlan, plan_first
-from .learned_units import pays
 from .records import Records, SolverData
-from .unit_descent import Descent, knows
 
 VectorNoise = Gaussian | GeneralizedGaussian
 Slice = tuple[int, int]  # of the secret order of the records: start and stop
@@ -182,7 +180,7 @@ Stages = Sequence[Stage | Pass]
 
 @dataclass(frozen=True)
 class MirrorDescentPlan(SetPlan):
-    """Plan of `MirrorDescent`; see `Plan` and `SetPlan` for the common fields.
+    """Plan of mirror descent on a set; see `Plan` and `SetPlan` for the common fields.
 
     Attributes
     ----------
@@ -241,24 +239,6 @@ def _gradient_source(
 
 
 # ------------------------------------------------------------------------------- planning
-
-
-class MirrorDescent(Solver):
-    """The solver that suits loss, set, sizes and budget: `Descent` or `NoisyMD`.
-
-    `Descent` if no set is declared, unless it cannot be done or, in regression, n times epsilon is
-    very small; else `NoisyMD`.
-    """
-
-    form = "auto"
-
-    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        NoisyMD().check(loss, feasible_set, budget, units)
-
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        may_descend = problem.feasible_set is Geometry and problem.units != "bounds"
-        is_best = may_descend and knows(problem.loss) and pays(problem, budget)
-        return (Descent if problem.inference or is_best else NoisyMD)().plan(problem, budget)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -27,7 +27,7 @@ from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import Rows, Terms, gamma, make_rows, norm_error, times_rows
-from ..geometry import Geometry
+from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
@@ -42,9 +42,11 @@ from .learned_units import (
     LearnedUnits,
     Purse,
     Units,
+    pays,
     plan_units,
     user_accuracy,
 )
+from .mirror_descent import NoisyMD
 from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
@@ -107,9 +109,7 @@ class Descent(Solver):
 
     max_iter: int | Auto = "auto"
 
-    def _check(
-        self, loss: Loss, feasible_set: Geometry | type[Geometry], budget: PrivacyBudget, units: str
-    ) -> None:
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
             raise ValueError("solver='descent' has no pure-DP form (delta=0)")
         if feasible_set is not Geometry:
@@ -170,6 +170,24 @@ def knows(loss: Loss) -> bool:
     return type(base) in (Squared, Logistic, Tweedie) or (
         type(base) is Welsch and base.width == "auto"
     )
+
+
+class MirrorDescent(Solver):
+    """The solver that suits loss, set, sizes and budget: `Descent` or `NoisyMD`.
+
+    `Descent` if no set is declared, unless it cannot be done or, in regression, n times epsilon is
+    very small; else `NoisyMD`.
+    """
+
+    form = "auto"
+
+    def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
+        NoisyMD().check(loss, feasible_set, budget, units)
+
+    def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
+        may_descend = problem.feasible_set is Geometry and problem.units != "bounds"
+        is_best = may_descend and knows(problem.loss) and pays(problem, budget)
+        return (Descent if problem.inference or is_best else NoisyMD)().plan(problem, budget)
 
 
 def _plan_users(purse: Purse) -> OfUsers | None:
