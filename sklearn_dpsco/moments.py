@@ -55,7 +55,6 @@ from .solvers.learned_units import (
     RECENTRED,
     LearnedUnits,
     Purse,
-    accuracy,
     copied,
     least_for_sizes,
 )
@@ -125,7 +124,7 @@ class MomentsPlan(Plan):
         d = n_features
         problem = Problem(n_samples, d, Squared(), Geometry, inference=True)
         purse = Purse(problem, budget, budget.mixed_allowance)
-        m, mean = accuracy(problem, budget), statistics.unit_mean(problem, budget)
+        m, mean = purse.accuracy, statistics.unit_mean(problem, budget)
         of_squares = statistics.second_moments(problem, budget)
         present = moments = sizes = tails = None
         if may_be_empty:

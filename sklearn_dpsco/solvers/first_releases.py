@@ -31,7 +31,7 @@ from . import base, statistics
 from .base import Part, Plan, Problem, Solver, named_releases, releases_of
 from .defaults import BOX_UNITS, intercept_share, unit_rules
 from .defaults import FIRST_RELEASES as RULES
-from .learned_units import LearnedUnits, accuracy, pays, plan_units
+from .learned_units import LearnedUnits, Purse, accuracy, pays, plan_units
 from .records import Frame, SolverData, WithNumbers, in_box
 from .statistics import clipped_to
 
@@ -304,7 +304,7 @@ class Box:
         """The first releases, after the units': `plan(problem, budget, allowance)`."""
         if not self.is_learned:
             return plan(self.problem, budget, allowance)
-        units = plan_units(self.whole, budget, allowance, is_diagonal=True)
+        units = plan_units(Purse(self.whole, budget, allowance), is_diagonal=True)
         first = plan(self.problem, budget, allowance.share(units.left))
         return replace(first, left=units.left * first.left, units=units)
 

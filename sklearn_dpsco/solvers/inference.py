@@ -52,7 +52,7 @@ from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE
-from .learned_units import LARGEST_PREDICTION, Purse, Units, user_accuracy
+from .learned_units import LARGEST_PREDICTION, Purse, Units
 from .records import Users, WithNumbers
 from .statistics import TINY, clipped_to
 
@@ -535,7 +535,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             "coefficients at this epsilon: what comes before it takes nearly the whole budget. "
             "Take fewer features or targets, a larger epsilon or inference=False"
         )
-    m = user_accuracy(problem, budget, purse.allowance.share(left))
+    m = Purse(problem, budget, purse.allowance.share(left)).user_accuracy
     n_records = problem.n_users if problem.by_user else problem.n_samples
     needed = rules.least * k**1.5 / m * n_records
     # of few coefficients of labels, the error of a whole step is more than its part

@@ -614,14 +614,6 @@ def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance | Non
     return problem.n_samples * math.sqrt(2 * amount) / budget.record_factor
 
 
-def user_accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance) -> float:
-    """The same of what is released for users if gradients are added up by user."""
-    m = accuracy(problem, budget, allowance)
-    if not problem.by_user:
-        return m
-    return m * problem.n_users * budget.rows_per_user / problem.n_samples
-
-
 def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
     """Whether units can be learned, and are better than those of the bounds.
 
@@ -646,6 +638,13 @@ class Purse:
     allowance: Allowance
     left: float = 1.0
 
+    def __post_init__(self) -> None:
+        problem = self.problem
+        self.accuracy = self.user_accuracy = m = accuracy(problem, self.budget, self.allowance)
+        if problem.by_user:  # of what is released for users, whose gradients are added up
+            rows = self.budget.rows_per_user
+            self.user_accuracy = m * problem.n_users * rows / problem.n_samples
+
     def noise(self, change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
         """For releases of vectors that one record moves by `change`."""
         self.left -= share
@@ -665,18 +664,16 @@ class Purse:
         return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
 
-def plan_units(
-    problem: Problem, budget: PrivacyBudget, allowance: Allowance, *, is_diagonal: bool = False
-) -> LearnedUnits:
-    """What is released before a descent within an allowance, a part of which is left.
+def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
+    """What is released before a descent, a part of the purse being left.
 
     Or, if units are diagonal, before the first releases of a solver with a set.
     """
-    rules, purse = unit_rules(problem), Purse(problem, budget, allowance)
-    m, d, k = accuracy(problem, budget, allowance), problem.n_features, problem.n_outputs
+    problem, budget, m = purse.problem, purse.budget, purse.accuracy
+    rules, d, k = unit_rules(problem), problem.n_features, problem.n_outputs
     unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
     empty = rules.present_share * problem.may_be_empty
-    median_share, spread_share, mean_share = _shares_of_targets(purse, m, is_diagonal, empty)
+    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
     median = spread = mean = positive = present = center = moments = top = far = None
     if problem.loss.task == "regression":
         median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
@@ -724,11 +721,9 @@ def _for_box(m: float) -> float:
     return max(BOX_UNITS.aim, m / 20)
 
 
-def _shares_of_targets(
-    purse: Purse, m: float, is_diagonal: bool, empty: float
-) -> tuple[float, float, float]:
+def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:
     """Of the budget, for medians and spreads of the targets of a regression, and for means."""
-    problem = purse.problem
+    problem, m, of_steps = purse.problem, purse.accuracy, purse.user_accuracy
     rules, k = unit_rules(problem), problem.n_outputs
     # hardly ever far off among some thousand places, once that costs next to nothing
     for_place = _for_box(m) if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
@@ -740,7 +735,6 @@ def _shares_of_targets(
     useful = max(useful, _share(m, for_place, rules.median_share / k, 0.0, empty))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
-    of_steps = user_accuracy(problem, purse.budget, purse.allowance)
     is_whole, level = _tells_whole_means(purse) and not is_diagonal, 0.0
     enough = max(CORRECTION.least_for_level, problem.n_features**1.5)
     if isinstance(base_loss(problem.loss), Squared) and not (is_diagonal or problem.is_wide):
@@ -765,8 +759,7 @@ def _tells_whole_means(purse: Purse) -> bool:
     problem = purse.problem
     is_plain = not (problem.may_be_empty or problem.has_weights or problem.is_wide)
     least = max(CORRECTION.least_for_mean, 1.5 * problem.n_features**1.5)
-    of_steps = user_accuracy(problem, purse.budget, purse.allowance)
-    is_wanted = is_plain and not problem.inference and of_steps >= least
+    is_wanted = is_plain and not problem.inference and purse.user_accuracy >= least
     return is_wanted and isinstance(base_loss(problem.loss), Squared)
 
 

@@ -56,7 +56,7 @@ from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
-from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, accuracy, plan_units
+from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, accuracy, plan_units
 from .records import SolverData
 from .unit_descent import Walk, move_toward_levels, push, restore_whole_means, tells_levels
 
@@ -343,7 +343,7 @@ class _Draft:
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
             # steps along single records bring two models no further apart on short rows alone
-            units = plan_units(problem, budget, budget.mixed_allowance)
+            units = plan_units(Purse(problem, budget, budget.mixed_allowance))
             return replace(units, cuts_rows=True), 0, budget.mixed_allowance
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget

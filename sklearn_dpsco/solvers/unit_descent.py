@@ -44,7 +44,6 @@ from .learned_units import (
     Units,
     pays,
     plan_units,
-    user_accuracy,
 )
 from .mirror_descent import NoisyMD
 from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
@@ -138,12 +137,12 @@ class Descent(Solver):
         is_rate = problem.loss.task == "rates"
         if is_rate and (problem.is_wide or problem.n_outputs > 1):
             raise ValueError("models of counts and costs have one target, at most 1000 features")
-        units = plan_units(problem, budget, allowance)
+        purse = Purse(problem, budget, allowance)
+        units = plan_units(purse)
         sizes = problem.n_samples, problem.dimension
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
         if problem.is_wide:
             change = wide_mean(problem, budget)
-        purse = Purse(problem, budget, allowance, units.left)
         of_users, correction, inference = _plan_users(purse), None, None
         if problem.inference or is_rate:
             inference = plan_steps(purse, change)
@@ -192,20 +191,20 @@ class MirrorDescent(Solver):
 
 def _plan_users(purse: Purse) -> OfUsers | None:
     """What is released of users if their gradients are added up."""
-    problem, budget, present = purse.problem, purse.budget, None
+    problem, present = purse.problem, None
     if not problem.by_user:
         return None
     if problem.may_be_empty:
-        of_one = statistics.share_present(problem) / budget.rows_per_user
+        of_one = statistics.share_present(problem) / purse.budget.rows_per_user
         present = purse.noise(of_one, UNIT_DESCENT.present_share)
     size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
-    return OfUsers(present, size, user_accuracy(problem, budget, purse.allowance))
+    return OfUsers(present, size, purse.user_accuracy)
 
 
 def _plan_correction(purse: Purse, change: float) -> Correction | None:
     """The last steps where they pay, of rates on the line alone; a mean changes by `change`."""
     problem, rules, loss = purse.problem, CORRECTION, base_loss(purse.problem.loss)
-    m, k = user_accuracy(problem, purse.budget, purse.allowance), problem.n_outputs
+    m, k = purse.user_accuracy, problem.n_outputs
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     least = rules.least  # below which a clip that so many exceed is not wide
     if problem.loss.task == "classification":

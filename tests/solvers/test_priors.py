@@ -14,7 +14,7 @@ from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import SCOF
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
-from sklearn_dpsco.solvers.learned_units import plan_units
+from sklearn_dpsco.solvers.learned_units import Purse, plan_units
 from sklearn_dpsco.solvers.statistics import median_on_grid, scale_on_grid
 
 N = 300_000
@@ -44,7 +44,7 @@ def heavy_tail(budget, **settings):
 def learned_units(budget):
     """The same of the centre and the spread of a target."""
     facts = problem(N, 3, feasible_set=Geometry)
-    units = plan_units(facts, budget, budget.mixed_allowance)
+    units = plan_units(Purse(facts, budget, budget.mixed_allowance))
     grid = np.linspace(-1.0, 1.0, 4097)
     prior = np.log1p(1 / (8 * np.abs(grid) + 2.0**-5))
 
