@@ -35,7 +35,7 @@ import numpy as np
 from scipy.linalg import hadamard
 
 from sklearn_dpsco import PrivacyBudget
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LpBall
 from sklearn_dpsco.losses import Absolute, Huber, Loss, Squared
 from sklearn_dpsco.means import plan_mean
@@ -57,7 +57,6 @@ from sklearn_dpsco.solvers import (
 )
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.heavy_tail.oracles import ORACLES
-from sklearn_dpsco.solvers.records import SolverData
 
 DELTA = 1e-6
 

@@ -24,11 +24,10 @@ from speed import medians, report
 from utility import EPSILONS, from_folder, packaged
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import PhasedSGD
-from sklearn_dpsco.solvers.records import SolverData
 
 # ----------------------------------------------------------------------------------- time
 

@@ -29,13 +29,12 @@ from sklearn.metrics import log_loss
 from speed import medians
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier, PrivacyBudget
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Rounds, Selection, Spider, Tree
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData
 
 FORMS = ("selection", "rounds", "tree", "spider")
 FAMILIES = ("5 signs", "5 normal", "40 normal")

@@ -46,11 +46,10 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
 )
 from sklearn_dpsco._kernels.arguments import Move
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers, make_rows
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import NoisyMD
-from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
 ESTIMATORS: tuple[Any, ...] = (
     DPFTRLClassifier, DPFTRLRegressor, DPLassoFW, DPLassoFWClassifier, DPMirrorClassifier,

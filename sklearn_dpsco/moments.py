@@ -36,7 +36,7 @@ from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.compressed import slices
-from .data.rows import chunk_rows, row_slices, scaled_rows, sum_on_threads
+from .data.rows import SolverData, WithNumbers, chunk_rows, row_slices, scaled_rows, sum_on_threads
 from .estimates import Estimates, beside_unknown, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
@@ -58,7 +58,6 @@ from .solvers.learned_units import (
     copied,
     least_for_sizes,
 )
-from .solvers.records import SolverData, WithNumbers
 from .solvers.statistics import TINY, clipped_to
 
 __all__ = ["MomentsPlan", "PrivateMoments"]

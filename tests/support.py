@@ -19,14 +19,13 @@ from scipy.stats import binomtest, chi2, norm
 
 from sklearn_dpsco import Guarantee, PrivacyBudget, solvers
 from sklearn_dpsco.data.pieces import Pieces
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Logistic, Squared
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.privacy.budget import Allowance
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData
 
 # the default orders of the RDP accountant stop at 512, too coarse for small epsilon
 ORDERS = [*(1 + np.geomspace(1e-3, 1, 150, endpoint=False)), *np.geomspace(2, 1e5, 1500)]

@@ -10,10 +10,9 @@ from scipy import sparse
 
 from .._checks import check_choice, check_int
 from .._types import Array, Flags
-from ..data.rows import make_rows
+from ..data.rows import SolverData, make_rows
 from ..privacy.budget import RELATIONS
 from ..solvers.base import Plan, Problem
-from ..solvers.records import SolverData
 
 Pair = tuple[SolverData, SolverData]
 

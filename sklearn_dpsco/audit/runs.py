@@ -15,10 +15,10 @@ from .._checks import check_int, check_real, unwarned
 from .._fitting import relation_of, rows_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
+from ..data.rows import SolverData
 from ..privacy.budget import PrivacyBudget, check_delta, default_delta, mu_epsilon
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Plan
-from ..solvers.records import SolverData
 from .neighbours import Pair, check_pairs, differing_rows
 from .outcomes import LEAST_TRIALS, AuditResult, audit_outcomes, finite_claim
 from .replay import Run, mechanisms, replay

@@ -1,4 +1,4 @@
-"""The linear layer: rows [x, 1], their products with coefficients, and sums over records.
+"""The linear layer: rows [x, 1], with targets, their products with coefficients, and sums.
 
 The intercept (a column of ones that is not stored), the scale of the rows and the storage of X are
 handled here alone.
@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -477,20 +477,112 @@ def scaled_rows(
     return make_rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)
 
 
-def joined_rows(parts: Sequence[Rows]) -> Rows:
-    """The rows of several tables, one after the other; of a single one, its own."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in _OF_RECORDS
-        if getattr(first, name) is not None
-    }
-    X: Any = [part.X for part in parts]
-    is_sparse = sparse.issparse(first.X)
-    X = sparse.vstack(X, format=first.X.format) if is_sparse else np.concatenate(X)
-    return replace(first, X=X, **arrays)
+# ------------------------------------------------------------------------- rows with their targets
+
+
+class Piece:
+    """Records in this process, of which functions make sums (`sum`) or other records (`map`).
+
+    The functions depend on nothing else. So records may as well lie in pieces elsewhere:
+    `pieces.Pieces` has the same methods, and calls the functions with each piece.
+    """
+
+    is_local: ClassVar[bool] = True
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum over all pieces of the array that the function makes of each."""
+        return function(self, *arguments)
+
+    def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
+        return function(self, 0, *arguments)
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function makes of each piece, which it leaves as it is."""
+        return function(self, *arguments)
+
+    def kept(self) -> Any:
+        """The same, computed now if it is read many times; see `Pieces.kept`."""
+        return self
+
+
+@dataclass(frozen=True)
+class SolverData(Piece):
+    """Clipped and scaled data."""
+
+    rows: Rows
+    # In [-1, 1], of labels -1 and +1, of several classes +1 for the record's own; shape
+    # (n_samples,), or (n_samples, n_outputs) if there are several.
+    y: Array
+
+    @property
+    def n_samples(self) -> int:
+        return self.rows.n_samples
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are stored as a sparse matrix."""
+        return sparse.issparse(self.rows.X)
+
+    def sum_over(self, which: Indices, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
+        return function(self, which, *arguments)
+
+    def part(self, which: Which, *, is_drawn: bool = False) -> SolverData:
+        """The records of a range or of a list of numbers, perhaps a random batch (`Rows.part`)."""
+        return SolverData(self.rows.part(which, is_drawn=is_drawn), self.y[which])
+
+    @staticmethod
+    def joined(parts: Sequence[SolverData]) -> SolverData:
+        """The records of several pieces, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        first = parts[0].rows
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(part.rows, name) for part in parts])
+            for name in _OF_RECORDS
+            if getattr(first, name) is not None
+        }
+        X: Any = [part.rows.X for part in parts]
+        is_sparse = sparse.issparse(first.X)
+        X = sparse.vstack(X, format=first.X.format) if is_sparse else np.concatenate(X)
+        rows = replace(first, X=X, **arrays)
+        return SolverData(rows, np.concatenate([part.y for part in parts]))
+
+    def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
+        """Those records in the memory of this process, in that order, `size` at a time."""
+        numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
+        for part in slices(len(numbers), size):
+            some = numbers[part]
+            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
+
+    def reweighted(self, class_weight: Array) -> SolverData:
+        """The records, their weights times those of their classes."""
+        y = self.y
+        weights = class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1]
+        weights = times_rows(weights, self.rows.sample_weight)
+        return SolverData(replace(self.rows, sample_weight=weights), y)
+
+    def row_major(self) -> SolverData:
+        """The same records in a storage of which parts are cheap."""
+        return SolverData(self.rows.row_major(), self.y)
+
+
+@dataclass(frozen=True)
+class WithNumbers(Piece):
+    """Records with numbers of each that were computed before."""
+
+    data: SolverData
+    numbers: Any
+
+    @property
+    def n_samples(self) -> int:
+        return self.data.n_samples
+
+
+def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
+    """See `Rows.gradient_sum`."""
+    return data.rows.gradient_sum(coef, data.y, terms)
 
 
 # ------------------------------------------------------------ pieces of sums, their errors, threads

@@ -21,10 +21,9 @@ from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
 from ..data.compressed import row_range
 from ..data.pieces import Pieces, here
-from ..data.rows import make_rows, scaled_rows, times_rows
+from ..data.rows import SolverData, make_rows, scaled_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
-from ..solvers.records import SolverData
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import check_order, clear_rows, nonfinite_rows
 from ..data.compressed import canonical, stored_places, with_values
-from ..data.rows import scaled_rows
+from ..data.rows import SolverData, scaled_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, stream_from_random_state
-from ..solvers.base import plan_within
+from ..solvers.base import Frame, plan_within
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
-from ..solvers.records import Frame, SolverData
 from .declared import declared_bounds
 
 _SCALES_SHARE = 0.45  # of the budget, at most, for scales next to centres

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
 from .._types import Array
+from ..data.rows import SolverData
 from ..geometry import AnySet
 from ..losses import Loss, Multinomial, check_loss
 from ..mechanisms import Release
@@ -212,6 +214,62 @@ class SolverResult:
     frame: Any = None  # offset and centre of the rows that the descent worked with
     estimate: Any = None  # coefficients that are not shrunk, with their covariance, if asked for
     n_present: int | None = None  # about how many rows are not empty, if that was released
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Units and offsets that were released, and the way back to plain rows.
+
+    With the descent's coefficients w, the model predicts the target
+    ``(y - target_center) / target_scale`` as ``offset + factor <[(x - center) / scale, 1], w>``.
+    """
+
+    offset: Any = 0.0  # the constant prediction that the descent corrects, for each output
+    center: Array | None = None  # None stands for zeros
+    scale: Array | None = None  # None stands for ones
+    factor: float = 1.0
+    target_center: Any = 0.0
+    target_scale: Any = 1.0
+    intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
+    class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
+    mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies
+    outer: Frame | None = None  # of the units in which all this is stated
+
+    def weighted(self, data: SolverData) -> SolverData:
+        """The records, their weights times those of their classes if classes are balanced."""
+        if self.class_weight is None:
+            return data
+        return data.map(SolverData.reweighted, self.class_weight)
+
+    def units(self, problem: Problem) -> Array:
+        """What the coordinates of centred rows are multiplied by, shape (size,)."""
+        units = np.ones(problem.dimension)
+        if self.scale is not None:
+            units[: problem.n_features] /= self.scale
+        units[problem.n_features :] *= self.intercept_unit
+        return np.repeat(units, problem.n_outputs)
+
+    def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
+        """The model for plain rows, from the descent's coefficients of shape (size,)."""
+        solution = (self.factor * solution).reshape(problem.shape).T
+        coef, intercept = solution[..., : problem.n_features], self.offset
+        if problem.fit_intercept:
+            intercept = intercept + self.intercept_unit * solution[..., -1]
+        coef, intercept = self.plain(coef, intercept)
+        # a float, or an array over the outputs
+        intercept = np.broadcast_to(intercept, (problem.n_outputs,))
+        intercept = intercept if problem.n_outputs > 1 else float(intercept[0])
+        return SolverResult(coef, intercept, max(1, n_iter), frame=self)
+
+    def plain(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
+        """A model for (x - center) / scale as one for plain rows and targets."""
+        if self.scale is not None:
+            coef = coef / self.scale
+        if self.center is not None:
+            intercept = intercept - coef @ self.center
+        coef = np.multiply(self.target_scale, coef.T).T
+        intercept = self.target_center + self.target_scale * intercept
+        return (coef, intercept) if self.outer is None else self.outer.plain(coef, intercept)
 
 
 Check = Callable[[str, Any], Any]

@@ -21,18 +21,25 @@ from scipy import sparse
 
 from .._types import Array
 from ..data.compressed import with_values
-from ..data.rows import make_rows, row_slices, sum_on_threads, sum_over_records
+from ..data.rows import (
+    SolverData,
+    WithNumbers,
+    make_rows,
+    row_slices,
+    sum_on_threads,
+    sum_over_records,
+)
 from ..geometry import Geometry
 from ..losses import Absolute, Quantile, Squared, base_loss
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import base, statistics
-from .base import Part, Plan, Problem, Solver, named_releases, releases_of
+from .base import Frame, Part, Plan, Problem, Solver, named_releases, releases_of
 from .defaults import BOX_UNITS, intercept_share, unit_rules
 from .defaults import FIRST_RELEASES as RULES
 from .learned_units import LearnedUnits, Purse, accuracy, pays, plan_units
-from .records import Frame, SolverData, WithNumbers, in_box
+from .records import in_box
 from .statistics import clipped_to
 
 # parameters of solvers that are stated in units of the features and the targets

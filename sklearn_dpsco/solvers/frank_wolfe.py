@@ -27,7 +27,7 @@ from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import UNIT_ROUNDOFF, Terms, gamma, summation_error
+from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -39,7 +39,7 @@ from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .defaults import FRANK_WOLFE
 from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
-from .records import Records, SolverData
+from .records import Records
 from .sparse_walk import MOST_SPARSE_STEPS, SparseWalk, mean_weights, sparse_schedule
 
 

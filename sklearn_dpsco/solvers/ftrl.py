@@ -29,7 +29,7 @@ import numpy as np
 
 from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
-from ..data.rows import UNIT_ROUNDOFF, Rows, Terms, gamma, make_rows, piece_rows
+from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, PrefixSum
@@ -37,8 +37,7 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
-from .records import Frame, SolverData
+from .base import Frame, Part, Plan, Problem, Solver, SolverResult, releases_of
 
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless

@@ -36,6 +36,7 @@ from .._checks import rounded, warn_user
 from .._types import Array, Flags
 from ..data.rows import (
     UNIT_ROUNDOFF,
+    WithNumbers,
     make_rows,
     norm_error,
     on_threads,
@@ -53,7 +54,7 @@ from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE
 from .learned_units import LARGEST_PREDICTION, Purse, Units
-from .records import Users, WithNumbers
+from .records import Users
 from .statistics import TINY, clipped_to
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes

@@ -25,6 +25,8 @@ from .._types import Array
 from ..data.rows import (
     UNIT_ROUNDOFF,
     Rows,
+    SolverData,
+    WithNumbers,
     chunk_rows,
     norm_error,
     on_threads,
@@ -36,9 +38,9 @@ from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
-from .base import Part, Problem, SolverResult, named_releases
+from .base import Frame, Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
-from .records import Frame, SolverData, Users, WithNumbers
+from .records import Users
 from .statistics import TINY, clipped_to, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
 

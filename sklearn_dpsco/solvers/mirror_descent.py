@@ -18,7 +18,7 @@ import numpy as np
 
 from .._progress import advance, steps
 from .._types import Array, Auto, MirrorMapName
-from ..data.rows import Terms, summation_error
+from ..data.rows import SolverData, Terms, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ..losses import Loss, bounded_clip, largest_constant
 from ..mechanisms import Gaussian, GeneralizedGaussian, Release, vector_mechanism
@@ -30,7 +30,7 @@ from ..randomness.subsets import RandomBatches
 from . import base, defaults, statistics
 from .base import Part, Problem, Solver, SolverResult, none_or_count, releases_of
 from .first_releases import Box, FirstReleases, SetPlan, plan_first
-from .records import Records, SolverData
+from .records import Records
 
 VectorNoise = Gaussian | GeneralizedGaussian
 Slice = tuple[int, int]  # of the secret order of the records: start and stop

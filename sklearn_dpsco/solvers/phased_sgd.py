@@ -35,7 +35,7 @@ from scipy import sparse
 from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
-from ..data.rows import UNIT_ROUNDOFF, Terms, gamma, make_rows, norm_error
+from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, make_rows, norm_error
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -57,7 +57,6 @@ from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, accuracy, plan_units
-from .records import SolverData
 from .unit_descent import Walk, move_toward_levels, push, restore_whole_means, tells_levels
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps

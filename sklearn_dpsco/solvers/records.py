@@ -1,23 +1,22 @@
-"""Records that solvers read: sums over them, parts and batches, and what is minimized on them."""
+"""What is minimized on records, on all or on batches of them, and the gradients of their users."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from .._kernels.arguments import Change, read_only
 from .._types import Array, Flags, Indices, Which
 from ..data.compressed import slices, value_parts, with_values
 from ..data.rows import (
     Rows,
+    SolverData,
     Terms,
     chunk_rows,
-    joined_rows,
+    gradient_sum,
     make_rows,
     norm_error,
     on_threads,
@@ -25,152 +24,7 @@ from ..data.rows import (
     times_rows,
 )
 from ..losses import clipped_derivative, clipped_to
-from .base import Problem, SolverResult
-
-
-class Piece:
-    """Records in this process, of which functions make sums (`sum`) or other records (`map`).
-
-    The functions depend on nothing else. So records may as well lie in pieces elsewhere:
-    `data.pieces.Pieces` has the same methods, and calls the functions with each piece.
-    """
-
-    is_local: ClassVar[bool] = True
-
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The sum over all pieces of the array that the function makes of each."""
-        return function(self, *arguments)
-
-    def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
-        return function(self, 0, *arguments)
-
-    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function makes of each piece, which it leaves as it is."""
-        return function(self, *arguments)
-
-    def kept(self) -> Any:
-        """The same, computed now if it is read many times; see `Pieces.kept`."""
-        return self
-
-
-@dataclass(frozen=True)
-class SolverData(Piece):
-    """Clipped and scaled data."""
-
-    rows: Rows
-    # In [-1, 1], of labels -1 and +1, of several classes +1 for the record's own; shape
-    # (n_samples,), or (n_samples, n_outputs) if there are several.
-    y: Array
-
-    @property
-    def n_samples(self) -> int:
-        return self.rows.n_samples
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the rows are stored as a sparse matrix."""
-        return sparse.issparse(self.rows.X)
-
-    def sum_over(self, which: Indices, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
-        return function(self, which, *arguments)
-
-    def part(self, which: Which, *, is_drawn: bool = False) -> SolverData:
-        """The records of a range or of a list of numbers, perhaps a random batch (`Rows.part`)."""
-        return SolverData(self.rows.part(which, is_drawn=is_drawn), self.y[which])
-
-    @staticmethod
-    def joined(parts: Sequence[SolverData]) -> SolverData:
-        """The records of several pieces, one after the other."""
-        y = np.concatenate([part.y for part in parts])
-        return SolverData(joined_rows([part.rows for part in parts]), y)
-
-    def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
-        """Those records in the memory of this process, in that order, `size` at a time."""
-        numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
-        for part in slices(len(numbers), size):
-            some = numbers[part]
-            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
-
-    def reweighted(self, class_weight: Array) -> SolverData:
-        """The records, their weights times those of their classes."""
-        y = self.y
-        weights = class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1]
-        weights = times_rows(weights, self.rows.sample_weight)
-        return SolverData(replace(self.rows, sample_weight=weights), y)
-
-    def row_major(self) -> SolverData:
-        """The same records in a storage of which parts are cheap."""
-        return SolverData(self.rows.row_major(), self.y)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Units and offsets that were released, and the way back to plain rows.
-
-    With the descent's coefficients w, the model predicts the target
-    ``(y - target_center) / target_scale`` as ``offset + factor <[(x - center) / scale, 1], w>``.
-    """
-
-    offset: Any = 0.0  # the constant prediction that the descent corrects, for each output
-    center: Array | None = None  # None stands for zeros
-    scale: Array | None = None  # None stands for ones
-    factor: float = 1.0
-    target_center: Any = 0.0
-    target_scale: Any = 1.0
-    intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
-    class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
-    mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies
-    outer: Frame | None = None  # of the units in which all this is stated
-
-    def weighted(self, data: SolverData) -> SolverData:
-        """The records, their weights times those of their classes if classes are balanced."""
-        if self.class_weight is None:
-            return data
-        return data.map(SolverData.reweighted, self.class_weight)
-
-    def units(self, problem: Problem) -> Array:
-        """What the coordinates of centred rows are multiplied by, shape (size,)."""
-        units = np.ones(problem.dimension)
-        if self.scale is not None:
-            units[: problem.n_features] /= self.scale
-        units[problem.n_features :] *= self.intercept_unit
-        return np.repeat(units, problem.n_outputs)
-
-    def result(self, solution: Array, problem: Problem, n_iter: int) -> SolverResult:
-        """The model for plain rows, from the descent's coefficients of shape (size,)."""
-        solution = (self.factor * solution).reshape(problem.shape).T
-        coef, intercept = solution[..., : problem.n_features], self.offset
-        if problem.fit_intercept:
-            intercept = intercept + self.intercept_unit * solution[..., -1]
-        coef, intercept = self.plain(coef, intercept)
-        # a float, or an array over the outputs
-        intercept = np.broadcast_to(intercept, (problem.n_outputs,))
-        intercept = intercept if problem.n_outputs > 1 else float(intercept[0])
-        return SolverResult(coef, intercept, max(1, n_iter), frame=self)
-
-    def plain(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
-        """A model for (x - center) / scale as one for plain rows and targets."""
-        if self.scale is not None:
-            coef = coef / self.scale
-        if self.center is not None:
-            intercept = intercept - coef @ self.center
-        coef = np.multiply(self.target_scale, coef.T).T
-        intercept = self.target_center + self.target_scale * intercept
-        return (coef, intercept) if self.outer is None else self.outer.plain(coef, intercept)
-
-
-@dataclass(frozen=True)
-class WithNumbers(Piece):
-    """Records with numbers of each that were computed before."""
-
-    data: SolverData
-    numbers: Any
-
-    @property
-    def n_samples(self) -> int:
-        return self.data.n_samples
+from .base import Problem
 
 
 class Users(NamedTuple):
@@ -263,11 +117,6 @@ def in_box(
             on_threads(fill, slices(rows.n_samples, rows.chunk))
     made = make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
     return SolverData(replace(made, users=rows.users), data.y)
-
-
-def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
-    """See `Rows.gradient_sum`."""
-    return data.rows.gradient_sum(coef, data.y, terms)
 
 
 def user_gradients(

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from .._kernels.arguments import Compressed, read_only
 from .._progress import steps
 from .._types import Array
-from ..data.rows import Terms
+from ..data.rows import SolverData, Terms
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
 from ..randomness.stream import GroupedScores, RandomStream
-from .records import SolverData
 
 _LEAST_FEATURES = 2000  # for fewer, a pass costs little more than a selection
 MOST_SPARSE_STEPS = 10**6  # whose sizes are held in memory

@@ -22,6 +22,8 @@ from ..data.rows import (
     BLOCK_ROWS,
     UNIT_ROUNDOFF,
     Rows,
+    SolverData,
+    WithNumbers,
     row_slices,
     sum_on_threads,
     sum_over_records,
@@ -32,9 +34,8 @@ from ..mechanisms import Gaussian, SelectVertex
 from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
-from .base import Problem
+from .base import Frame, Problem
 from .defaults import FIRST_RELEASES as RULES
-from .records import Frame, SolverData, WithNumbers
 
 _OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
 SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2

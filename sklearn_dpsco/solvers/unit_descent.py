@@ -26,7 +26,17 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import Rows, Terms, gamma, make_rows, norm_error, times_rows
+from ..data.rows import (
+    Rows,
+    SolverData,
+    Terms,
+    WithNumbers,
+    gamma,
+    gradient_sum,
+    make_rows,
+    norm_error,
+    times_rows,
+)
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -46,7 +56,7 @@ from .learned_units import (
     plan_units,
 )
 from .mirror_descent import NoisyMD
-from .records import SolverData, Users, WithNumbers, gradient_sum, user_gradients
+from .records import Users, user_gradients
 from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from .._types import Array
-from ..data.rows import gamma, make_rows, summation_error
+from ..data.rows import SolverData, WithNumbers, gamma, make_rows, summation_error
 from ..mechanisms import Gaussian, SelectVertex
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Problem
 from .defaults import WIDE_UNITS, LearnedUnitsDefaults
-from .records import SolverData, WithNumbers
 from .statistics import TINY, clipped_to
 
 # Of the released centre of wide rows, in units of their bound.

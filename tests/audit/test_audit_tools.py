@@ -31,12 +31,11 @@ from sklearn_dpsco.audit import (
 )
 from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.audit.runs import evidence, upper_bound
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Gradient, Selection
 from sklearn_dpsco.solvers.base import Part, Plan, SolverResult
-from sklearn_dpsco.solvers.records import SolverData
 
 DELTA = 1e-6
 

@@ -20,9 +20,8 @@ from sklearn_dpsco.data.cells import (
     nonfinite_rows,
 )
 from sklearn_dpsco.data.compressed import canonical
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
 from sklearn_dpsco.losses import Logistic, Squared
-from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.statistics import row_sum
 
 STORAGES = ["dense", "fortran", "csr", "csc"]

@@ -18,7 +18,14 @@ from support import cells_of, half_is_enough, problem, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import NO_MOVE, Compressed, Move, Slope
-from sklearn_dpsco.data.rows import BLOCK_ROWS, Terms, chunk_rows, make_rows, summation_error
+from sklearn_dpsco.data.rows import (
+    BLOCK_ROWS,
+    SolverData,
+    Terms,
+    chunk_rows,
+    make_rows,
+    summation_error,
+)
 from sklearn_dpsco.losses import (
     Absolute,
     Huber,
@@ -29,7 +36,7 @@ from sklearn_dpsco.losses import (
     clipped_derivative,
     kernel_id,
 )
-from sklearn_dpsco.solvers.records import Records, SolverData
+from sklearn_dpsco.solvers.records import Records
 from sklearn_dpsco.solvers.statistics import row_sum
 
 STORAGES = ["dense", "fortran", "csr", "csc"]

@@ -20,8 +20,7 @@ from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, unit_descent
-from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import Frame
+from sklearn_dpsco.solvers.base import Frame, Problem
 from sklearn_dpsco.solvers.unit_descent import Walk
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}

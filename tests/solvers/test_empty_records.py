@@ -13,13 +13,12 @@ from scipy import sparse
 from support import problem, rest_is_slow
 
 from sklearn_dpsco.audit import check_sensitivity
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection.choice import plan_choice
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import FTRL, SCOF, Descent, Gradient, NoisyMD, Rounds, Selection
-from sklearn_dpsco.solvers.records import SolverData
 
 # Of the other records, in units of the bounds: a median lies in the middle ones, and one record
 # moves the counts on both of its sides.

@@ -16,9 +16,9 @@ from sklearn_dpsco.losses import Huber
 from sklearn_dpsco.mechanisms import Gaussian, Laplace
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import FTRL, MirrorDescent
+from sklearn_dpsco.solvers.base import Frame
 from sklearn_dpsco.solvers.defaults import FIRST_RELEASES
 from sklearn_dpsco.solvers.first_releases import FirstReleases, plan_constant, plan_first
-from sklearn_dpsco.solvers.records import Frame
 from sklearn_dpsco.solvers.statistics import constant_for_mean, faded, shrunk_vector
 
 BUDGET = PrivacyBudget(1.0, 1e-6)

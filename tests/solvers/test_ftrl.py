@@ -19,7 +19,7 @@ from support import (
 
 from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
 from sklearn_dpsco.audit.neighbours import changed_record
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
 from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
 from sklearn_dpsco.mechanisms import Gaussian
@@ -28,7 +28,6 @@ from sklearn_dpsco.randomness.stream import RandomStream
 from sklearn_dpsco.solvers import ftrl
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun, SecondMoments
-from sklearn_dpsco.solvers.records import SolverData
 
 
 def l2_problem(n, d, **facts):

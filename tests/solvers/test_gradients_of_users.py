@@ -19,12 +19,12 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
 )
 from sklearn_dpsco.audit import check_sensitivity, neighbours
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import SolverData, Terms, gradient_sum, make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, Localized, UnboundedDescent, records
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData, Users, gradient_sum, user_gradients
+from sklearn_dpsco.solvers.records import Users, user_gradients
 from sklearn_dpsco.solvers.unit_descent import tied_gradient_sum
 
 ROWS = 4

@@ -40,15 +40,14 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco._kernels.products import shares_of_first
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.estimates import Estimates
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import Squared, Tweedie
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Descent, NoisyMD, inference
-from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import Frame, SolverData
+from sklearn_dpsco.solvers.base import Frame, Problem
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "inference": True}
 PARTS = ("size", "hessian", "first", "moments", "last")

@@ -10,9 +10,10 @@ from support import rest_is_slow, solver_data, storage, stream
 from sklearn_dpsco.data.rows import make_rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
+from sklearn_dpsco.solvers.base import Frame
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
 from sklearn_dpsco.solvers.heavy_tail.magnitudes import Columns, plan_search
-from sklearn_dpsco.solvers.records import Frame, in_box
+from sklearn_dpsco.solvers.records import in_box
 
 N = 20_000
 

@@ -12,13 +12,12 @@ from support import cells_of, half_is_enough, recomputed_epsilon, rest_is_slow, 
 from sklearn_dpsco import DPLogisticRegression, DPPoissonRegressor
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.audit.replay import mechanisms
-from sklearn_dpsco.data.rows import Terms
+from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Tweedie
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics, unit_descent
 from sklearn_dpsco.solvers.base import Problem
-from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
 POWERS = (1.0, 1.5, 2.0)
 

@@ -13,7 +13,7 @@ from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import sampling, vertex_steps
 from sklearn_dpsco._kernels.derivatives import clipped_derivative
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Simplex
 from sklearn_dpsco.losses import (
     Absolute,
@@ -35,7 +35,6 @@ from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.randomness import stream as exact
 from sklearn_dpsco.randomness.stream import GroupedScores
 from sklearn_dpsco.solvers import Selection, frank_wolfe, sparse_walk
-from sklearn_dpsco.solvers.records import SolverData
 from sklearn_dpsco.solvers.sparse_walk import (
     SparseSchedule,
     SparseWalk,

@@ -19,7 +19,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
 )
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, WithNumbers, make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.preprocessing.declared import declared_bounds
@@ -27,7 +27,6 @@ from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, base, wide_units
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.defaults import WIDE_UNITS
-from sklearn_dpsco.solvers.records import SolverData, WithNumbers
 
 TASKS = ("regression", "classification")
 

@@ -20,7 +20,7 @@ from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
 from ..._types import Array, Auto, Oracle
 from ...data.bounds import FeatureScaling
-from ...data.rows import Terms, make_rows
+from ...data.rows import SolverData, Terms, WithNumbers, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
 from ...mechanisms import Release, additive_noise
@@ -28,10 +28,10 @@ from ...privacy.budget import Composition, PrivacyBudget
 from ...privacy.guarantee import Guarantee, selection_slack
 from ...randomness.stream import RandomStream
 from .. import base, statistics
-from ..base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
+from ..base import Frame, Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
 from ..learned_units import accuracy
-from ..records import Frame, SolverData, WithNumbers, in_box
+from ..records import in_box
 from ..unit_descent import Descent, UnitDescentPlan, knows
 from . import magnitudes
 from .magnitudes import Noise

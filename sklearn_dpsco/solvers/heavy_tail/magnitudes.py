@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Flags
 from ...data.compressed import slices
-from ...data.rows import UNIT_ROUNDOFF, Rows, make_rows
+from ...data.rows import UNIT_ROUNDOFF, Rows, SolverData, make_rows
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ...mechanisms.laws import PRIOR_ROOM
 from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
 from .. import statistics
-from ..base import Part, named_releases
-from ..records import Frame, SolverData
+from ..base import Frame, Part, named_releases
 from ..statistics import shrunk_vector
 
 Counts = NDArray[np.int64]

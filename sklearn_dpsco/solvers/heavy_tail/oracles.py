@@ -17,9 +17,8 @@ from ..._checks import check_size
 from ..._kernels.arguments import Compressed
 from ..._types import Array, Oracle
 from ...data.compressed import slices
-from ...data.rows import BLOCK_ROWS, UNIT_ROUNDOFF, Rows, Terms, times_rows
+from ...data.rows import BLOCK_ROWS, UNIT_ROUNDOFF, Rows, Terms, WithNumbers, times_rows
 from ...losses import clipped_derivative, clipped_rows
-from ..records import WithNumbers
 from ..statistics import coordinate_mean, mean_of_numbers
 
 # Bounds on the norms of the r_i, shape (n,), and the order of the norm, 1 or 2.

@@ -33,7 +33,7 @@ from scipy import sparse
 from ..._kernels.arguments import Compressed, RecordWalk
 from ..._progress import advance, steps
 from ..._types import Array, Auto, Indices
-from ...data.rows import UNIT_ROUNDOFF, Terms, summation_error
+from ...data.rows import UNIT_ROUNDOFF, SolverData, Terms, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import SelectSequence, softmax_scale
@@ -45,7 +45,7 @@ from ..base import Part, Problem, SolverResult, fast_restarts, releases_of, slic
 from ..defaults import SINGLE_PASS
 from ..first_releases import Box, SetPlan, plan_offset
 from ..frank_wolfe import FrankWolfe, score_error, selection_facts
-from ..records import Records, SolverData
+from ..records import Records
 
 Slice = tuple[int, int]
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
