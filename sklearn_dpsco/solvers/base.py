@@ -20,7 +20,7 @@ from .._overview import Overview, Overviewed
 from .._types import Array
 from ..data.rows import SolverData
 from ..geometry import AnySet
-from ..losses import Loss, Multinomial, check_loss
+from ..losses import Loss, Multinomial, base_loss, check_loss
 from ..mechanisms import Release
 from ..privacy.budget import LARGEST_EPSILON, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -67,6 +67,8 @@ class Problem:
         Whether records have weights of their own, which released frequencies do not count.
     n_indicators : int
         How many features tell of gaps, and could be spared; for messages.
+    base_loss : Loss
+        That of a single output.
     n_outputs : int
         Number of predictions for a record: K classes (1 if K = 2), or targets.
     dimension, size : int
@@ -100,6 +102,7 @@ class Problem:
     has_weights: bool = field(default=False, compare=False)
     n_indicators: int = field(default=0, compare=False)
     # what follows from these
+    base_loss: Loss = field(init=False, repr=False, compare=False)
     n_outputs: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
@@ -116,6 +119,7 @@ class Problem:
         is_wide = self.n_features > MOST_COPIED_FEATURES
         is_large = self.n_samples * dimension > LARGEST_COPY
         self.__dict__.update(
+            base_loss=base_loss(self.loss),
             n_outputs=n_outputs,
             dimension=dimension,
             size=dimension * n_outputs,

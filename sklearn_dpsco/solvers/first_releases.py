@@ -30,7 +30,7 @@ from ..data.rows import (
     sum_over_records,
 )
 from ..geometry import Geometry
-from ..losses import Absolute, Quantile, Squared, base_loss
+from ..losses import Absolute, Quantile, Squared
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -275,7 +275,7 @@ def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> boo
         )
     if problem.units != "auto":
         return problem.units == "learned"
-    loss = base_loss(problem.loss)
+    loss = problem.base_loss
     is_free = loss.task == "classification" or type(loss) in (Squared, Absolute, Quantile)
     is_free = is_free and not any(getattr(solver, name, None) for name in _IN_UNITS)
     return may_copy and is_free and pays(problem, budget, BOX_UNITS.times)

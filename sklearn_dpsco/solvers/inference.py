@@ -46,7 +46,7 @@ from ..data.rows import (
 )
 from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
-from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, base_loss, clipped_derivative
+from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import PrivacyBudget, mu_epsilon
 from ..randomness.stream import RandomStream
@@ -515,7 +515,7 @@ class TooFewRowsError(ValueError):
 def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
     """The steps, where a mean changes by `change`; None of rates where they would be noise."""
     rules, problem, budget = INFERENCE, purse.problem, purse.budget
-    if not isinstance(base_loss(problem.loss), (Squared, Logistic, Tweedie)):
+    if not isinstance(problem.base_loss, (Squared, Logistic, Tweedie)):
         raise ValueError(
             "inference=True is for the squared and the logistic loss, and for counts and costs"
         )
@@ -554,7 +554,7 @@ def _newton_steps(
 ) -> NewtonSteps:
     """Those of `plan_steps`; `left` is without the share of the sizes, and m what it buys."""
     rules, problem, size = INFERENCE, purse.problem, purse.problem.size
-    k, loss, task = _n_joint(problem), base_loss(problem.loss), problem.loss.task
+    k, loss, task = _n_joint(problem), problem.base_loss, problem.loss.task
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
     if isinstance(loss, Tweedie) and m > 1e3 * problem.n_samples:
         n_first = _MOST_STEPS  # hardly any noise: until they converge

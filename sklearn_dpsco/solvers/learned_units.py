@@ -33,7 +33,7 @@ from ..data.rows import (
     sum_on_threads,
     times_rows,
 )
-from ..losses import Multinomial, Squared, base_loss
+from ..losses import Multinomial, Squared
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -739,7 +739,7 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[f
     # columns, slopes need the budget more.)
     is_whole, level = _tells_whole_means(purse) and not is_diagonal, 0.0
     enough = max(CORRECTION.least_for_level, problem.n_features**1.5)
-    if isinstance(base_loss(problem.loss), Squared) and not (is_diagonal or problem.is_wide):
+    if isinstance(problem.base_loss, Squared) and not (is_diagonal or problem.is_wide):
         has_none = of_steps < CORRECTION.least or k > 1
         level = CORRECTION.level_share if has_none and (is_whole or of_steps >= enough) else 0.0
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
@@ -762,7 +762,7 @@ def _tells_whole_means(purse: Purse) -> bool:
     is_plain = not (problem.may_be_empty or problem.has_weights or problem.is_wide)
     least = max(CORRECTION.least_for_mean, 1.5 * problem.n_features**1.5)
     is_wanted = is_plain and not problem.inference and purse.user_accuracy >= least
-    return is_wanted and isinstance(base_loss(problem.loss), Squared)
+    return is_wanted and isinstance(problem.base_loss, Squared)
 
 
 def _share(m: float, aim: float, most: float, least: float = 0.0, empty: float = 0.0) -> float:

@@ -168,7 +168,7 @@ class PhasedSGDPlan(Plan):
         if self.target_unit is not None:  # clipped derivatives pull levels towards medians
             coef *= self.target_unit
             restore_whole_means(descent.units, coef)
-            if type(base_loss(problem.loss)) is Logistic and problem.fit_intercept:
+            if type(problem.base_loss) is Logistic and problem.fit_intercept:
                 self._move_level(descent.units, coef)
             coef /= self.target_unit
             if self.geometry.radius < math.inf:
@@ -529,7 +529,7 @@ class _Descent:
                 targets, numbers = y.ravel(), np.arange(y.size, dtype=np.float64).reshape(y.shape)
                 if problem.loss.task == "classification":
                     targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
-                table = tables(base_loss(problem.loss), targets, slope.clip, slope.beta)
+                table = tables(problem.base_loss, targets, slope.clip, slope.beta)
                 found, y = Tables(*table, slope.clip, slope.offset), numbers
             if sparse.issparse(X):
                 kernel = kernels.csr_steps if k == 1 else kernels.joint_csr_steps

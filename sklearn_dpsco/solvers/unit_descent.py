@@ -213,7 +213,7 @@ def _plan_users(purse: Purse) -> OfUsers | None:
 
 def _plan_correction(purse: Purse, change: float) -> Correction | None:
     """The last steps where they pay, of rates on the line alone; a mean changes by `change`."""
-    problem, rules, loss = purse.problem, CORRECTION, base_loss(purse.problem.loss)
+    problem, rules, loss = purse.problem, CORRECTION, purse.problem.base_loss
     m, k = purse.user_accuracy, problem.n_outputs
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     least = rules.least  # below which a clip that so many exceed is not wide
@@ -307,7 +307,7 @@ class UnitDescentPlan(Plan):
         slopes = coef.reshape(problem.dimension, -1)[:d]
         before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk)
         slopes[:] = _without_doubts(units, slopes, walk)
-        keeps_level = self.correction is None and isinstance(base_loss(problem.loss), Squared)
+        keeps_level = self.correction is None and isinstance(problem.base_loss, Squared)
         is_known = self.units.accuracy / units.ratio >= CORRECTION.least_for_level
         if keeps_level and (is_known or np.all(units.whole_noise < math.inf)):
             _restore_levels(units, coef, walk, units.unit[-1])
