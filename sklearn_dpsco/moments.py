@@ -50,15 +50,13 @@ from .randomness.stream import RandomStream, stream_from_random_state
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
 from .solvers.learned_units import (
-    LONGEST,
     N_SIZES,
     RECENTRED,
     LearnedUnits,
     Purse,
-    copied,
     least_for_sizes,
 )
-from .solvers.statistics import TINY, clipped_to
+from .solvers.statistics import LONGEST, TINY, clipped_to, copied
 
 __all__ = ["MomentsPlan", "PrivateMoments"]
 

@@ -14,7 +14,6 @@ on a released number. Derivations: doc/privacy, section 4.5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -24,14 +23,7 @@ from scipy.special import chdtri, expit
 from .._types import Array
 from ..data.rows import (
     UNIT_ROUNDOFF,
-    Rows,
     SolverData,
-    WithNumbers,
-    chunk_rows,
-    norm_error,
-    on_threads,
-    sum_on_threads,
-    times_rows,
 )
 from ..losses import Multinomial, Squared
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -41,12 +33,11 @@ from . import statistics
 from .base import Frame, Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
 from .records import Users
-from .statistics import TINY, clipped_to, share_present
+from .statistics import TINY, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
-LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 N_SIZES = 5  # rounds that look for very small columns
 RECENTRED = 1, 3  # after these the centre is released anew
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
@@ -353,7 +344,7 @@ class LearnedUnits(Part):
             size = np.array([size_of_moments(rows, unit, center)])
             top = self._release_top(size, data.n_samples / n, stream)
         found = self._joined(unit, top, 0.9 / growth**2, 0.5)
-        data = rows.map(_weighed, problem, self.cuts_rows).kept()
+        data = rows.map(statistics.weighed, problem, self.cuts_rows).kept()
         return center, found | {"data": data, "unit": found["transform"]}
 
     def _release_copy(
@@ -369,12 +360,12 @@ class LearnedUnits(Part):
         data = data.row_major()
         center, by, (norm, rough, usual) = self.release_columns(data, cut, n, stream)
         by, top, trace, doubts = self._release_moments(data, center, by, cut, growth, n, stream)
-        copy = data.map(copied, center, by).kept()
+        copy = data.map(statistics.copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
             bound = self._release_far(copy, n, stream)
             bound = min(1.0, max(bound, math.sqrt(trace)))  # if most rows are 0
-            copy = copy.map(_bounded, bound).kept()
+            copy = copy.map(statistics.bounded, bound).kept()
         top, top_noise = top / bound**2, math.inf
         if self.top is not None:
             moments = np.asarray(copy.sum(statistics.moment_sum)) / data.n_samples
@@ -392,7 +383,8 @@ class LearnedUnits(Part):
         unit[d:] = found["transform"][d:, -1]
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
-        data = copy.map(_limited if is_rate else _weighed, problem, self.cuts_rows)
+        weigh = statistics.limited if is_rate else statistics.weighed
+        data = copy.map(weigh, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
         found["top_noise"] = top_noise
         if self.center is not None:
@@ -502,7 +494,7 @@ class LearnedUnits(Part):
                 room = max(1.0, (1.0 if t == N_SIZES - 1 else rules.room_of_small) / size)
             used, noise = by, scale / room
             shown = np.where(is_small | (room == 1.0), by * math.sqrt(room), 0.0)
-            squares = np.asarray(data.sum(power_sum, center, shown, 2)) / data.n_samples
+            squares = np.asarray(data.sum(statistics.power_sum, center, shown, 2)) / data.n_samples
             found = ratio / room * np.maximum(self.sizes.release(squares, stream), 0.0)
             values = np.where(shown > 0, found, before)
             if t == 0:
@@ -521,7 +513,7 @@ class LearnedUnits(Part):
             larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
             by = np.where(is_small, np.clip(larger, by, most), by)
             if t in RECENTRED and self.center is not None:
-                mean = np.asarray(data.sum(power_sum, center, by, 1)) / data.n_samples
+                mean = np.asarray(data.sum(statistics.power_sum, center, by, 1)) / data.n_samples
                 noisy, variance = self.center.release(mean, stream), self.center.variance
                 moved = statistics.shrunk_vector(noisy, variance) * ratio / by
                 # of other columns the mean of all
@@ -554,7 +546,7 @@ class LearnedUnits(Part):
         ratio = data.n_samples / n
         for t in range(self.n_rounds):
             assert self.moments is not None
-            moments = np.asarray(data.sum(turned_moment_sum, center, by)) / data.n_samples
+            moments = data.sum(statistics.turned_moment_sum, center, by) / data.n_samples
             noisy = ratio * self.moments.release(statistics.isometric_vector(moments), stream)
             scale = ratio * math.sqrt(self.moments.variance)
             root, values, ridge = statistics.whitening(noisy, d, scale)
@@ -772,99 +764,3 @@ def _share(m: float, aim: float, most: float, least: float = 0.0, empty: float =
     """
     share = min(most, max((aim / m) ** 2, empty))
     return share if m * math.sqrt(share) >= least else 0.0
-
-
-# ------------------------------------------------------------------------------- of records
-
-
-def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
-    """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
-    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
-    for start in range(part.start, part.stop, size):
-        some = slice(start, min(part.stop, start + size))
-        turned = rows.dense(some) - center
-        yield some, turned * by if np.ndim(by) < 2 else np.asarray(turned @ by)
-
-
-def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
-    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
-    from .._kernels.products import shorten_rows
-
-    rows, present = data.rows, data.rows.present()
-    error = norm_error(rows.n_columns)
-
-    def added(part: slice) -> Any:
-        total: Any = 0.0
-        for some, z in _turned(rows, part, center, by):
-            shorten_rows(z, present[some], error, LONGEST)
-            total = total + z.T @ z
-        return total
-
-    return sum_on_threads(added, rows.tasks)
-
-
-def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
-    """Sum of the rows z of `turned_moment_sum`, or of the squares of their numbers."""
-    from .._kernels.products import shortened_powers
-
-    rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
-    error = norm_error(rows.n_columns)
-    size = chunk_rows(rows.n_samples, rows.n_columns)
-
-    def added(part: slice) -> Any:
-        total: Any = 0.0
-        for start in range(part.start, part.stop, size):
-            some = slice(start, min(part.stop, start + size))
-            facts = center, scales, present[some], error, LONGEST, power
-            total = total + shortened_powers(rows.dense(some), *facts)
-        return total
-
-    return sum_on_threads(added, rows.tasks, uses_blas=False)
-
-
-def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
-    """A dense copy of the rows, centred and multiplied, with their weights and norms.
-
-    The numbers are x, in float32, which halves the time to read it; weights with which no row is
-    longer than 1, those of empty records 0; and norms, those of empty records infinite.
-    """
-    from .._kernels.products import measured_rows
-
-    rows, present = data.rows, data.rows.present()
-    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
-
-    def fill(part: slice) -> None:
-        # in float64, whose rounding by place in a block is lost in the rounding to float32
-        for some, turned in _turned(rows, part, center, by):
-            measured_rows(turned, present[some], error, x[some], norms[some])
-
-    on_threads(fill, rows.tasks)
-    return _bounded(WithNumbers(data, (x, norms, norms)), 1.0)
-
-
-def _bounded(copy: WithNumbers, bound: float) -> WithNumbers:
-    """The copy with weights with which no row is longer than this."""
-    x, _, norms = copy.numbers
-    return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
-
-
-def _limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
-    """`_weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
-    own, found = copy.data.rows.sample_weight, _weighed(copy, problem, cuts_rows)
-    # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
-    return found if own is None else WithNumbers(found, 1 / np.maximum(own, TINY))
-
-
-def _weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
-    """The copy in the place of the rows, their weights times those; or rows and targets times."""
-    (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
-    scale, counted = weights, rows.sample_weight
-    if cuts_rows:
-        y = times_rows(y, weights) if problem.loss.task == "regression" else y
-    else:
-        # whether a record is empty is private, whether one may be is not
-        scale = None if rows.scale is None else rows.present().astype(np.float64)
-        counted = times_rows(weights, counted)
-    center = rows.center if problem.fit_intercept else None
-    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y)

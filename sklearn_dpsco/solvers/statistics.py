@@ -10,6 +10,7 @@ included. The sections named below are those of doc/privacy.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,14 @@ from ..data.rows import (
     Rows,
     SolverData,
     WithNumbers,
+    chunk_rows,
+    norm_error,
+    on_threads,
     row_slices,
     sum_on_threads,
     sum_over_records,
     summation_error,
+    times_rows,
 )
 from ..losses import best_constants, largest_constant
 from ..mechanisms import Gaussian, SelectVertex
@@ -40,6 +45,7 @@ from .defaults import FIRST_RELEASES as RULES
 _OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
 SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2
 TINY = 1e-300  # in the place of 0 in a denominator
+LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
@@ -332,6 +338,99 @@ def moment_sum(copy: WithNumbers) -> Any:
         return z.T @ z
 
     return sum_on_threads(added, row_slices(x))
+
+
+def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
+    """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
+    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    for start in range(part.start, part.stop, size):
+        some = slice(start, min(part.stop, start + size))
+        turned = rows.dense(some) - center
+        yield some, turned * by if np.ndim(by) < 2 else np.asarray(turned @ by)
+
+
+def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
+    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
+    from .._kernels.products import shorten_rows
+
+    rows, present = data.rows, data.rows.present()
+    error = norm_error(rows.n_columns)
+
+    def added(part: slice) -> Any:
+        total: Any = 0.0
+        for some, z in _turned(rows, part, center, by):
+            shorten_rows(z, present[some], error, LONGEST)
+            total = total + z.T @ z
+        return total
+
+    return sum_on_threads(added, rows.tasks)
+
+
+def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
+    """Sum of the rows z of `turned_moment_sum`, or of the squares of their numbers."""
+    from .._kernels.products import shortened_powers
+
+    rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
+    error = norm_error(rows.n_columns)
+    size = chunk_rows(rows.n_samples, rows.n_columns)
+
+    def added(part: slice) -> Any:
+        total: Any = 0.0
+        for start in range(part.start, part.stop, size):
+            some = slice(start, min(part.stop, start + size))
+            facts = center, scales, present[some], error, LONGEST, power
+            total = total + shortened_powers(rows.dense(some), *facts)
+        return total
+
+    return sum_on_threads(added, rows.tasks, uses_blas=False)
+
+
+def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
+    """A dense copy of the rows, centred and multiplied, with their weights and norms.
+
+    The numbers are x, in float32, which halves the time to read it; weights with which no row is
+    longer than 1, those of empty records 0; and norms, those of empty records infinite.
+    """
+    from .._kernels.products import measured_rows
+
+    rows, present = data.rows, data.rows.present()
+    x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
+    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
+
+    def fill(part: slice) -> None:
+        # in float64, whose rounding by place in a block is lost in the rounding to float32
+        for some, turned in _turned(rows, part, center, by):
+            measured_rows(turned, present[some], error, x[some], norms[some])
+
+    on_threads(fill, rows.tasks)
+    return bounded(WithNumbers(data, (x, norms, norms)), 1.0)
+
+
+def bounded(copy: WithNumbers, bound: float) -> WithNumbers:
+    """The copy with weights with which no row is longer than this."""
+    x, _, norms = copy.numbers
+    return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
+
+
+def limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
+    """`weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
+    own, found = copy.data.rows.sample_weight, weighed(copy, problem, cuts_rows)
+    # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
+    return found if own is None else WithNumbers(found, 1 / np.maximum(own, TINY))
+
+
+def weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
+    """The copy in the place of the rows, their weights times those; or rows and targets times."""
+    (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
+    scale, counted = weights, rows.sample_weight
+    if cuts_rows:
+        y = times_rows(y, weights) if problem.loss.task == "regression" else y
+    else:
+        # whether a record is empty is private, whether one may be is not
+        scale = None if rows.scale is None else rows.present().astype(np.float64)
+        counted = times_rows(weights, counted)
+    center = rows.center if problem.fit_intercept else None
+    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y)
 
 
 def top_eigenvalue(problem: Problem) -> float:

@@ -350,7 +350,7 @@ def test_a_replay_finds_rows_in_learned_units_that_are_not_bounded(monkeypatch):
     plan = in_units(Squared())
     pairs = neighbours(plan.problem, plan.budget.relation, 6)
     with monkeypatch.context() as patch:
-        patch.setattr("sklearn_dpsco.solvers.learned_units.LONGEST", 9.0)
+        patch.setattr("sklearn_dpsco.solvers.statistics.LONGEST", 9.0)
         assert check_sensitivity(plan, pairs).violations
     assert not check_sensitivity(plan, pairs).violations
 

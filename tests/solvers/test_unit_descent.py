@@ -47,7 +47,6 @@ from sklearn_dpsco.solvers import (
     MirrorDescent,
     PhasedSGD,
     base,
-    learned_units,
     statistics,
     unit_descent,
 )
@@ -167,7 +166,7 @@ def test_nor_where_the_number_of_valid_records_is_released(task, relation):
 def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
-    monkeypatch.setattr(learned_units, "LONGEST", 3.0)
+    monkeypatch.setattr(statistics, "LONGEST", 3.0)
     found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 8))
     assert {"units.moments", "step"} & set(found.violations)
 
@@ -482,11 +481,11 @@ def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-40, 40, (200, 1))
     matrix = rng.standard_normal((3, 3))
-    copy = learned_units.copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
+    copy = statistics.copied(solver_data(X, np.zeros(200)), np.zeros(3), matrix)
     x, weights, _ = copy.numbers
     assert np.isfinite(x).all()
     for bound in (0.1, 5.0):  # a bound on lengths, at which weights are 1
-        shorter = learned_units._bounded(copy, bound).numbers[1]
+        shorter = statistics.bounded(copy, bound).numbers[1]
         sizes = np.linalg.norm(x.astype(np.float64), axis=1) * shorter
         assert np.all(sizes <= bound)
         assert np.mean(sizes > 0.999 * bound) > 0.3
@@ -510,15 +509,15 @@ def test_moments_are_those_of_the_rows_of_a_copy(by):
     X[5], X[6], scale = 1e35, 0.0, rng.choice([0.0, 1.0], 9000)
     center = np.array([0.5, -1.0, 0.0])
     data = SolverData(make_rows(X, True, scale), np.zeros(9000))
-    found = learned_units.turned_moment_sum(data, center, by)
-    copy = learned_units.copied(data, center, by)
+    found = statistics.turned_moment_sum(data, center, by)
+    copy = statistics.copied(data, center, by)
     np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
     assert np.trace(found) < scale.sum()
     if np.ndim(by) == 0:
-        squares = learned_units.power_sum(data, center, np.array(by), 2)
+        squares = statistics.power_sum(data, center, np.array(by), 2)
         np.testing.assert_allclose(squares, np.diag(found), rtol=1e-12)
         x, weights, _ = copy.numbers
-        sums = learned_units.power_sum(data, center, np.array(by), 1)
+        sums = statistics.power_sum(data, center, np.array(by), 1)
         np.testing.assert_allclose(sums, weights @ x.astype(float), rtol=1e-4, atol=1e-3)
 
 
@@ -549,7 +548,7 @@ def test_scaled_rows_are_products(n, has_intercept):
 
 def moments_of(x):
     data = solver_data(x, np.zeros(len(x)))
-    copy = learned_units.copied(data, np.zeros(x.shape[1]), 1.0)
+    copy = statistics.copied(data, np.zeros(x.shape[1]), 1.0)
     return statistics.moment_sum(copy) / len(x)
 
 
@@ -567,9 +566,9 @@ def test_more_numbers_than_are_copied_are_read_in_pieces(monkeypatch):
     copied = []
     monkeypatch.setattr(base, "LARGEST_COPY", 2**13)
     monkeypatch.setattr(pieces, "_NUMBERS_READ", 4000)
-    own = learned_units.copied
+    own = statistics.copied
     monkeypatch.setattr(
-        learned_units, "copied", lambda data, *a: copied.append(data.n_samples) or own(data, *a)
+        statistics, "copied", lambda data, *a: copied.append(data.n_samples) or own(data, *a)
     )
     found = model.fit(X, y, sample_weight=weights)
     assert found.plan_ == expected.plan_
