@@ -53,9 +53,9 @@ from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE
-from .learned_units import LARGEST_PREDICTION, Purse, Units
+from .learned_units import Purse, Units
 from .records import Users
-from .statistics import TINY, clipped_to
+from .statistics import LARGEST_PREDICTION, TINY, clipped_to
 
 _SIZES = 2.0 ** np.arange(-16.0, 24.01, 0.25)  # candidates for sizes
 # Of the tails of scores, the largest power of -log of a share that sizes grow with. Labels have

@@ -33,7 +33,7 @@ from . import statistics
 from .base import Frame, Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
 from .records import Users
-from .statistics import TINY, share_present
+from .statistics import LARGEST_PREDICTION, TINY, share_present
 from .wide_units import moments_size, size_of_moments, wide_rows
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
@@ -46,7 +46,6 @@ _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
-LARGEST_PREDICTION = 1e100  # so that no size overflows
 
 
 class Doubts(NamedTuple):

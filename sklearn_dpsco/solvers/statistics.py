@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ from ..data.rows import (
     UNIT_ROUNDOFF,
     Rows,
     SolverData,
+    Terms,
     WithNumbers,
     chunk_rows,
+    gradient_sum,
+    make_rows,
     norm_error,
     on_threads,
     row_slices,
@@ -45,6 +49,7 @@ from .defaults import FIRST_RELEASES as RULES
 _OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
 SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2
 TINY = 1e-300  # in the place of 0 in a denominator
+LARGEST_PREDICTION = 1e100  # so that no size overflows
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
@@ -317,6 +322,58 @@ def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -
 def clipped_to(bound: float, norms: Array) -> Array:
     """min(1, bound / norm), such that rows times it stay within the bound."""
     return np.minimum(1.0, bound / np.maximum(norms, TINY)) * (1 - 8 * UNIT_ROUNDOFF)
+
+
+# ------------------------------------------------------------------------ predictions and gradients
+
+
+def limited_gradient_sum(limited: Any, coef: Array, terms: Terms) -> Array:
+    """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
+    if not isinstance(limited, WithNumbers):  # without weights
+        return gradient_sum(limited, coef, terms)
+    data, free = limited.data, replace(terms, clip=math.inf)
+    return data.rows.gradient_sum(coef, data.y, free, terms.clip * limited.numbers)
+
+
+def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
+    """Sum of the gradients in a slope of all classes' features, and in their intercepts."""
+    k = coef.size - 1
+    total = gradient_sum(data, np.vstack((coef[0] * np.eye(k), coef[1:])), terms)
+    total = total.reshape(k + 1, k)
+    return np.append(total[:k].trace(), total[k])
+
+
+def of_predictions(data: Any, point: Array) -> WithNumbers:
+    """Records whose features are <x, point>, without the intercepts' part; limits, and norms.
+
+    Of classes less their mean, which changes no probability.
+    """
+    data, limits = (data.data, data.numbers) if isinstance(data, WithNumbers) else (data, None)
+    rows = data.rows
+    values = rows.centered_product(np.vstack((point, np.zeros(point.shape[1]))))
+    values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
+    if values.shape[1] > 1:
+        values -= values.mean(axis=1, keepdims=True)
+    line = make_rows(values, True, rows.scale, rows.sample_weight)
+    norms = np.linalg.norm(values, axis=1) * (1 + norm_error(values.shape[1]))
+    return WithNumbers(SolverData(line, data.y), (limits, norms))
+
+
+def on_line(sizes: WithNumbers, spread: float) -> Any:
+    """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
+    rows, (limits, norms) = sizes.data.rows, sizes.numbers
+    norms = norms / spread
+    values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
+    weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))
+    weights = times_rows(weights, rows.sample_weight)
+    found = SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.data.y)
+    return found if limits is None else WithNumbers(found, limits)
+
+
+def residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
+    """Records with the l2 norms of their residuals."""
+    sizes = np.abs(data.rows.centered_product(point) + offset - data.y)
+    return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
 # ----------------------------------------------------------------------------------- second moments

@@ -27,15 +27,11 @@ from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import (
-    Rows,
     SolverData,
     Terms,
     WithNumbers,
     gamma,
     gradient_sum,
-    make_rows,
-    norm_error,
-    times_rows,
 )
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -48,7 +44,6 @@ from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, rel
 from .defaults import CORRECTION, RATES, UNIT_DESCENT, affordable_steps, unit_rules
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
 from .learned_units import (
-    LARGEST_PREDICTION,
     LearnedUnits,
     Purse,
     Units,
@@ -57,7 +52,7 @@ from .learned_units import (
 )
 from .mirror_descent import NoisyMD
 from .records import Users, user_gradients
-from .statistics import TINY, clipped_to, few_longer, median_on_grid, norm_counts
+from .statistics import TINY, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
@@ -603,10 +598,10 @@ def _descend(
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     stretch = np.ones(coef.size)
-    sum_of: Any = tied_gradient_sum if is_tied else gradient_sum
+    sum_of: Any = statistics.tied_gradient_sum if is_tied else gradient_sum
     if problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
-        sum_of = limited_gradient_sum
+        sum_of = statistics.limited_gradient_sum
     total, direction, n_added, first = np.zeros_like(coef), np.zeros_like(coef), 0, coef[0]
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
@@ -665,22 +660,6 @@ def _point(units: Units, coef: Array) -> Array:
     if problem.n_outputs == 1 or coef.size < problem.size:
         return units.unit * coef
     return units.unit[:, None] * coef.reshape(problem.shape)
-
-
-def limited_gradient_sum(limited: Any, coef: Array, terms: Terms) -> Array:
-    """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
-    if not isinstance(limited, WithNumbers):  # without weights
-        return gradient_sum(limited, coef, terms)
-    data, free = limited.data, replace(terms, clip=math.inf)
-    return data.rows.gradient_sum(coef, data.y, free, terms.clip * limited.numbers)
-
-
-def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
-    """Sum of the gradients in a slope of all classes' features, and in their intercepts."""
-    k = coef.size - 1
-    total = gradient_sum(data, np.vstack((coef[0] * np.eye(k), coef[1:])), terms)
-    total = total.reshape(k + 1, k)
-    return np.append(total[:k].trace(), total[k])
 
 
 # ------------------------------------------------------- what is left of noise and of clipping
@@ -911,14 +890,14 @@ class Correction(Part):
         """The root mean square of normal predictions, and units in which these are the rows."""
         assert self.size is not None
         k, octaves = units.problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
-        sizes = units.data.map(_of_predictions, point).kept()
+        sizes = units.data.map(statistics.of_predictions, point).kept()
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
         counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
-        data, unit = sizes.map(_on_line, spread).kept(), np.full(k + 1, _LINE_UNIT)
+        data, unit = sizes.map(statistics.on_line, spread).kept(), np.full(k + 1, _LINE_UNIT)
         line = replace(units.problem, n_features=k)
         return spread, units._replace(problem=line, data=data, unit=unit)
 
@@ -953,46 +932,13 @@ class Correction(Part):
             few = self.n_above / units.n_users
             few = min(few, max(CORRECTION.rarer * _rarer(units), few / 4))
             return _user_clip(units, coef, self.tail, few, stream)
-        sizes = units.data.map(_residuals, _point(units, coef), units.frame.offset)
+        sizes = units.data.map(statistics.residuals, _point(units, coef), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
         prior = -0.5 * octaves - 1.5 * np.maximum(octaves - 4.0, 0.0)
         grid, n = 2.0**octaves, units.n_present
         counts = sizes.sum(norm_counts, grid)
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
-
-
-def _of_predictions(data: Any, point: Array) -> WithNumbers:
-    """Records whose features are <x, point>, without the intercepts' part; limits, and norms.
-
-    Of classes less their mean, which changes no probability.
-    """
-    data, limits = (data.data, data.numbers) if isinstance(data, WithNumbers) else (data, None)
-    rows = data.rows
-    values = rows.centered_product(np.vstack((point, np.zeros(point.shape[1]))))
-    values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
-    if values.shape[1] > 1:
-        values -= values.mean(axis=1, keepdims=True)
-    line = make_rows(values, True, rows.scale, rows.sample_weight)
-    norms = np.linalg.norm(values, axis=1) * (1 + norm_error(values.shape[1]))
-    return WithNumbers(SolverData(line, data.y), (limits, norms))
-
-
-def _on_line(sizes: WithNumbers, spread: float) -> Any:
-    """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
-    rows, (limits, norms) = sizes.data.rows, sizes.numbers
-    norms = norms / spread
-    values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
-    weights = clipped_to(math.sqrt(2), np.hypot(np.minimum(norms, LARGEST_PREDICTION), 1.0))
-    weights = times_rows(weights, rows.sample_weight)
-    found = SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.data.y)
-    return found if limits is None else WithNumbers(found, limits)
-
-
-def _residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
-    """Records with the l2 norms of their residuals."""
-    sizes = np.abs(data.rows.centered_product(point) + offset - data.y)
-    return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
 # ------------------------------------------------------------------ levels of probabilities

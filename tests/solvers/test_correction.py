@@ -19,7 +19,7 @@ from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers import Descent, unit_descent
+from sklearn_dpsco.solvers import Descent, statistics, unit_descent
 from sklearn_dpsco.solvers.base import Frame, Problem
 from sklearn_dpsco.solvers.unit_descent import Walk
 
@@ -131,7 +131,14 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
 def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_outputs, d):
     plan = planned(60, d, task, n_outputs, 70.0 * n_outputs, max_iter=2)
     assert plan.correction.size is not None
-    monkeypatch.setattr(unit_descent, "clipped_to", lambda bound, norms: np.ones(norms.size))
+    on_line = statistics.on_line
+
+    def not_weighed(sizes, spread):
+        with monkeypatch.context() as patch:
+            patch.setattr(statistics, "clipped_to", lambda bound, norms: np.ones(norms.size))
+            return on_line(sizes, spread)
+
+    monkeypatch.setattr(statistics, "on_line", not_weighed)
     found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 6))
     assert "correction.step" in found.violations, found
 

@@ -25,7 +25,7 @@ from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, Localized, UnboundedDescent, records
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import Users, user_gradients
-from sklearn_dpsco.solvers.unit_descent import tied_gradient_sum
+from sklearn_dpsco.solvers.statistics import tied_gradient_sum
 
 ROWS = 4
 

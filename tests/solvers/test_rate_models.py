@@ -16,7 +16,7 @@ from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Tweedie
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics, unit_descent
+from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics
 from sklearn_dpsco.solvers.base import Problem
 
 POWERS = (1.0, 1.5, 2.0)
@@ -311,7 +311,7 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
     each = data.rows.sample_weights() * derivatives
     assert 20 < np.count_nonzero(np.abs(each) > 0.02) < 180
     expected = (np.clip(each, -0.02, 0.02) * data.rows.present()) @ z
-    found = unit_descent.limited_gradient_sum(limited, coef, terms)
+    found = statistics.limited_gradient_sum(limited, coef, terms)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
