@@ -120,7 +120,7 @@ class MomentsPlan(Plan):
         """The plan for a table of this size, of which some rows may be empty."""
         d = n_features
         problem = Problem(n_samples, d, Squared(), Geometry, inference=True)
-        purse = Purse(problem, budget, budget.mixed_allowance)
+        purse = Purse(problem, budget)
         m, mean = purse.accuracy, statistics.unit_mean(problem, budget)
         of_squares = statistics.second_moments(problem, budget)
         present = moments = sizes = tails = None
@@ -144,7 +144,7 @@ class MomentsPlan(Plan):
         of_rows = ("tails of columns", tails, 1), ("far rows", far, 1), ("all moments", last, 1)
         releases = *units.releases, *named_releases(*of_rows)
         n_far = math.floor(min(_FAR_SHARE * n_samples, 6 * far.scale))
-        guarantee = Guarantee.of(budget, releases, budget.mixed_allowance.kind)
+        guarantee = Guarantee.of(budget, releases, purse.allowance.kind)
         return cls(problem, budget, "moments", 1, guarantee, units, tails, far, n_far, last)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:

@@ -38,7 +38,7 @@ from . import base, statistics
 from .base import Frame, Part, Plan, Problem, Solver, named_releases, releases_of
 from .defaults import BOX_UNITS, intercept_share, unit_rules
 from .defaults import FIRST_RELEASES as RULES
-from .learned_units import LearnedUnits, Purse, accuracy, pays, plan_units
+from .learned_units import LearnedUnits, Purse, pays, plan_units
 from .records import in_box
 from .statistics import clipped_to
 
@@ -298,7 +298,7 @@ class Box:
         if problem.units == "auto":
             # a radius and the length of a row are in the units of the bounds, too
             is_free = isinstance(problem.feasible_set, type) and problem.row_norm is None
-            is_clear = accuracy(problem, budget) >= BOX_UNITS.clear * problem.n_features
+            is_clear = Purse(problem, budget).accuracy >= BOX_UNITS.clear * problem.n_features
             is_learned = auto and is_learned and is_free and is_clear
         if not is_learned:
             return cls(problem, budget, problem, False, budget.gaussian_allowance)

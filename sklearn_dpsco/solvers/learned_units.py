@@ -27,7 +27,7 @@ from ..data.rows import (
 )
 from ..losses import Multinomial, Squared
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Frame, Part, Problem, SolverResult, named_releases
@@ -601,19 +601,13 @@ class LearnedUnits(Part):
 # ------------------------------------------------------------------------------- planning
 
 
-def accuracy(problem: Problem, budget: PrivacyBudget, allowance: Allowance | None = None) -> float:
-    """The m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with the whole budget."""
-    amount = (allowance or budget.mixed_allowance).amount
-    return problem.n_samples * math.sqrt(2 * amount) / budget.record_factor
-
-
 def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
     """Whether units can be learned, and are better than those of the bounds.
 
     From so many times the m of a descent on, each target having a part of the budget.
     """
     least = times * unit_rules(problem).least * math.sqrt(problem.n_outputs)
-    return not budget.is_pure and accuracy(problem, budget) >= least
+    return not budget.is_pure and Purse(problem, budget).accuracy >= least
 
 
 def least_for_sizes(problem: Problem) -> float:
@@ -628,14 +622,17 @@ class Purse:
 
     problem: Problem
     budget: PrivacyBudget
-    allowance: Allowance
+    allowance: Any = None  # an `Allowance`; None for the whole budget
     left: float = 1.0
 
     def __post_init__(self) -> None:
-        problem = self.problem
-        self.accuracy = self.user_accuracy = m = accuracy(problem, self.budget, self.allowance)
+        problem, budget = self.problem, self.budget
+        self.allowance = self.allowance or budget.mixed_allowance
+        # m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with all of it
+        m = problem.n_samples * math.sqrt(2 * self.allowance.amount) / budget.record_factor
+        self.accuracy = self.user_accuracy = m
         if problem.by_user:  # of what is released for users, whose gradients are added up
-            rows = self.budget.rows_per_user
+            rows = budget.rows_per_user
             self.user_accuracy = m * problem.n_users * rows / problem.n_samples
 
     def noise(self, change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:

@@ -56,7 +56,7 @@ from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
 from .first_releases import FirstReleases, learns_units, plan_first
-from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, accuracy, plan_units
+from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, plan_units
 from .unit_descent import Walk, move_toward_levels, push, restore_whole_means, tells_levels
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
@@ -342,7 +342,7 @@ class _Draft:
         problem, budget, rules = self.problem, self.budget, self.rules
         if self.learns_units:
             # steps along single records bring two models no further apart on short rows alone
-            units = plan_units(Purse(problem, budget, budget.mixed_allowance))
+            units = plan_units(Purse(problem, budget))
             return replace(units, cuts_rows=True), 0, budget.mixed_allowance
         allowance = budget.gaussian_allowance
         # without an intercept only the row factor is left, which needs little of a budget
@@ -397,7 +397,8 @@ class _Draft:
         A declared clip is in spreads of the targets. The step is that of `unit_descent` or less.
         """
         problem, loss, n = self.problem, self.problem.loss, self.problem.n_samples
-        units, solver, m = LEARNED_UNITS[loss.task], self.solver, accuracy(problem, self.budget)
+        units, solver = LEARNED_UNITS[loss.task], self.solver
+        m = Purse(problem, self.budget).accuracy
         # the root of `Units.growth`, for classes of the same size
         growth = math.sqrt(max(1.0, units.growth * m / problem.dimension))
         each = min(units.largest_clip, units.smallest_clip * growth)

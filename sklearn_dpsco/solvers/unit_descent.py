@@ -36,7 +36,7 @@ from ..data.rows import (
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import statistics
@@ -130,19 +130,17 @@ class Descent(Solver):
             )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
-        allowance = budget.mixed_allowance
-        fields, releases = self._stages(problem, budget, allowance)
-        guarantee = Guarantee.of(budget, releases, allowance.kind)
+        purse = Purse(problem, budget)
+        fields, releases = self._stages(purse)
+        guarantee = Guarantee.of(budget, releases, purse.allowance.kind)
         return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
 
-    def _stages(
-        self: Any, problem: Problem, budget: PrivacyBudget, allowance: Allowance
-    ) -> tuple[dict[str, Any], tuple[Release, ...]]:
-        """The stages of a plan within an allowance, by their fields, and what they release."""
+    def _stages(self: Any, purse: Purse) -> tuple[dict[str, Any], tuple[Release, ...]]:
+        """The stages that a purse buys, by their fields, and what they release."""
+        problem, budget = purse.problem, purse.budget
         is_rate = problem.loss.task == "rates"
         if is_rate and (problem.is_wide or problem.n_outputs > 1):
             raise ValueError("models of counts and costs have one target, at most 1000 features")
-        purse = Purse(problem, budget, allowance)
         units = plan_units(purse)
         sizes = problem.n_samples, problem.dimension
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
@@ -164,7 +162,8 @@ class Descent(Solver):
         gradient = Release("mean gradient", step, n_steps)
         fields = {"max_iter": n_steps, "units": units, "step": step}
         fields |= {"of_users": of_users, "correction": correction, "inference": inference}
-        releases = *releases_of(units, of_users), gradient, *releases_of(correction or inference)
+        last = releases_of(correction or inference)
+        releases = *units.releases, *releases_of(of_users), gradient, *last
         return fields, releases
 
 

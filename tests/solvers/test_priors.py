@@ -44,7 +44,7 @@ def heavy_tail(budget, **settings):
 def learned_units(budget):
     """The same of the centre and the spread of a target."""
     facts = problem(N, 3, feasible_set=Geometry)
-    units = plan_units(Purse(facts, budget, budget.mixed_allowance))
+    units = plan_units(Purse(facts, budget))
     grid = np.linspace(-1.0, 1.0, 4097)
     prior = np.log1p(1 / (8 * np.abs(grid) + 2.0**-5))
 

@@ -30,7 +30,7 @@ from ...randomness.stream import RandomStream
 from .. import base, statistics
 from ..base import Frame, Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_steps
-from ..learned_units import accuracy
+from ..learned_units import Purse
 from ..records import in_box
 from ..unit_descent import Descent, UnitDescentPlan, knows
 from . import magnitudes
@@ -371,7 +371,7 @@ class UnboundedDescent(Descent):
             columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
             target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
-        fields, releases = self._stages(problem, budget, allowance.share(1 - spent))
+        fields, releases = self._stages(Purse(problem, budget, allowance.share(1 - spent)))
         releases = (*releases_of(features, target), *releases)
         fields |= {"guarantee": Guarantee.of(budget, releases, allowance.kind)}
         fields |= {"feature_reach": features, "target_reach": target}
@@ -396,7 +396,7 @@ class HeavyTail(Solver):
         if may_descend and not (budget.is_pure or problem.is_wide):
             rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
             enough = max(rules.descent, rules.descent_columns * d**0.5)
-            kind = UnboundedDescent if accuracy(problem, budget) >= enough else SCOF
+            kind = UnboundedDescent if Purse(problem, budget).accuracy >= enough else SCOF
         facts = {name: value for name, value in vars(self).items() if name.startswith("private_")}
         return kind().with_facts(**facts).plan(problem, budget)
 
