@@ -31,7 +31,7 @@ from .privacy.budget import (
 )
 from .privacy.guarantee import Guarantee
 from .privacy.report import Fits
-from .randomness.stream import RandomStream, check_random_state
+from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
 
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 # what follows in messages of scikit-learn, in the place of advice that leaks
@@ -279,6 +279,10 @@ class PrivateFit:
         else:
             self._fits, name = None, type(self).__name__
             account.spend(plan, estimator=name, has_groups=has_groups, noise_is_secret=is_secret)
+
+    def _noise_of(self, name: str) -> RandomStream:
+        """The stream of a new fit's noise and random choices."""
+        return stream_from_random_state(self.random_state).substream(name, 0)
 
     def _keep_claim(self, plan: Any, stream: RandomStream) -> None:
         """Set what the fit has followed and claims."""

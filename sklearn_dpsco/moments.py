@@ -46,7 +46,7 @@ from .preprocessing.declared import declared_bounds
 from .preprocessing.encoder import references
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
-from .randomness.stream import RandomStream, stream_from_random_state
+from .randomness.stream import RandomStream
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
 from .solvers.learned_units import (
@@ -436,9 +436,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 plan = self.plan(n, d)
                 scale, shift = self._table_units(d)
                 self._spend(account, plan)
-            stream = stream_from_random_state(self.random_state)
+            stream = self._noise_of("moments")
             data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
-            matrix, back = plan.run(data, stream.substream("moments", 0)).estimate
+            matrix, back = plan.run(data, stream).estimate
         to_data = np.diag(np.append(known.width * scale, 1.0))
         to_data[:d, d] = known.shift * scale + shift
         self._keep_claim(plan, stream)

@@ -32,7 +32,6 @@ from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import declared_bounds, table_columns
 from ..preprocessing.scaler import DPScaler
-from ..randomness.stream import stream_from_random_state
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
 from ._public import merged, naming_equivalents
@@ -327,10 +326,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         self: Any, plan: Plan, scaling: bounds.FeatureScaling, table: LocalTable | BlocksTable
     ) -> None:
         """Follow the plan, and set the attributes of the model."""
-        stream, name = stream_from_random_state(self.random_state), type(self).__name__
+        stream, name = self._noise_of("model"), type(self).__name__
         with progress_bar(self.verbose, plan.n_steps, "step", name, plan) as bar, moving(bar):
             data: Any = table.data(scaling, plan.problem.fit_intercept, plan.reads_pieces)
-            result = plan.run(data, stream.substream("model", 0))
+            result = plan.run(data, stream)
         self._keep_claim(plan, stream)
         self.__dict__.update(
             n_iter_=result.n_iter,

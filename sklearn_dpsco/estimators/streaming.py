@@ -290,13 +290,12 @@ class _StreamingModel(DPLinearModel):
         facts = self.horizon or _NO_HORIZON, X[:0], targets, has_groups
         plan, features = self._charge(settings, *facts)
         charged = [] if accounting.accountant is None else [accounting.accountant]
-        root = stream_from_random_state(self.random_state)
-        self.__dict__.update(noise_is_secret_=root.is_secure, plan_=plan, n_seen_=0)
+        noise = self._noise_of("model").substream("noise")
+        self.__dict__.update(noise_is_secret_=noise.is_secure, plan_=plan, n_seen_=0)
         self.__dict__.update(self._units_used(features, None))
         users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
-        run, noise = FTRLRun(plan), root.substream("model", 0).substream("noise")
         public = plan, features, targets.without_records()
-        self._stream = _Progress(*public, run, noise, charged, users, lock)
+        self._stream = _Progress(*public, FTRLRun(plan), noise, charged, users, lock)
         return self._stream
 
     def _feed(

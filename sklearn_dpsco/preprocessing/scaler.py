@@ -25,7 +25,7 @@ from ..data.rows import SolverData, scaled_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
-from ..randomness.stream import RandomStream, stream_from_random_state
+from ..randomness.stream import RandomStream
 from ..solvers.base import Frame, plan_within
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from .declared import declared_bounds
@@ -254,11 +254,11 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 surplus = self._surplus(X, groups, accounting.budget.rows_per_user)
                 plan = self.plan(*X.shape)
                 self._spend(accounting.accountant, plan, has_groups=groups is not None)
-            stream = stream_from_random_state(self.random_state)
+            stream = self._noise_of("scaler")
             # rows in the known units, from which the search starts
             rows = scaled_rows(X, known, False, False if surplus is None else surplus)
             # no target is read
-            found = plan.release(SolverData(rows, np.empty(0)), stream.substream("scaler", 0))
+            found = plan.release(SolverData(rows, np.empty(0)), stream)
         center, scale = np.asarray(found.center), np.asarray(found.scale)
         if self.bounds_X is not None:  # what is known is used
             center, scale = np.clip(center, -1.0, 1.0), np.minimum(scale, 1.0)

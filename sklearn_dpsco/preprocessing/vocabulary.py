@@ -23,7 +23,7 @@ from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import KeyedGaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
-from ..randomness.stream import RandomStream, stream_from_random_state
+from ..randomness.stream import RandomStream
 from ..solvers.base import plan_within
 
 _SLACK_SHARE = 0.2  # of delta, for words that one user alone has
@@ -257,9 +257,9 @@ class PrivateVocabulary(  # type: ignore[call-arg]
             surplus = self._surplus(texts, groups, accounting.budget.rows_per_user)
             plan = self.plan(len(texts))
             self._spend(accounting.accountant, plan, has_groups=groups is not None)
-        stream = stream_from_random_state(self.random_state)
+        stream = self._noise_of("vocabulary")
         names, table = _words_of_users(vectorizer, texts, users, surplus)
-        chosen, counts = plan.release(table, stream.substream("vocabulary", 0))
+        chosen, counts = plan.release(table, stream)
         self._keep_claim(plan, stream)
         if vectorizer.max_features is not None:
             largest = np.sort(np.argsort(-counts, kind="stable")[: vectorizer.max_features])

@@ -25,7 +25,7 @@ from scipy import sparse
 from sklearn.base import clone
 from support import running
 
-from sklearn_dpsco import losses
+from sklearn_dpsco import _fitting, losses
 from sklearn_dpsco.audit import audit, check_sensitivity
 from sklearn_dpsco.audit import neighbours as pairs_of_tables
 from sklearn_dpsco.data import rows
@@ -43,7 +43,7 @@ def whole_fit(model, plan):
         weight = data.rows.sample_weight
         weight = None if weight is None else model.max_weight * weight
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_base, "stream_from_random_state", lambda _: stream)
+            patch.setattr(_fitting, "stream_from_random_state", lambda _: stream)
             patch.setattr(_base.Settings, "plan", lambda *_, **__: running(self, type(plan).run))
             fitted = clone(model).fit(*in_users_terms(model, data), sample_weight=weight)
         return SolverResult(outcome(fitted), 0.0, fitted.n_iter_)
