@@ -623,6 +623,22 @@ def sum_over_records(values: NDArray[np.float64]) -> Any:
     return np.array([np.ascontiguousarray(column).sum() for column in values.T])
 
 
+def place_counts(values: Array, present: Flags, grid: Array) -> Array:
+    """Counts of the values of present records by interval that ends on a grid, and beyond it."""
+    from .._kernels.products import count_places
+
+    values, filled = np.ascontiguousarray(values), np.full(2 ** grid.size.bit_length() - 1, np.inf)
+    filled[: grid.size] = grid
+
+    def counted(part: slice) -> Array:
+        counts = np.zeros(grid.size + 1)
+        count_places(values[part], present[part], filled, counts)
+        return counts
+
+    tasks = slices(values.size, BLOCK_ROWS)
+    return np.asarray(sum_on_threads(counted, tasks, np.zeros(grid.size + 1), uses_blas=False))
+
+
 def norm_error(n_columns: int) -> float:
     """Bound on the relative error of the squared norm of a row, centred or not, in any order."""
     # each of its sums errs by at most (d + 4) u times the sum of the absolute values

@@ -23,13 +23,13 @@ from sklearn.base import is_classifier
 from .._checks import check_choice
 from .._types import Array
 from ..data.cells import label_codes
-from ..data.rows import UNIT_ROUNDOFF
+from ..data.rows import UNIT_ROUNDOFF, place_counts
 from ..mechanisms import Release, SelectVertex
 from ..preprocessing.steps import empty_rows, reaching
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part, named_releases
-from ..solvers.statistics import median_on_grid, median_score, place_counts
+from ..solvers.statistics import median_on_grid, median_score
 from .private_steps import last_step, private_steps
 
 _GRID = 2.0 ** np.arange(-20.0, 2.01, 0.25)  # of losses in regression, in squared half widths

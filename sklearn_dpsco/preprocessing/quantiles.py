@@ -20,14 +20,14 @@ from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Rel
 from ..data.bounds import feature_scaling
 from ..data.cells import column_names, nonfinite_rows
 from ..data.compressed import canonical
-from ..data.rows import UNIT_ROUNDOFF
+from ..data.rows import UNIT_ROUNDOFF, place_counts
 from ..mechanisms import Release, SelectVertex
 from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from ..solvers.base import plan_within
-from ..solvers.statistics import missed_ranks, place_counts
+from ..solvers.statistics import missed_ranks
 
 # Without outer bounds: 0 and both signs of 2^(k / 4), from 2^-64 to 2^64.
 _QUARTERS = np.arange(-256, 257)

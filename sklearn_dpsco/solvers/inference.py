@@ -40,6 +40,7 @@ from ..data.rows import (
     make_rows,
     norm_error,
     on_threads,
+    place_counts,
     row_slices,
     sum_on_threads,
     times_rows,
@@ -896,7 +897,7 @@ def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
 
 
 def _size_counts(copy: WithNumbers, grid: Array) -> Array:
-    return statistics.place_counts(copy.numbers.sizes, copy.numbers.counted, grid)
+    return place_counts(copy.numbers.sizes, copy.numbers.counted, grid)
 
 
 def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:

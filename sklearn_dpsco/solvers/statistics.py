@@ -18,10 +18,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from .._types import Array, Flags
-from ..data.compressed import slices, with_values
+from .._types import Array
+from ..data.compressed import with_values
 from ..data.rows import (
-    BLOCK_ROWS,
     UNIT_ROUNDOFF,
     Rows,
     SolverData,
@@ -32,6 +31,7 @@ from ..data.rows import (
     make_rows,
     norm_error,
     on_threads,
+    place_counts,
     row_slices,
     sum_on_threads,
     sum_over_records,
@@ -547,22 +547,6 @@ def median_score(n_samples: int, record_factor: float) -> float:
     Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior.
     """
     return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
-
-
-def place_counts(values: Array, present: Flags, grid: Array) -> Array:
-    """Counts of the values of present records by interval that ends on a grid, and beyond it."""
-    from .._kernels.products import count_places
-
-    values, filled = np.ascontiguousarray(values), np.full(2 ** grid.size.bit_length() - 1, np.inf)
-    filled[: grid.size] = grid
-
-    def counted(part: slice) -> Array:
-        counts = np.zeros(grid.size + 1)
-        count_places(values[part], present[part], filled, counts)
-        return counts
-
-    tasks = slices(values.size, BLOCK_ROWS)
-    return np.asarray(sum_on_threads(counted, tasks, np.zeros(grid.size + 1), uses_blas=False))
 
 
 def missed_ranks(counts: Array, rank: float, n_before: float = 0.0) -> Array:

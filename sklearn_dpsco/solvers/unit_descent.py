@@ -32,6 +32,7 @@ from ..data.rows import (
     WithNumbers,
     gamma,
     gradient_sum,
+    place_counts,
 )
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
@@ -540,7 +541,7 @@ def _user_clip(
     if problem.loss.task == "classification":  # whose derivatives are bounded
         grid = grid[: 1 + np.searchsorted(grid, most * problem.joint_unit)]
     prior = statistics.clip_prior(np.log2(grid), 2.0)
-    counts, n = statistics.place_counts(norms, units.users.present, grid), units.n_users
+    counts, n = place_counts(norms, units.users.present, grid), units.n_users
     return median_on_grid(counts, n, grid, prior, mechanism, stream, math.floor(share * n))
 
 

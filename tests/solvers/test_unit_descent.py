@@ -37,7 +37,7 @@ from sklearn_dpsco.audit import (
     neighbours,
 )
 from sklearn_dpsco.data import pieces
-from sklearn_dpsco.data.rows import SolverData, WithNumbers, make_rows
+from sklearn_dpsco.data.rows import SolverData, WithNumbers, make_rows, place_counts
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import Gaussian, SelectVertex
@@ -51,7 +51,7 @@ from sklearn_dpsco.solvers import (
     unit_descent,
 )
 from sklearn_dpsco.solvers.base import Frame, Problem
-from sklearn_dpsco.solvers.statistics import SPREADS, median_on_grid, place_counts, spread_on_grid
+from sklearn_dpsco.solvers.statistics import SPREADS, median_on_grid, spread_on_grid
 
 TASKS = ("regression", "classification")
 
