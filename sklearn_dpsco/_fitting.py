@@ -32,6 +32,7 @@ from .privacy.budget import (
 from .privacy.guarantee import Guarantee
 from .privacy.report import Fits
 from .randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from .solvers.base import P, plan_within
 
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 # what follows in messages of scikit-learn, in the place of advice that leaks
@@ -159,6 +160,11 @@ class Accounting(NamedTuple):
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
             )
+
+    def plan(self, n_samples: int, make: Callable[[PrivacyBudget], P]) -> P:
+        """The plan that `make` makes of the budget of so many records; see `warn_if_weak`."""
+        self.warn_if_weak(n_samples)
+        return plan_within(self.of_size(n_samples).budget, make)
 
 
 def warn_of_noise(

@@ -24,7 +24,6 @@ from .privacy.accountant import accountant_in_force
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import check_random_state, stream_from_random_state
-from .solvers.base import plan_within
 from .solvers.heavy_tail.oracles import (
     LARGEST,
     ORACLES,
@@ -191,7 +190,6 @@ def plan_mean(
     if own[0] is not None:
         check_moments_decide((order, moment))
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
-    accounting.warn_if_weak(n)
 
     def within(budget: PrivacyBudget) -> MeanPlan:
         allowance = budget.gaussian_allowance
@@ -205,7 +203,7 @@ def plan_mean(
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)
         return MeanPlan(mean, budget, n, d, *about, mechanism, guarantee)
 
-    return plan_within(accounting.of_size(n).budget, within)
+    return accounting.plan(n, within)
 
 
 def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: Any) -> Array:

@@ -48,7 +48,7 @@ from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
 from .solvers import statistics
-from .solvers.base import Plan, Problem, SolverResult, named_releases, plan_within
+from .solvers.base import Plan, Problem, SolverResult, named_releases
 from .solvers.learned_units import (
     N_SIZES,
     RECENTRED,
@@ -389,15 +389,14 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 f"n_samples={n} must be larger than the number of columns, {d}, by two or more: "
                 "take fewer columns"
             )
-        accounting.warn_if_weak(n)
-        budget, may_be_empty = accounting.of_size(n).budget, not self._is_strict
-        plan = plan_within(budget, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
+        may_be_empty = not self._is_strict
+        plan = accounting.plan(n, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
         usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
         hidden = _edge(math.sqrt(plan.moments.variance), d + 1) / usual
         if hidden > 1 / _SOME:  # from 1 on, noise hides most directions
             warn_user(
                 f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
-                f"{budget.epsilon:g}: {'most' if hidden > 1 else 'some'} intervals may be the "
+                f"{plan.budget.epsilon:g}: {'most' if hidden > 1 else 'some'} intervals may be the "
                 "whole line; take fewer columns, or a larger epsilon",
                 PrivacyParameterWarning,
             )

@@ -53,7 +53,6 @@ from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
-from ..solvers.base import plan_within
 from .intervals import Law
 from .releases import (
     FORMULAS,
@@ -435,10 +434,9 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
-    accounting.warn_if_weak(n)
     narrows = ("targets",) * ("r2" in names) + ("errors",) * is_private
     make = functools.partial(_plan, names, facts, check_level("confidence", confidence), narrows)
-    plan = plan_within(accounting.of_size(n).budget, make)
+    plan = accounting.plan(n, make)
     _warn_if_hidden(plan)
     return plan
 

@@ -26,7 +26,7 @@ from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from ..solvers.base import Frame, plan_within
+from ..solvers.base import Frame
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from .declared import declared_bounds
 
@@ -212,14 +212,12 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         n = check_count("n_samples", n_samples, low=2)
         d = check_count("n_features", n_features)
         check_feature_bounds(self.bounds_X, d)
-        accounting.warn_if_weak(n)
-        budget = accounting.of_size(n).budget
-        plan = plan_within(budget, lambda b: ScalerPlan.of(n, d, b, self.with_centering))
+        plan = accounting.plan(n, lambda b: ScalerPlan.of(n, d, b, self.with_centering))
         if plan.search is None:
             warn_user(
                 f"n_samples={n} is too small for private scales of {d} columns at "
-                f"epsilon={budget.epsilon:g}: none are released, and columns are divided by 1, or "
-                "by the half width of their bounds_X",
+                f"epsilon={plan.guarantee.epsilon:g}: none are released, and columns are divided "
+                "by 1, or by the half width of their bounds_X",
                 PrivacyParameterWarning,
             )
         return plan

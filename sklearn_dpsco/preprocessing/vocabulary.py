@@ -24,7 +24,6 @@ from ..mechanisms import KeyedGaussian, Release
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
-from ..solvers.base import plan_within
 
 _SLACK_SHARE = 0.2  # of delta, for words that one user alone has
 # Counts are multiples of the unit, so that sums of as many as there may be texts are exact.
@@ -184,13 +183,12 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         accounting = self._accounting()
         n_samples = check_count("n_samples", n_samples, high=_MOST_TEXTS)
         max_words = check_int("max_words", self.max_words, low=1, high=10**6)
-        accounting.warn_if_weak(n_samples)
-        budget = accounting.of_size(n_samples).budget
-        plan = plan_within(budget, lambda b: VocabularyPlan.of(n_samples, max_words, b))
+        plan = accounting.plan(n_samples, lambda b: VocabularyPlan.of(n_samples, max_words, b))
         if n_samples <= plan.count.threshold:
             warn_user(
                 f"n_samples={n_samples} is too small for a private vocabulary at epsilon="
-                f"{budget.epsilon:g}: a word must be in more than {plan.count.threshold:.0f} texts",
+                f"{plan.guarantee.epsilon:g}: a word must be in more than "
+                f"{plan.count.threshold:.0f} texts",
                 PrivacyParameterWarning,
             )
         return plan
