@@ -1,4 +1,4 @@
-"""What everything that is fitted shares: checks of tables, the budget in force, the charge."""
+"""What everything that is fitted shares: parameters, the budget in force, the charge."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from ._checks import auto_or, check_choice, check_count, rounded, shown, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
 from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import check_feature_bounds, is_declaring
-from .data.cells import as_numbers, as_users, check_in_memory, is_frame, is_nameless, surplus_rows
-from .data.compressed import compressed
+from .data.cells import (
+    as_users,
+    check_in_memory,
+    checked_table,
+    is_frame,
+    is_nameless,
+    surplus_rows,
+)
 from .exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .privacy.accountant import accountant_in_force
 from .privacy.branches import INFINITE, Account
@@ -35,57 +40,6 @@ from .randomness.stream import RandomStream, check_random_state, stream_from_ran
 from .solvers.base import P, plan_within
 
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
-# what follows in messages of scikit-learn, in the place of advice that leaks
-_ADVICE = {
-    " y contains NaN.": "Dropping rows tells of them: say nonfinite='zero', so that records "
-    "without a target contribute nothing, and dp_score scores the others.",
-    " contains NaN.": "Imputers learn from all records, and dropping rows tells of them: say "
-    "nonfinite='zero', so that such a record contributes nothing, or fill by a public rule "
-    "(PublicEncoder).",
-    " contains infinity": "Say nonfinite='zero', so that such a record contributes nothing, or "
-    "put a large number in its place, which is clipped.",
-    "Expected 2D array, got 1D array instead": "X must have the shape (n_samples, n_features): "
-    "one column of a frame is X[['name']], of numbers X.reshape(-1, 1).",
-    "y should be a 1d array": "Labels stand in one column: of columns of 0 and 1, one for each "
-    "class, take y.argmax(axis=1); several targets are for MultiOutputClassifier.",
-}
-
-
-def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
-    """What scikit-learn's check returns; its message comes without the values that it quotes."""
-    try:
-        return check(data, **settings)
-    except ValueError as error:
-        head, quote, _ = str(error).partition("\narray=")
-        for sign, advice in _ADVICE.items():
-            if sign in head:
-                head = f"{head.splitlines()[0].rstrip('.:')}. {advice}"
-                break
-    # not in the block above, whose error would go along as the context, which reports may show
-    raise ValueError(f"{head} Reshape your data." if quote else head)
-
-
-def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
-    """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
-    kind, is_sparse = type(X).__name__, sparse.issparse(X)  # some sparse matrices are dicts
-    if kind == "LazyFrame":
-        raise ValueError("X is a lazy frame: collect() it")
-    if X is None or isinstance(X, (str, bytes)) or (isinstance(X, dict) and not is_sparse):
-        raise ValueError(f"X must be a table, such as an array or a data frame, got {kind}")
-    table = as_numbers("X", X, strict=strict)
-    # One cell may decide on the type and the layout that a frame has as an array, and so on
-    # the rounding of products with other rows: only those of an array are kept.
-    is_array = isinstance(X, np.ndarray) or is_sparse
-    return checked(
-        check_array,
-        compressed(table),
-        accept_sparse=("csr", "csc"),
-        input_name="X",
-        dtype=(np.float64, np.float32) if is_array else np.float64,
-        order=None if is_array else "C",
-        ensure_all_finite=strict,
-        **settings,
-    )
 
 
 def relation_of(relation: Any, accountant: Any) -> Any:

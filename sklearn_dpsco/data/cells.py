@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Integral, Real
@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from .._checks import listed, shown, warn_user
 from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
-from .compressed import slices, stored_places, value_parts, with_values
+from .compressed import compressed, slices, stored_places, value_parts, with_values
 
 LARGEST_INTEGER = 2**53  # those below are told apart as floats
 _BLOCK_BYTES = 2**22
@@ -33,6 +33,20 @@ _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": 
 _NO_NUMBERS |= dict.fromkeys("TU", "Text")
 _TRUTHS = {"true": True, "false": False}
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
+# what follows in messages of scikit-learn, in the place of advice that leaks
+_ADVICE = {
+    " y contains NaN.": "Dropping rows tells of them: say nonfinite='zero', so that records "
+    "without a target contribute nothing, and dp_score scores the others.",
+    " contains NaN.": "Imputers learn from all records, and dropping rows tells of them: say "
+    "nonfinite='zero', so that such a record contributes nothing, or fill by a public rule "
+    "(PublicEncoder).",
+    " contains infinity": "Say nonfinite='zero', so that such a record contributes nothing, or "
+    "put a large number in its place, which is clipped.",
+    "Expected 2D array, got 1D array instead": "X must have the shape (n_samples, n_features): "
+    "one column of a frame is X[['name']], of numbers X.reshape(-1, 1).",
+    "y should be a 1d array": "Labels stand in one column: of columns of 0 and 1, one for each "
+    "class, take y.argmax(axis=1); several targets are for MultiOutputClassifier.",
+}
 
 
 class NotANumberError(ValueError, TypeError):
@@ -92,6 +106,43 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     out = np.empty_like(cells, dtype=np.float64)  # in the same order
     out[...] = np.reshape([np.nan if n is None else n for n in found], cells.shape)
     return out
+
+
+def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
+    """What scikit-learn's check returns; its message comes without the values that it quotes."""
+    try:
+        return check(data, **settings)
+    except ValueError as error:
+        head, quote, _ = str(error).partition("\narray=")
+        for sign, advice in _ADVICE.items():
+            if sign in head:
+                head = f"{head.splitlines()[0].rstrip('.:')}. {advice}"
+                break
+    # not in the block above, whose error would go along as the context, which reports may show
+    raise ValueError(f"{head} Reshape your data." if quote else head)
+
+
+def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
+    """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
+    kind, is_sparse = type(X).__name__, sparse.issparse(X)  # some sparse matrices are dicts
+    if kind == "LazyFrame":
+        raise ValueError("X is a lazy frame: collect() it")
+    if X is None or isinstance(X, (str, bytes)) or (isinstance(X, dict) and not is_sparse):
+        raise ValueError(f"X must be a table, such as an array or a data frame, got {kind}")
+    table = as_numbers("X", X, strict=strict)
+    # One cell may decide on the type and the layout that a frame has as an array, and so on
+    # the rounding of products with other rows: only those of an array are kept.
+    is_array = isinstance(X, np.ndarray) or is_sparse
+    return checked(
+        check_array,
+        compressed(table),
+        accept_sparse=("csr", "csc"),
+        input_name="X",
+        dtype=(np.float64, np.float32) if is_array else np.float64,
+        order=None if is_array else "C",
+        ensure_all_finite=strict,
+        **settings,
+    )
 
 
 def is_elsewhere(values: Any) -> bool:

@@ -14,7 +14,6 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from .._checks import check_size, shown
-from .._fitting import checked, checked_table
 from .._types import Array, Flags, Indices
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
@@ -135,14 +134,15 @@ class Reader:
 
     def features(self, X: Any) -> Any:
         """X as an array or a sparse matrix, perhaps of no records."""
-        return checked_table(X, strict=self.is_strict, estimator=self.name, ensure_min_samples=0)
+        facts: dict[str, Any] = {"estimator": self.name, "ensure_min_samples": 0}
+        return cells.checked_table(X, strict=self.is_strict, **facts)
 
     def targets(self, y: Any) -> Any:
         """Numbers, shape (n,) or (n, n_targets), or labels, if not strict with invalid ones."""
         if y is None:
             raise ValueError(f"{self.name} requires y to be passed, but the target y is None")
         if self.task != "classification":
-            y = checked(
+            y = cells.checked(
                 check_array,
                 cells.as_numbers("y", y, strict=self.is_strict),
                 dtype=np.float64,
@@ -152,7 +152,7 @@ class Reader:
                 estimator=self.name,
                 ensure_min_samples=0,
             )
-            y = y if y.ndim == 2 else checked(column_or_1d, y)
+            y = y if y.ndim == 2 else cells.checked(column_or_1d, y)
             if self.lowest == -np.inf:
                 return y
             with np.errstate(invalid="ignore"):
@@ -164,7 +164,7 @@ class Reader:
                     "with another target contributes nothing"
                 )
             return np.where(is_low, np.nan, y)
-        labels = checked(cells.as_labels, y)
+        labels = cells.checked(cells.as_labels, y)
         if self.is_strict and np.any(cells.is_missing(labels)):
             raise ValueError(
                 "y contains labels that are missing: NaN, None or infinity. Say nonfinite='zero', "

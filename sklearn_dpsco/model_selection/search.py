@@ -20,7 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .._checks import check_count, check_int, shown, unwarned, warn_user
-from .._fitting import Accounting, PrivateFit, checked, in_order, rows_of
+from .._fitting import Accounting, PrivateFit, in_order, rows_of
 from .._progress import check_verbose, progress_bar, steps
 from .._types import SearchScoring
 from ..data import cells
@@ -335,7 +335,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         extras = {name: _indexable(value) for name, value in found.items() if value is not None}
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
-            y, declared = checked(cells.as_labels, y), last.classes
+            y, declared = cells.checked(cells.as_labels, y), last.classes
             if declared is None:
                 declared = classes = cells.labels_that_occur(y[~cells.is_missing(y)]).tolist()
             targets = cells.label_codes(y, np.unique(np.asarray(declared)))

@@ -14,11 +14,11 @@ import numpy as np
 from scipy import sparse
 
 from .._checks import check_choice, check_count, check_real, shown
-from .._fitting import Accounting, checked_table
+from .._fitting import Accounting
 from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
-from ..data.cells import column_names, nonfinite_rows
+from ..data.cells import checked_table, column_names, nonfinite_rows
 from ..data.compressed import canonical
 from ..data.rows import UNIT_ROUNDOFF, place_counts
 from ..mechanisms import Release, SelectVertex

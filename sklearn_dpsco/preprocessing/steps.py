@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._fitting import checked_table
 from .._types import Flags
-from ..data.cells import nonfinite_rows
+from ..data.cells import checked_table, nonfinite_rows
 from ..data.compressed import canonical
 from .declared import is_passthrough
 
