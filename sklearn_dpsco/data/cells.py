@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from .._checks import listed, shown, warn_user
 from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
-from .compressed import compressed, slices, stored_places, value_parts, with_values
+from .compressed import canonical, compressed, slices, stored_places, value_parts, with_values
 
 LARGEST_INTEGER = 2**53  # those below are told apart as floats
 _BLOCK_BYTES = 2**22
@@ -392,6 +392,11 @@ def nonfinite_rows(X: Any) -> Flags:
         if not is_clean:
             out[part] = ~np.isfinite(X[part]).all(axis=1)
     return out
+
+
+def empty_rows(X: Any) -> Flags:
+    """Flags rows that a model with ``nonfinite="zero"`` takes for empty ones."""
+    return nonfinite_rows(canonical(checked_table(X, strict=False)))
 
 
 def clear_rows(X: Any, which: Flags, original: Any, value: float = 0.0) -> Any:

@@ -21,7 +21,7 @@ from .._checks import check_int
 from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
 from ..model_selection.private_steps import private_last
-from ..preprocessing.steps import opened
+from ..preprocessing.declared import opened
 from . import axes_for
 from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, model_of, stand_in
 

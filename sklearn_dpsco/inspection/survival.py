@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from .._checks import check_level, import_pandas, import_pyplot, says_level
 from .._types import Array
 from ..model_selection.private_steps import private_last
-from ..preprocessing.steps import reaching
+from ..preprocessing.declared import reaching
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -48,7 +48,7 @@ from ..data import cells
 from ..data.bounds import check_target_bounds, number_bounds
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
-from ..preprocessing.steps import empty_rows, opened, reaching
+from ..preprocessing.declared import opened, reaching
 from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta
 from ..privacy.guarantee import Guarantee
@@ -1173,7 +1173,7 @@ def _without_invalid(
     is_invalid = np.zeros(n, dtype=bool)
     if _public(estimator, "nonfinite") == "zero":
         last, reached = reaching(estimator, X)
-        is_invalid |= empty_rows(reached)
+        is_invalid |= cells.empty_rows(reached)
         if "y" in answers:
             is_below = answers["y"] < getattr(last, "_lowest", -np.inf)
             is_invalid |= is_below.reshape(n, -1).any(axis=1)

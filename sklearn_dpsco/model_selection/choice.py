@@ -22,10 +22,10 @@ from sklearn.base import is_classifier
 
 from .._checks import check_choice
 from .._types import Array
-from ..data.cells import label_codes
+from ..data.cells import empty_rows, label_codes
 from ..data.rows import UNIT_ROUNDOFF, place_counts
 from ..mechanisms import Release, SelectVertex
-from ..preprocessing.steps import empty_rows, reaching
+from ..preprocessing.declared import reaching
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from ..solvers.base import Part, named_releases

@@ -29,7 +29,6 @@ from ..data.cells import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
-from ..preprocessing.steps import empty_rows
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
 from .choice import Table, losses, scoring_of
@@ -344,7 +343,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
             ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
             low, high = (np.asarray(end, dtype=np.float64) for end in ends)
-            targets, is_valid = np.clip(y, low, high), ~empty_rows(y.reshape(len(y), -1))
+            targets, is_valid = np.clip(y, low, high), ~cells.empty_rows(y.reshape(len(y), -1))
         exposure: Any = 1.0
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):

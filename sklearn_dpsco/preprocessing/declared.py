@@ -2,7 +2,7 @@
 
 A method `declared_output()` says it, by public facts alone: by parameters, never by what was
 learned from data. An estimator clips to the bounds, so that its guarantee does not rest on
-their being true.
+their being true. Besides, what is before the last model of a pipeline.
 """
 
 from __future__ import annotations
@@ -126,6 +126,27 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
             columns = [OutputColumn(name) for name in names[len(found) : last]]
         found += columns
     return found if is_known and len(found) == len(names) else None
+
+
+def opened(estimator: Any) -> tuple[Any, list[Any]]:
+    """The last model of a pipeline or of a search's best, and the steps that are before it."""
+    before: list[Any] = []
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(getattr(estimator, "steps", None), list) and estimator.steps:
+            *first, estimator = (step for _, step in estimator.steps)
+            before += [step for step in first if not is_passthrough(step)]
+        else:
+            return estimator, before
+
+
+def reaching(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The last model of a fitted estimator, and what its steps before make of X."""
+    last, before = opened(estimator)
+    for step in before:
+        X = step.transform(X)
+    return last, X
 
 
 def _output_of(name: str, step: Any) -> DeclaredOutput | None:
