@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from ._checks import auto_or, check_choice, check_count, rounded, shown, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
 from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
-from .data.bounds import check_feature_bounds, is_declaring
+from .data.bounds import is_declaring
 from .data.cells import (
     as_users,
     check_in_memory,
@@ -226,7 +226,6 @@ class PrivateFit:
         """
         check_choice("nonfinite", getattr(self, "nonfinite", "raise"), ("raise", "zero"))
         check_random_state(self.random_state)
-        check_feature_bounds(getattr(self, "bounds_X", None))
         claim = self.epsilon, self.delta, self.relation, self._rows_per_user
         return Accounting.of(*claim, self.precision, self.accountant)
 

@@ -364,6 +364,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     bounds_X: FeatureBounds | None = None
 
     def _accounting(self) -> Accounting:
+        check_feature_bounds(self.bounds_X)
         accounting = super()._accounting()
         if accounting.budget.is_pure:
             raise ValueError("PrivateMoments has no pure-DP form (delta=0)")

@@ -213,6 +213,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
 
     def _settings(self) -> Settings:
         """All parameters, checked; raises on any that is wrong whatever the data are."""
+        bounds.check_feature_bounds(self.bounds_X)
         accounting, solver = self._accounting(), self._solver()
         loss = get_loss(self.loss, self._task)
         is_auto = isinstance(self.feasible_set, str) and self.feasible_set == "auto"

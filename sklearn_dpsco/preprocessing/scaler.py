@@ -187,6 +187,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         if not check_bool("with_scaling", self.with_scaling) and not centering:
             raise ValueError("with_centering=False and with_scaling=False leave nothing to learn")
         check_size("clip", self.clip)
+        check_feature_bounds(self.bounds_X)
         return super()._accounting()
 
     def _features(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
