@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import config_context
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
@@ -111,7 +112,9 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
 def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
     """What scikit-learn's check returns; its message comes without the values that it quotes."""
     try:
-        return check(data, **settings)
+        # or an invalid record would be found after the charge, if it is
+        with config_context(assume_finite=False):
+            return check(data, **settings)
     except ValueError as error:
         head, quote, _ = str(error).partition("\narray=")
         for sign, advice in _ADVICE.items():

@@ -22,6 +22,7 @@ from registry import (
     parameters_of,
 )
 from scipy import sparse
+from sklearn import config_context
 
 from sklearn_dpsco import BudgetAccountant
 
@@ -188,6 +189,14 @@ def test_missing_and_infinite_values(name):
         else:
             y[4] = bad
             assert_refused(model_of(name), X, y, "NaN|infinity")
+
+
+@each
+def test_values_are_looked_at_whatever_scikit_learn_is_set_to_assume(name):
+    X, y = secret_table(name)
+    X[3, 1] = np.nan
+    with config_context(assume_finite=True):
+        assert_refused(model_of(name), X, y, "NaN")
 
 
 @each
