@@ -140,7 +140,7 @@ def warn_of_noise(
     first, clear = rounded(needed, 2), rounded(3 * needed, 2)
     warn_user(
         f"{given} too small to learn from {n_features} features at "
-        f"epsilon={float(budget.epsilon):g} with {budget.relation} neighbours: noise hides "
+        f"epsilon={budget.epsilon:g} with {budget.relation} neighbours: noise hides "
         f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
         f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
         PrivacyParameterWarning,

@@ -88,7 +88,7 @@ class LedgerDisplay:
         return cls(
             totals=totals,
             labels=[charge.label or charge.estimator or "other" for charge in charges],
-            epsilon=float(accountant.budget.epsilon),
+            epsilon=accountant.budget.epsilon,
             starts=starts,
             columns=[list(words).index(key) for key in keys],
             names=list(words.values()),

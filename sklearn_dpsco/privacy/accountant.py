@@ -287,7 +287,7 @@ class BudgetAccountant(Account):
         # at one moment
         state, left = self._in_turn(lambda: (self._state, self._largest_epsilon((), None)))
         budget, charges = state.budget, state.ledger.charges
-        claim = float(budget.epsilon), float(budget.delta), budget.relation, state.max_rows_per_user
+        claim = budget.epsilon, budget.delta, budget.relation, state.max_rows_per_user
         names = branch_names([charge.branch for charge in charges])
         facts = self._epsilon_of(state.ledger), left, charges, names
         return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)

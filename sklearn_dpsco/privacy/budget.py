@@ -228,20 +228,26 @@ class PrivacyBudget:
     record_factor: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_int("rows_per_user", self.rows_per_user, low=1)
+        rows, epsilon = check_int("rows_per_user", self.rows_per_user, low=1), math.inf
         if not (isinstance(self.epsilon, Real) and self.epsilon == math.inf):
             try:
-                check_real("epsilon", self.epsilon, low=_LEAST_EPSILON, high=LARGEST_EPSILON)
+                epsilon = check_real(
+                    "epsilon", self.epsilon, low=_LEAST_EPSILON, high=LARGEST_EPSILON
+                )
             except ValueError as error:
                 message = str(error).replace(" must be ", " must be inf or ", 1)
                 raise ValueError(message) from None
-        check_real("delta", self.delta, low=0, high=1, high_open=True)
+        delta = check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("currency", self.currency, get_args(Currency))
+        # in Python's numbers: sums and scales of numpy's smaller types would be rounded to those
         self.__dict__.update(
-            is_pure=self.delta == 0,
-            is_infinite=self.epsilon == math.inf,
+            epsilon=epsilon,
+            delta=delta,
+            rows_per_user=rows,
+            is_pure=delta == 0,
+            is_infinite=epsilon == math.inf,
             record_factor=2.0 if self.relation == "replace-one" else 1.0,
         )
 
@@ -263,7 +269,7 @@ class PrivacyBudget:
         # what does not know of plans without noise must not take one for a private plan
         if self.is_infinite:
             raise ValueError("epsilon=inf claims nothing: it has no part, and no size to add up")
-        return 0.0 if self.is_pure else _whole(currency, float(self.epsilon), float(self.delta))
+        return 0.0 if self.is_pure else _whole(currency, self.epsilon, self.delta)
 
     @property
     def allowance(self) -> Allowance:
@@ -290,7 +296,7 @@ class PrivacyBudget:
     def best_order(self) -> float:
         """The Renyi order at which the conversion of `rho` is best; 1 if delta is 0."""
         rho = self._size("zcdp")
-        log_gap = None if self.is_pure else best_log_gap(rho, float(self.epsilon))
+        log_gap = None if self.is_pure else best_log_gap(rho, self.epsilon)
         return 1.0 if log_gap is None else 1 + math.exp(log_gap)
 
     def part(self, fraction: float, currency: Composition) -> PrivacyBudget:
@@ -305,7 +311,7 @@ class PrivacyBudget:
         pure and the currency is "gdp" or "pld".
         """
         check_real("fraction", fraction, low=0, high=1, low_open=True)
-        delta, whole, rho = float(self.delta), float(self.epsilon), self._size("zcdp")
+        delta, whole, rho = self.delta, self.epsilon, self._size("zcdp")
         if self.is_pure and currency in ("gdp", "pld"):
             raise ValueError(f"a budget with delta=0 has no parts in the currency {currency!r}")
         if currency == "pure":

@@ -550,7 +550,7 @@ def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float
     eta, count, mu = selections_game(releases, budget.rows_per_user)
     if count == 0 or not has_optimum(budget.epsilon, budget.delta, count):
         return 0.0
-    claim = float(budget.epsilon), float(budget.delta)
+    claim = budget.epsilon, budget.delta
     low, high = 0.5, 2.0
     while high - low > 1e-3:
         middle = (low + high) / 2

@@ -291,8 +291,8 @@ class Snapshot(NamedTuple):
             "format": FORMAT,
             "version": VERSION,
             "id": self.id,
-            "epsilon": float(budget.epsilon),
-            "delta": float(budget.delta),
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
             "relation": budget.relation,
             "max_rows_per_user": self.max_rows_per_user,
             "order": self.order,
@@ -339,7 +339,7 @@ def _no_constant(name: str) -> float:
 
 def check_slack(value: Any, budget: PrivacyBudget) -> float:
     """Return `value` if an accountant can keep that much of delta."""
-    most = float(budget.delta)
+    most = budget.delta
     return check_real("slack", value, low=0, high=most, high_open=most > 0)
 
 

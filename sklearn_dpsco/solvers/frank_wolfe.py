@@ -342,7 +342,7 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
         # of all rows of a user
         gaussian = sum(release.cost("gdp") for release in first.releases)
         mu = budget.rows_per_user * math.sqrt(2 * gaussian)
-        eta = selection_epsilon(float(budget.epsilon), float(budget.delta), max_iter, mu)
+        eta = selection_epsilon(budget.epsilon, budget.delta, max_iter, mu)
         if eta > 0:
             step = SelectVertex.of_range(change, eta / budget.rows_per_user, budget.precision)
             found.append(("adaptive-range", first, step))

@@ -16,6 +16,7 @@ from scipy.stats import norm
 from support import assert_refuses, problem, recomputed_epsilon, rest_is_slow, solver_of
 
 from sklearn_dpsco import BudgetAccountant, DPLassoFW
+from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, GeneralizedGaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget, best_log_gap, zcdp_delta
 from sklearn_dpsco.privacy.guarantee import Guarantee, Release
@@ -140,6 +141,16 @@ def test_bad_values_are_refused_by_name():
             assert_refuses(
                 Guarantee, f"{name} must be", **given, composition="zcdp", releases=()
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("real", [np.float16, np.float32])
+def test_numbers_of_numpy_are_taken_for_what_they_are(real):
+    # 100^2 is 16 in 8 bits, and a scale would be rounded to a few digits
+    given = PrivacyBudget(real(0.3), real(1e-3), rows_per_user=np.int8(100))
+    plain = PrivacyBudget(float(real(0.3)), float(real(1e-3)), rows_per_user=100)
+    assert (given.rho, given.mu) == (plain.rho, plain.mu)
+    plan, same = (plan_mean(5000, 3, epsilon=e, delta=0) for e in (real(0.3), plain.epsilon))
+    assert plan.noise.scale == same.noise.scale
 
 
 def test_budget_is_frozen():
