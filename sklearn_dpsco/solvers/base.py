@@ -115,10 +115,12 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
-        n_outputs, dimension = self.loss.n_outputs, self.n_features + self.fit_intercept
-        is_wide = self.n_features > MOST_COPIED_FEATURES
-        is_large = self.n_samples * dimension > LARGEST_COPY
+        n, d = int(self.n_samples), int(self.n_features)  # products of numpy's may overflow
+        n_outputs, dimension = self.loss.n_outputs, d + self.fit_intercept
+        is_wide, is_large = d > MOST_COPIED_FEATURES, n * dimension > LARGEST_COPY
         self.__dict__.update(
+            n_samples=n,
+            n_features=d,
             base_loss=base_loss(self.loss),
             n_outputs=n_outputs,
             dimension=dimension,

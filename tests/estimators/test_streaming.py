@@ -480,6 +480,18 @@ def test_bad_chunks_are_refused_and_change_nothing(kind, begun):
     assert model.n_seen_ == (41 if begun else 21)
 
 
+def test_a_horizon_of_numpy_is_a_number_like_any_other():
+    # the product with the number of coefficients has no room in 32 bits
+    X, y = np.zeros((2, 50)), np.zeros(2)
+    plans = []
+    for horizon in (np.int32(2 * 10**9), 2 * 10**9):
+        model = DPFTRLRegressor(
+            bounds_X=(-1, 1), bounds_y=(-1, 1), horizon=horizon, solver=FTRL(batch_size=1)
+        )
+        plans.append(model.partial_fit(X, y).plan_)
+    assert plans[0].guarantee == plans[1].guarantee
+
+
 @both
 def test_after_the_horizon_the_data_are_not_read(kind):
     X, y = table(kind, n=50)
