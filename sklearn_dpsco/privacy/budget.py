@@ -310,7 +310,7 @@ class PrivacyBudget:
         Raises `ValueError` if the part is so small that delta alone allows it, or if the budget is
         pure and the currency is "gdp" or "pld".
         """
-        check_real("fraction", fraction, low=0, high=1, low_open=True)
+        fraction = check_real("fraction", fraction, low=0, high=1, low_open=True)
         delta, whole, rho = self.delta, self.epsilon, self._size("zcdp")
         if self.is_pure and currency in ("gdp", "pld"):
             raise ValueError(f"a budget with delta=0 has no parts in the currency {currency!r}")

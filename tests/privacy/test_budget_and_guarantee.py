@@ -149,6 +149,7 @@ def test_numbers_of_numpy_are_taken_for_what_they_are(real):
     given = PrivacyBudget(real(0.3), real(1e-3), rows_per_user=np.int8(100))
     plain = PrivacyBudget(float(real(0.3)), float(real(1e-3)), rows_per_user=100)
     assert (given.rho, given.mu) == (plain.rho, plain.mu)
+    assert given.part(real(0.3), "zcdp") == plain.part(float(real(0.3)), "zcdp")
     plan, same = (plan_mean(5000, 3, epsilon=e, delta=0) for e in (real(0.3), plain.epsilon))
     assert plan.noise.scale == same.noise.scale
 
