@@ -5,7 +5,7 @@
     python benchmarks/clusters.py --part lazy --gigabytes 50       blocks that are made each time
     python benchmarks/clusters.py --part client                    memory of the client by rows
 
-Needs `pip install sklearn_dpsco[dask]`.
+Needs the extra `dask`.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def imported(module: str, remedy: str, what: str) -> Any:
 
 
 import_pandas = partial(imported, "pandas", "install it")
-import_pyplot = partial(imported, "matplotlib.pyplot", "pip install 'sklearn_dpsco[plots]'")
+import_pyplot = partial(imported, "matplotlib.pyplot", "pip install matplotlib")
 
 
 @contextmanager

@@ -31,9 +31,7 @@ def check_verbose(verbose: Any) -> int:
     return number
 
 
-_tqdm = partial(
-    imported, "tqdm.auto", "pip install 'sklearn_dpsco[progress]', or take verbose=0", "verbose"
-)
+_tqdm = partial(imported, "tqdm.auto", "pip install tqdm, or take verbose=0", "verbose")
 
 
 @contextmanager

@@ -57,6 +57,13 @@ def test_code_blocks_run(page, capsys, tmp_path, monkeypatch):
             exec(compile(block, f"{page}, block {number}", "exec"), names)
 
 
+def test_nothing_is_installed_from_an_index():
+    # the package is on none: whoever took its name there would be installed in its place
+    pages = [ROOT / "README.md", *DOC.rglob("*.rst"), *ROOT.glob("[bes]*/**/*.py")]
+    command = re.compile(r"pip install.*[ '\"`]sklearn_dpsco\b(?![-/])")
+    assert [page.name for page in pages if command.search(page.read_text())] == []
+
+
 def test_readme_points_at_what_is_there():
     links = re.findall(r"\]\(([^):]+)\)", (ROOT / "README.md").read_text())
     assert len(links) > 5

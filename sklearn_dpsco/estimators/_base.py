@@ -143,8 +143,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         noise. Use it for tests only.
     verbose : int >= 0 or bool, default=0
         From 1 on, a bar on standard error counts the steps of the plan, which are public, and
-        nothing else; from 2 on the plan is shown first. Needs tqdm
-        (``pip install "sklearn_dpsco[progress]"``).
+        nothing else; from 2 on the plan is shown first. Needs tqdm.
 
     Attributes
     ----------
