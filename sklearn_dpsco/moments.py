@@ -624,7 +624,18 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         return dict(zip(names, (1 - left, float(noise), adjusted, *criteria), strict=True))
 
     def ridge_path(self, target: Any, features: Any, penalties: Sequence[float]) -> Array:
-        """Coefficients for each `ridge` of `regression`, shape (n_penalties, n_features)."""
+        """Coefficients without the intercept for each of several `ridge`, without intervals.
+
+        Parameters
+        ----------
+        target, features
+            As in `regression`.
+        penalties : sequence of float >= 0
+
+        Returns
+        -------
+        ndarray of shape (n_penalties, n_features)
+        """
         found = (self.regression(target, features, ridge=value) for value in penalties)
         return np.array([one.coef[0, :-1] for one in found])
 

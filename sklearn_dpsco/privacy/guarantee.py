@@ -430,6 +430,7 @@ class Guarantee(Overviewed):
         return [(epsilon, self.delta_at(epsilon)) for epsilon in sorted(grid)]
 
     def composes_in(self, composition: str) -> bool:
+        """Whether all releases have a cost in "zcdp", "gdp" or "pure"."""
         if self.is_void:  # also if nothing is released
             return False
         if self.parts:
