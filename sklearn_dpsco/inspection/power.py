@@ -171,7 +171,7 @@ def rows_needed(
 
     Parameters
     ----------
-    estimator : DPLinearRegression, DPLogisticRegression, DPMirrorRegressor or DPMirrorClassifier
+    estimator : DPLinearRegression, DPLogisticRegression, DPMirror... or DPPoissonRegressor and like
         With its epsilon, delta and relation, or a pipeline that ends with one, of which that step
         counts, with ``inference=True``. For a score any estimator of this package, a search or
         a pipeline that ends with one, as it stands.

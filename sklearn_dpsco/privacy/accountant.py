@@ -327,8 +327,9 @@ class BudgetAccountant(Account):
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
 
-        The smallest of the sum of epsilons (if all compose purely), the epsilon of the sum of rho,
-        that of the Renyi divergence at the order of the budget, and the budget's. It holds if the
+        The smallest of the sum of epsilons (if all compose purely), the epsilons of the sums of
+        mu^2 (in Gaussian DP) and of rho, that of the Renyi divergence at the order of the budget,
+        and the budget's. It holds if the
         fits were fixed in advance; if later ones were chosen after looking at the results of
         earlier ones, the budget itself is the guarantee.
         """

@@ -48,9 +48,9 @@ class Charge:
     epsilon, delta, relation, rows_per_user, composition
         The claim, as in `Guarantee`.
     pure_epsilon : float
-        Array in the sum of epsilons; infinite if the guarantee does not compose purely.
+        Its term of the sum of epsilons; infinite if the guarantee does not compose purely.
     rho : float
-        Array in the sum of rho.
+        Its term of the sum of rho.
     rho_at_order : float
         What the guarantee costs of the budget's rho: its Renyi divergence at the order alpha of
         the accountant is at most alpha times this.
