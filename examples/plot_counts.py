@@ -86,7 +86,7 @@ print(compared.drop(index="(intercept)").round(3).to_string())
 # where they begin at 0. So a flag has its own ratio, and that of the diseases is for 60 of them.
 
 display = CoefficientDisplay.from_estimator(model, units="scaled", exponentiate=True)
-display.ax_.set_title("Rate ratios of visits, 95 % intervals")
+_ = display.ax_.set_title("Rate ratios of visits, 95 % intervals")
 
 # %%
 # Deviance

@@ -73,11 +73,12 @@ curves = {"scale_X": [], "scale_y": [], "bounds_X and bounds_y of DPLinearRegres
 for factor in factors:
     for name in ("scale_X", "scale_y"):
         wrong = guesses | {name: factor * guesses[name]}
-        curves[name].append(score(HeavyTailDPRegressor(**wrong)))
+        curves[name].append(score(HeavyTailDPRegressor(**wrong, random_state=0)))
     reach_X, reach_y = 10 * factor * guesses["scale_X"], 10 * factor * guesses["scale_y"]
     bounded = DPLinearRegression(
         bounds_X=(guesses["center_X"] - reach_X, guesses["center_X"] + reach_X),
         bounds_y=(guesses["center_y"] - reach_y, guesses["center_y"] + reach_y),
+        random_state=0,
     )
     curves["bounds_X and bounds_y of DPLinearRegression"].append(score(bounded))
 

@@ -57,11 +57,12 @@ by_sampling, by_noise = plan.expected_std(prevalence=1 / 3, parts=True)
 print(f"per standard deviation of a feature: {plan.expected_std(prevalence=1 / 3):.3f} log-odds")
 print(f"by sampling {by_sampling:.3f}, by noise {by_noise:.3f}")
 print(f"an effect of 0.1 is found with probability {plan.power(0.1, prevalence=1 / 3):.2f}")
-fewer = rows_needed(model, n_features, effect=0.1, power=0.8, prevalence=1 / 3)
+facts = {"prevalence": 1 / 3, "correlation": 0.0}
+fewer = rows_needed(model, n_features, effect=0.1, power=0.8, **facts)
 print(f"with probability 0.8 in {fewer} rows")
 
 power = PowerDisplay.from_estimator(model, n_samples, n_features, prevalence=1 / 3)
-power.ax_.set_title(f"Expected of {n_samples} rows and {n_features} columns")
+_ = power.ax_.set_title(f"Expected of {n_samples} rows and {n_features} columns")
 
 # %%
 # The fit
@@ -111,4 +112,4 @@ display.ax_.errorbar(
     label="not private",
 )
 display.ax_.set_title("95 % intervals: what tells of an affair")
-display.ax_.legend()
+_ = display.ax_.legend()

@@ -120,7 +120,7 @@ print(compared.round(3).to_string())
 # bounds, or for all of it where they begin at 0.
 
 display = CoefficientDisplay.from_estimator(model, units="scaled", exponentiate=True)
-display.ax_.set_title("Odds ratios of leaving in a period, 95 % intervals")
+_ = display.ax_.set_title("Odds ratios of leaving in a period, 95 % intervals")
 
 # %%
 # Survival curves
@@ -147,4 +147,4 @@ months = np.linspace(0, 24, 100)
 for overtime, line in zip(curve.names, ax.get_lines(), strict=True):
     ratio = np.exp(truth[["age", "commute", "overtime"]] @ [30, 20, float(overtime)])
     ax.plot(months, np.exp(-ratio * (months / 70) ** 1.2), ":", color=line.get_color())
-ax.set(xlabel="Months since they were hired", ylabel="Share still in the job", ylim=(0.7, 1.01))
+_ = ax.set(xlabel="Months since they were hired", ylabel="Share still in the job", ylim=(0.7, 1.01))

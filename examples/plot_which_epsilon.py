@@ -49,7 +49,7 @@ display = PrivacyUtilityDisplay.from_schema(
     epsilons=[0.1, 0.3, 1, 3, 10],
     random_state=0,
 )
-display.ax_.set_title("A made table with the columns of the schema")
+_ = display.ax_.set_title("A made table with the columns of the schema")
 
 # %%
 # Rows for one score
