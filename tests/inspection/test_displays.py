@@ -567,7 +567,7 @@ def test_all_follow_the_conventions():
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     display = PlanDisplay(names=["a"], shares=[1.0])
-    with pytest.raises(ImportError, match=r"PlanDisplay.plot needs matplotlib.*dpsco\[plots\]"):
+    with pytest.raises(ImportError, match=r"PlanDisplay.plot .*: pip install matplotlib$"):
         display.plot()
 
 
