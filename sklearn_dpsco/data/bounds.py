@@ -1,7 +1,8 @@
 """Public bounds of the data, or guesses in their place: clip to them, scale by them, and map back.
 
 A feature with bounds (low, high) becomes ``(x - mid) / half``, in [-1, 1]. Where one end is 0, it
-is divided by the size of the other end and not centred, so that zeros stay zero. Without bounds it
+is divided by the size of the other end and not centred, so that zeros stay zero; as are features
+and targets of models through 0, by the size of the larger end. Without bounds it
 becomes (x - center) / scale, both guesses of the user, or neutral where the plan releases them. No
 constant is computed from the data.
 """
@@ -270,7 +271,11 @@ def is_declaring(bounds: Any) -> bool:
 
 
 def feature_scaling(
-    bounds: Any, n_features: int, feature_names: Sequence[str] | None = None
+    bounds: Any,
+    n_features: int,
+    feature_names: Sequence[str] | None = None,
+    *,
+    through_zero: bool = False,
 ) -> FeatureScaling:
     """The scaling that `bounds_X` declares; None stands for (-1, 1) and warns."""
     if bounds is None:
@@ -281,9 +286,9 @@ def feature_scaling(
     else:  # a transformer is no pair
         low, high = check_feature_bounds(bounds, n_features) or _pair("bounds_X", bounds)
     low, high = np.full(n_features, low), np.full(n_features, high)
-    one_sided = (low == 0) | (high == 0)
-    shift = np.where(one_sided, 0.0, low / 2 + high / 2)
-    width = np.where(one_sided, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
+    keeps_zero = through_zero | (low == 0) | (high == 0)
+    shift = np.where(keeps_zero, 0.0, low / 2 + high / 2)
+    width = np.where(keeps_zero, np.maximum(-low, high), high / 2 - low / 2)
     return FeatureScaling(low, high, shift, width)
 
 
@@ -353,12 +358,17 @@ def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> Tar
     return TargetScaling(low / most, largest, 0.0, largest, has_log_link=True)
 
 
-def target_scaling(bounds: Any, n_targets: int = 1) -> TargetScaling:
+def target_scaling(
+    bounds: Any, n_targets: int = 1, *, through_zero: bool = False
+) -> TargetScaling:
     """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns."""
     low, high = check_target_bounds(bounds, n_targets) or _undeclared("bounds_y", "targets")
     low, high = np.full(n_targets, low), np.full(n_targets, high)
     if n_targets == 1:
         low, high = low.item(), high.item()
+    if through_zero:
+        half = np.maximum(-low, high)
+        return TargetScaling(low, high, 0.0 * half, half)
     return TargetScaling(low, high, low / 2 + high / 2, high / 2 - low / 2)
 
 

@@ -240,7 +240,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
 
     def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         """The public map of the features to scaled units; `empty` is X without records."""
-        return bounds.feature_scaling(ends, empty.shape[1], self._feature_names())
+        facts = ends, empty.shape[1], self._feature_names()
+        return bounds.feature_scaling(*facts, through_zero=not self.fit_intercept)
 
     @property
     def _reader(self) -> Reader:
@@ -606,7 +607,8 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def _target_scaling(self, n_targets: int) -> bounds.TargetScaling:
         """The public map of the targets to [-1, 1]."""
-        return bounds.target_scaling(self.bounds_y, n_targets)
+        through_zero = not self.fit_intercept
+        return bounds.target_scaling(self.bounds_y, n_targets, through_zero=through_zero)
 
     def plan(self, n_samples: int, n_features: Any, n_targets: int = 1) -> Plan:
         """The plan that `fit` would follow on data of this size; spends nothing.

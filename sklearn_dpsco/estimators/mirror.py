@@ -20,8 +20,8 @@ class MirrorModel(Inference):
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget then buys a private centre of the
         targets or the frequencies of the classes, and another one private means of the features,
-        about which the rows are centred. A model without one goes through the middle of the bounds,
-        which is 0 where they are symmetric about it, and of features where an end is 0.
+        about which the rows are centred. A model without one goes through 0; columns whose bounds
+        lie far from 0 then have little to tell them apart.
     loss : str or Loss
         In scaled units. A loss that is not smooth works, with smaller steps; one that is not convex
         works, too.

@@ -205,16 +205,19 @@ def test_a_set_that_lacks_what_the_solver_needs_is_refused_in_the_plan(solver):
         regressor(feasible_set=Box(1.0), solver=solver).plan(100, 3)
 
 
-@pytest.mark.parametrize(("bounds_X", "bounds_y", "is_through_0"), [
-    ((0, 5), (-9, 9), True), ((-5, 5), (-9, 9), True), ((0, 5), (0, 9), False),
-    ((1, 5), (-9, 9), False),
-])  # fmt: skip
-def test_a_model_without_an_intercept_goes_through_the_middle(bounds_X, bounds_y, is_through_0):
+@pytest.mark.parametrize(
+    ("bounds_X", "bounds_y"), [((0, 5), (-9, 9)), ((-5, 5), (0, 9)), ((1, 5), (1, 8)), ((1, 9), None)]
+)
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array])
+def test_a_model_without_an_intercept_goes_through_0(bounds_X, bounds_y, storage):
     X = np.random.default_rng(0).uniform(1, 5, (500, 2))
-    facts = {"bounds_X": bounds_X, "bounds_y": bounds_y, "epsilon": 1e4, "relation": "zero-out"}
-    model = DPMirrorRegressor(fit_intercept=False, random_state=0, **facts)
-    model.fit(X, X @ [0.5, 1.0])
-    middle = 0.0 if bounds_X[0] == 0 else np.mean(bounds_X)
-    assert model.predict([[middle, middle]])[0] == pytest.approx(np.mean(bounds_y), abs=1e-9)
-    is_right = np.allclose(model.coef_, [0.5, 1.0], atol=0.02)
-    assert is_right == (model.intercept_ == 0) == is_through_0
+    facts = {"bounds_X": bounds_X, "epsilon": 1e4, "relation": "zero-out", "fit_intercept": False}
+    if bounds_y is None:
+        model = DPMirrorClassifier(classes=[False, True], random_state=0, **facts)
+        model.fit(storage(X), X[:, 0] > X[:, 1])
+        assert model.coef_[0, 0] == pytest.approx(-model.coef_[0, 1], rel=0.1)
+    else:
+        model = DPMirrorRegressor(bounds_y=bounds_y, random_state=0, **facts)
+        model.fit(storage(X), X @ [0.5, 1.0])
+        np.testing.assert_allclose(model.coef_, [0.5, 1.0], atol=0.02)
+    assert model.intercept_ == 0
