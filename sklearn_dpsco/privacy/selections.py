@@ -97,22 +97,23 @@ def _optimum(count: int, m: int, h: float, end: int) -> Array:
     One more selection at a time, with the maximum over t in closed form between two chords:
     doc/privacy, section 1, "Computation from above", (a) to (c), also for z and y.
     """
-    # all points are those of j = -m, ..., end + m; i is the left one of each pair of cells i, i + m
-    i, j = np.arange(-m, end), np.arange(end + 1)
     log_below = np.arange(-m, 0) * h
     below = np.exp(log_below)
-    kink = np.concatenate((-np.expm1(log_below), np.zeros(end + m + 1)))
-    # slope of (1 - gamma)_+ between the two cells of a pair, in units of the left point
-    crossing = np.concatenate((below, np.zeros(end)))
-    values = np.zeros(end + 1)
-    for _ in range(count):
+    kink, values = -np.expm1(log_below), np.zeros(1)
+    for number in range(1, count + 1):
+        # from the point number * m on H is 0, as the losses of all selections add up to less
+        n_points = min(end, number * m) + 1
+        values = np.append(values, np.zeros(n_points - values.size))
+        # all points are those of j = -m, ...; i is the left one of each pair of cells i, i + m
+        i, j = np.arange(-m, n_points - 1), np.arange(n_points)
         # H(gamma) - (1 - gamma)_+ at all points, which is accurate on both sides of 1, by
         # H(1/g) = 1 - 1/g + H(g) / g
         excess = np.concatenate((below * values[m:0:-1], values, np.full(m, values[-1])))
         # slopes and constants of the chords; each slope times the point at its left
         slope = (excess[:-1] - excess[1:]) / math.expm1(h)
         constant = excess[:-1] + slope
-        d_slope = slope[: i.size] - slope[m:] * math.exp(-m * h) + crossing
+        d_slope = slope[: i.size] - slope[m:] * math.exp(-m * h)
+        d_slope[:m] += below  # of (1 - gamma)_+ between the two cells, in units of the left point
         d_constant = constant[: i.size] - constant[m:] + (i < 0)
         # ln z / h lies in [i + 1, i + m]; where nothing bends, the objective is flat
         bends = (d_slope > 0) & (d_constant > 0)
@@ -126,14 +127,14 @@ def _optimum(count: int, m: int, h: float, end: int) -> Array:
         last = np.searchsorted(-largest_after, j - float(m), side="left") - m - 1
         first = np.clip(first, j - m, j - 1)
         last = np.clip(last, first, j - 1)
-        excess += kink
+        excess[:m] += kink
         best = np.zeros(values.size)
         for offset in range(int(np.max(last - first)) + 1):
             cell = np.minimum(first + offset, last)
             at = np.clip((log_z[cell + m] + j - m) / 2, cell, cell + 1)
             np.maximum(best, _objective(at, cell, excess, m, h), out=best)
         values = np.minimum(best * _STEP_ROUNDING, 1.0)
-    return values
+    return np.append(values, np.zeros(end + 1 - values.size))
 
 
 def _objective(at: Array, cell: Indices, full: Array, m: int, h: float) -> Array:
