@@ -206,16 +206,24 @@ class ScorePlan(Overviewed):
         y = prediction + unit * math.sqrt(1 - known**2) * rng.permutation(normal)
         answers, share, found = {"y": y, "prediction": prediction}, m / self.n_samples, []
         ranges = [one for one in self.ranges if one.target == facts.target]
+
+        @functools.cache  # most draws select the same ranges
+        def scores(one: Range, own: Facts) -> Array:
+            part = replace(one, worth=share * one.worth, most=share * one.most)
+            return part.scores(own, answers) / share
+
+        @functools.cache
+        def interval(own: Facts) -> tuple[float, float]:
+            own_query = replace(query, facts=own)
+            sums = own_query.statistic(answers) * (n / m)
+            return own_query.estimate("r2", sums, self._law(noise))["interval"]
+
         for seed in range(_SELECTED if ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
             for one in ranges:
-                part = replace(one, worth=share * one.worth, most=share * one.most)
-                scores = part.scores(own, answers) / share
-                noisy = scores + draws.gumbel(0.0, one.select.scale, scores.size)
-                own = one.narrowed(own, int(np.argmax(noisy)))
-            own_query = replace(query, facts=own)
-            sums = own_query.statistic(answers) * (n / m)
-            found.append(own_query.estimate("r2", sums, self._law(noise))["interval"])
+                gumbel = draws.gumbel(0.0, one.select.scale, scores(one, own).size)
+                own = one.narrowed(own, int(np.argmax(scores(one, own) + gumbel)))
+            found.append(interval(own))
         return sorted(found, key=lambda ends: ends[1] - ends[0])[len(found) // 2]
 
     def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:

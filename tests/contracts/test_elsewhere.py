@@ -536,13 +536,15 @@ def test_a_part_that_is_given_twice_is_refused():
 # -------------------------------------------------------------------------------- clusters
 
 
-@pytest.fixture(scope="module")
-def cluster():
+@pytest.fixture(scope="module", params=["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def cluster(request):
+    """Two workers, on threads or in processes, whose start takes long."""
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     size = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
     settings = {"distributed.scheduler.active-memory-manager.start": False}
     if hasattr(os, "fork"):  # what all workers import is imported once
         settings["distributed.worker.multiprocessing-method"] = "forkserver"
+    size["processes"] = request.param == "processes"
     # what both workers have stays with both, as one of them is killed
     with (
         dask.config.set(settings),
@@ -591,7 +593,11 @@ def test_a_cluster_gives_the_model_of_the_table(client, kind):
     np.testing.assert_allclose(held.predict(futures).compute(), expected.predict(X), rtol=1e-9)
 
 
+of_processes = pytest.mark.parametrize("cluster", ["processes"], indirect=True, scope="module")
+
+
 @pytest.mark.slow
+@of_processes
 def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch):
     X, y = large()
     expected = MODELS["learned units"]().fit(X, y)
@@ -636,6 +642,8 @@ class Dying(DPMirrorRegressor):
         super()._solve(*data)
 
 
+@pytest.mark.slow  # tests/contracts/test_parallel.py has fits that are charged, each time they run
+@of_processes
 def test_a_fit_that_is_run_again_is_charged_again(client, tmp_path):
     X, y = table("DPLassoFW")
     accountant, mark = BudgetAccountant(20.0, 1e-6), tmp_path / "mark"
@@ -652,6 +660,7 @@ def test_a_fit_that_is_run_again_is_charged_again(client, tmp_path):
 
 
 @pytest.mark.slow
+@of_processes
 def test_a_private_search_goes_on_when_a_worker_is_killed(client, tmp_path):
     X, y = table("DPLassoFW", 400)
     accountant, mark = BudgetAccountant(200.0, relation="zero-out"), tmp_path / "mark"
@@ -683,6 +692,7 @@ def unstable(folder, X):
 
 
 @pytest.mark.slow
+@of_processes
 def test_workers_notice_blocks_that_change(client, tmp_path, monkeypatch):
     X, y = large()
     model = MODELS["learned units"]()

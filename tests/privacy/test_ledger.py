@@ -10,7 +10,6 @@ import math
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from sklearn_dpsco import (
     PrivacyParameterWarning,
 )
 from sklearn_dpsco.geometry import L1Ball
+from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy import ledger
 from sklearn_dpsco.privacy.accountant import accountant_in_force
 from sklearn_dpsco.privacy.ledger import Ledger, Snapshot
@@ -395,57 +395,47 @@ def test_workers_of_a_search_charge_the_file(tmp_path):
     assert 1 <= len(tight.ledger) < 4
 
 
+@needs_fork
 def test_a_pickle_in_another_process_charges_the_file_or_refuses(tmp_path, monkeypatch):
     X, y = scaled_table(60, 3)
     monkeypatch.chdir(tmp_path)
     accountant, only_here = kept("budget.json"), BudgetAccountant(1.0, DELTA)
     model = regressor(accountant=accountant).fit(X, y)
     alone = clone(model).set_params(accountant=only_here).fit(X, y)
-    Path("models").write_bytes(pickle.dumps((model, alone)))
-    script = """
-import pickle
-import numpy as np
-from sklearn.base import clone
-from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError
-loaded, again = (pickle.load(open("../models", "rb")) for _ in range(2))
-for first, second in zip(loaded, again):
-    assert first.accountant is second.accountant is clone(first).accountant
-X, y = np.zeros((5, 3)), np.zeros(5)
-model, alone = loaded
-
-# without a file
-accountant = alone.accountant
-assert "another process" in repr(alone)
-alone.predict(X)
-attempts = [
-    lambda: alone.fit(X, y), lambda: accountant.spend(alone.guarantee_), accountant.remaining,
-    accountant.total_spent, lambda: accountant.ledger, accountant.__enter__,
-    accountant.parallel().branch().remaining,
-]
-for attempt in attempts:
-    try:
-        attempt()
-    except PrivacyBudgetError as error:
-        assert "lives in another process" in str(error)
-    else:
-        raise AssertionError(attempt)
-alone.set_params(accountant=None).fit(X, y)
-print(pickle.dumps(accountant).hex())
-
-# with a file
-assert model.accountant is BudgetAccountant.load("../budget.json")
-model.set_params(delta=1e-7).fit(X, y)
-try:
-    model.set_params(epsilon=1.2).fit(X, y)
-except PrivacyBudgetError as error:
-    print(error)
-"""
+    pickled = pickle.dumps((model, alone))
     Path("elsewhere").mkdir()
-    run = [sys.executable, "-W", "ignore", "-c", script]
-    said = subprocess.run(run, capture_output=True, text=True, check=True, cwd="elsewhere").stdout
-    sent_back, refusal = said.splitlines()
-    assert pickle.loads(bytes.fromhex(sent_back)) is only_here
-    assert "still fits is 1.10" in refusal
+
+    def elsewhere():
+        os.chdir("elsewhere")
+        accountant_module._accountants.clear()  # a process that has inherited nothing
+        loaded, again = (pickle.loads(pickled) for _ in range(2))
+        for first, second in zip(loaded, again, strict=True):
+            assert first.accountant is second.accountant is clone(first).accountant
+        X, y = np.zeros((5, 3)), np.zeros(5)
+        model, alone = loaded
+
+        # without a file
+        stranger = alone.accountant
+        assert "another process" in repr(alone)
+        alone.predict(X)
+        for attempt in (
+            lambda: alone.fit(X, y), lambda: stranger.spend(alone.guarantee_), stranger.remaining,
+            stranger.total_spent, lambda: stranger.ledger, stranger.__enter__,
+            stranger.parallel().branch().remaining,
+        ):  # fmt: skip
+            with pytest.raises(PrivacyBudgetError, match="lives in another process"):
+                attempt()
+        alone.set_params(accountant=None).fit(X, y)
+        Path("sent").write_bytes(pickle.dumps(stranger))
+
+        # with a file
+        assert model.accountant is BudgetAccountant.load("../budget.json")
+        model.set_params(delta=1e-7).fit(X, y)
+        with pytest.raises(PrivacyBudgetError, match=r"still fits is 1\.10"):
+            model.set_params(epsilon=1.2).fit(X, y)
+
+    assert forked(elsewhere) == 0
+    assert pickle.loads(Path("elsewhere/sent").read_bytes()) is only_here
     first, second = accountant.ledger
     assert (first.guarantee, second.guarantee) == (model.guarantee_, None)
     assert (second.delta, second.n_samples) == (1e-7, 5)
