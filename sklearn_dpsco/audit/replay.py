@@ -254,7 +254,8 @@ def check_sensitivity(
     release by as many sensitivities as the plan is for rows of a user: the ratios are over those.
 
     The record is put into every second batch. The pairs are replayed with up to 8 streams, until
-    each release was moved at least once; those that never were are `untested`.
+    each release was moved at least once, or something is wrong; those that never were are
+    `untested`.
 
     Parameters
     ----------
@@ -299,10 +300,11 @@ def check_sensitivity(
                     replay(plan, data, run, TracedStream(seed, run))
                 users = pair[0].rows.users
                 findings.add(first, second, 1 if users is None else plan.budget.rows_per_user)
+        result = findings.result()
         # a single pair takes two rounds, to get every kind of answer
-        if (attempt or len(pairs) > 1) and not findings.result().untested:
+        if (attempt or len(pairs) > 1) and (result.violations or not result.untested):
             break
-    return findings.result()
+    return result
 
 
 def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
