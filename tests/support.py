@@ -74,7 +74,7 @@ def recomputed_epsilon(guarantee):
         accountant = RdpAccountant(ORDERS)
         return accountant.compose(guarantee.dp_event).get_epsilon(guarantee.delta)
     if guarantee.composition == "gdp":
-        accountant = PLDAccountant(value_discretization_interval=guarantee.epsilon * 1e-4)
+        accountant = PLDAccountant(value_discretization_interval=guarantee.epsilon * 1e-3)
         return accountant.compose(in_one(guarantee.dp_event)).get_epsilon(guarantee.delta)
     events = guarantee.dp_event.events
     grid = guarantee.epsilon * 1e-5 / (len(events) + 2)

@@ -142,15 +142,16 @@ def run(name, n_trials, epsilon, **settings):
 
 @each_solver
 def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch):
-    result = run(name, 30, 0.2)
+    result = run(name, 20, 0.2)
     assert not result.flagged
     assert np.unique(result.scores).size > 1
     if entry(name).of_rates:
         return  # whose clips still are selected with noise
     switch_noise_off(monkeypatch)
-    assert run(name, 60, 0.2).flagged
+    assert run(name, 50, 0.2).flagged
 
 
+@pytest.mark.slow  # the replays above find them, too
 def test_derivatives_of_classes_that_are_clipped_one_by_one_are_flagged(monkeypatch):
     """Eight derivatives, each at the clip: the gradient is sqrt(8) times too long."""
     classes = list("abcdefgh")

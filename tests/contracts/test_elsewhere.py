@@ -536,7 +536,10 @@ def test_a_part_that_is_given_twice_is_refused():
 # -------------------------------------------------------------------------------- clusters
 
 
-@pytest.fixture(scope="module", params=["threads", pytest.param("processes", marks=pytest.mark.slow)])
+in_processes = pytest.param("processes", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["threads", in_processes])
 def cluster(request):
     """Two workers, on threads or in processes, whose start takes long."""
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
@@ -593,10 +596,9 @@ def test_a_cluster_gives_the_model_of_the_table(client, kind):
     np.testing.assert_allclose(held.predict(futures).compute(), expected.predict(X), rtol=1e-9)
 
 
-of_processes = pytest.mark.parametrize("cluster", ["processes"], indirect=True, scope="module")
+of_processes = pytest.mark.parametrize("cluster", [in_processes], indirect=True, scope="module")
 
 
-@pytest.mark.slow
 @of_processes
 def test_a_worker_that_is_killed_in_mid_fit_changes_nothing(client, monkeypatch):
     X, y = large()
@@ -642,8 +644,7 @@ class Dying(DPMirrorRegressor):
         super()._solve(*data)
 
 
-@pytest.mark.slow  # tests/contracts/test_parallel.py has fits that are charged, each time they run
-@of_processes
+@of_processes  # (test_parallel.py also has fits that are charged each time they run)
 def test_a_fit_that_is_run_again_is_charged_again(client, tmp_path):
     X, y = table("DPLassoFW")
     accountant, mark = BudgetAccountant(20.0, 1e-6), tmp_path / "mark"
@@ -659,7 +660,6 @@ def test_a_fit_that_is_run_again_is_charged_again(client, tmp_path):
     assert len(accountant.ledger) >= 2 * 2 + 1 + 1
 
 
-@pytest.mark.slow
 @of_processes
 def test_a_private_search_goes_on_when_a_worker_is_killed(client, tmp_path):
     X, y = table("DPLassoFW", 400)
@@ -691,7 +691,6 @@ def unstable(folder, X):
     return [dask.delayed(read_once)(k, folder, X[a:b]) for k, (a, b) in enumerate(cuts)]
 
 
-@pytest.mark.slow
 @of_processes
 def test_workers_notice_blocks_that_change(client, tmp_path, monkeypatch):
     X, y = large()

@@ -136,7 +136,7 @@ def assert_all_differ(outcomes):
 def test_forked_workers_draw_their_own_noise():
     before = all_fitted(some := models())  # everything is loaded and warm before the fork
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        outcomes = pool.map(all_fitted, [some] * 4, chunksize=1)
+        outcomes = pool.map(all_fitted, [some] * 3, chunksize=1)
     for of_one in zip(before, all_fitted(some), *outcomes, strict=True):
         assert_all_differ(of_one)
 

@@ -589,8 +589,8 @@ def test_a_record_made_invalid_is_the_empty_slot_of_all_that_reads_it(name):
     call, spoil = READERS[name]
     fitted_to_score()
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (1500, 2))
-    y = np.clip(X[:, 0] + 0.1 * rng.normal(size=1500), -1, 1)
+    X = rng.uniform(-1, 1, (800, 2))
+    y = np.clip(X[:, 0] + 0.1 * rng.normal(size=800), -1, 1)
     y = np.rint(5 * np.abs(y)) if "count" in name or "amount" in name else y
     largest = 0.0
     for corner in ((1, 1), (1, -1)):

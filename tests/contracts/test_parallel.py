@@ -48,7 +48,7 @@ def backends(*always):
     return [pytest.param(one, marks=() if one in always else pytest.mark.slow) for one in names]
 
 
-@pytest.fixture(scope="module", params=backends("threading", "loky"))
+@pytest.fixture(scope="module", params=backends("threading", "multiprocessing"))
 def backend(request):
     """Its name; the tests of one run together, so that no process is forked beside a cluster."""
     return request.param

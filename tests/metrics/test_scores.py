@@ -585,7 +585,7 @@ def test_differences_of_groups_of_which_nothing_is_known_are_as_wide_as_can_be(s
 
 @rest_is_slow("epsilon", [0.05, 3.0], ("3.0",))
 def test_intervals_of_groups_and_of_their_differences_cover(epsilon):
-    n, runs, rng, rights = 900, 60, np.random.default_rng(0), {"a": 0.9, "b": 0.6}
+    n, runs, rng, rights = 900, 40, np.random.default_rng(0), {"a": 0.9, "b": 0.6}
     shares = {"a": 0.3, "b": 0.7}
     hits = dict.fromkeys(["a", "b", "all", "difference"], 0)
     for seed in range(runs):

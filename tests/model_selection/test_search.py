@@ -753,9 +753,9 @@ def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch
     def raw(losses, present, stream):
         return int(np.argmax(choice.scores(losses, present, 1.0)))
 
-    assert audited(raw, 600, 0.1).flagged
-    weak = replace(choice, select=replace(choice.select, scale=choice.select.scale / 20))
-    assert audited(of_models(weak), 2000, 0.1).flagged
+    assert audited(raw, 100, 0.1).flagged
+    weak = replace(choice, select=replace(choice.select, scale=choice.select.scale / 40))
+    assert audited(of_models(weak), 1000, 0.1).flagged
 
 
 @pytest.mark.slow

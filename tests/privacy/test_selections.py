@@ -219,7 +219,7 @@ def test_the_gaussian_curve_of_selections_is_nowhere_below_theirs():
     for case in itertools.product((1e-3, 0.3, 2.0), (1, 2, 3, 7, 20)):
         eta, count = case
         mu = selections_mu(eta, count)
-        levels = eta * math.sqrt(count) / 2 * np.linspace(0, 5, 60)
+        levels = eta * math.sqrt(count) / 2 * np.linspace(0, 5, 30)
         for epsilon in levels[levels < count * eta]:
             # a lower bound on the truth, by an adversary with fewer choices
             game = lattice_delta(epsilon, eta, count, points=16)
@@ -283,7 +283,7 @@ def test_selections_between_gaussian_releases_stay_below_the_common_curve():
 
 @pytest.mark.filterwarnings("error")
 def test_large_budgets_raise_and_warn_nothing():
-    for epsilon, count in itertools.product((20.0, 99.0, 100.0), (1, 2, 30, 128)):
+    for epsilon, count in ((20.0, 1), (20.0, 128), (99.0, 2), (99.0, 30), (100.0, 1), (100.0, 128)):
         assert has_optimum(epsilon, 1e-6, count)
         eta = selection_epsilon(epsilon, 1e-6, count)
         assert epsilon / count <= eta * 1.001

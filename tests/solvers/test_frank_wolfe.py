@@ -401,7 +401,7 @@ def test_the_range_of_a_selection_is_that_of_the_vertices_whatever_a_set_says():
         assert plan.vertices.l1_diameter == pytest.approx(2.0, rel=1e-12)
         expected = budget.record_factor * 2.0 * 0.3 / n
         assert plan.step.sensitivity == pytest.approx(expected, rel=1e-6)
-        found = check_sensitivity(plan)
+        found = check_sensitivity(plan, neighbours(fact, budget.relation, 10))
         assert not found.violations
         assert 0.4 < found.ratios["step"] <= 1
 

@@ -657,7 +657,7 @@ def test_centred_scores_stay_within_the_sensitivity(form, delta, relation, n_out
     budget = PrivacyBudget(200.0, delta, relation)
     plan = solver.plan(problem(60, 3, n_outputs=n_outputs), budget)
     assert plan.first.means is not None
-    found = check_sensitivity(plan)
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 10))
     assert not found.violations, found
     assert found.ratios["first.means"] > 0.5
     assert found.ratios["runs[0].noise"] > 0.2
@@ -694,7 +694,8 @@ def test_the_replay_covers_polytopes():
         solver = solver_of(form, max_iter=4)
         facts = problem(40, 3, fit_intercept=False)
         facts = dataclasses.replace(facts, feasible_set=Polytope(points))
-        found = check_sensitivity(solver.plan(facts, BUDGET))
+        pairs = neighbours(facts, BUDGET.relation, 6)
+        found = check_sensitivity(solver.plan(facts, BUDGET), pairs)
         assert not found.violations, form
         assert max(found.ratios.values()) > 0.2, form
 

@@ -271,7 +271,7 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
     fact = facts(n, 3, loss=loss if k == 1 else Joint(loss, k), **settings)
     solver = PhasedSGD(max_iter=2, learning_rate=0.5, gradient_clip=0.4)
     plan = solver.plan(fact, PrivacyBudget(1.0, 1e-6, relation))
-    pairs = neighbours(fact, relation, 6)
+    pairs = neighbours(fact, relation, 4)
     return check_sensitivity(plan, pairs, random_state=0)
 
 
