@@ -166,7 +166,7 @@ def test_of_a_pipeline_the_last_step_counts():
 
 
 def test_stand_ins_have_users_of_as_many_rows_as_count(monkeypatch):
-    monkeypatch.setattr(power, "_N_FITS", 5)
+    monkeypatch.setattr(power, "_N_FITS", 3)
     model = clone(LINEAR).set_params(max_rows_per_user=4, epsilon=3.0)
     sure = clone(model).set_params(inference=True)
     scaled = make_pipeline(DPScaler(bounds_X=(0, 1), max_rows_per_user=2), model)
@@ -276,7 +276,7 @@ def test_stand_ins_of_a_schema():
 
 
 def test_tables_with_names_of_columns(monkeypatch):
-    monkeypatch.setattr(power, "_N_FITS", 5)
+    monkeypatch.setattr(power, "_N_FITS", 3)
     told = {"bounds_X": {"age": [18, 98], "dose": (0, 9)}, "epsilon": 3.0}
     model = clone(LINEAR).set_params(**told)
     X, y, _ = stand_in(model, 2, 0.5, {})[1](2000, 0)
