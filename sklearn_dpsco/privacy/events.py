@@ -148,7 +148,8 @@ def _law(event: Any, width: float, is_reversed: bool) -> Any:
     whole = privacy_loss_distribution.identity(width)
     for part, count in _flat(event):
         law_of = _law_of_choice if isinstance(part, OneOfDpEvent) else _law_of_noise
-        whole = whole.compose(law_of(part, width, is_reversed).self_compose(count))
+        law = law_of(part, width, is_reversed)
+        whole = whole.compose(law.self_compose(count) if count > 1 else law)
     return whole
 
 
