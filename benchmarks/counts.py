@@ -1,14 +1,14 @@
 """Models of counts and costs in made families: deviance, bias, worst fits, and intervals.
 
     python benchmarks/counts.py [--families NAME ...] [--rows N ...] [--features D ...]
-        [--epsilons E ...] [--seeds K] [--exposure] [--intervals] [--linear]
+        [--epsilons E ...] [--seeds K] [--relation R] [--exposure] [--intervals] [--linear]
 
 For each cell: n mu over d^1.5; D2 on new rows of scikit-learn's fit without penalty and without
 privacy; the median and the worst difference of the private fits to it, and the worst to a constant
 model; the mean of the predictions over that of the targets, less 1. With ``--intervals``: how many
 95 % intervals cover the true coefficient, the mean over the coefficients and the least, and their
 width over that without privacy. With ``--linear``, the same deviance of `DPLinearRegression` whose
-predictions are floored at a thousandth of the mean. Zero-out, delta 1e-6.
+predictions are floored at a thousandth of the mean. Delta 1e-6.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ def private(family, exposure, **settings):
         bounds_y=(low, high),
         bounds_exposure=(0.1, 1.0) if exposure else None,
         delta=1e-6,
-        relation="zero-out",
         precision="float",
         **settings,
     )
@@ -98,7 +97,7 @@ def cell(family, n, d, epsilon, args):
             return d2_tweedie_score(facts[1], predicted, sample_weight=facts[2], power=power)
 
         model = private(family, args.exposure, epsilon=epsilon, random_state=seed)
-        model.set_params(inference=args.intervals)
+        model.set_params(inference=args.intervals, relation=args.relation)
         given = {"exposure": e[:n]} if args.exposure else {}
         model.fit(X[:n], y[:n], **given)
         found = model.predict(X[n:])
@@ -145,6 +144,7 @@ def main():
     parser.add_argument("--features", nargs="*", type=int, default=[5, 20])
     parser.add_argument("--epsilons", nargs="*", type=float, default=[0.5, 1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--relation", default="zero-out", choices=["zero-out", "replace-one"])
     for flag in ("exposure", "intervals", "linear"):
         parser.add_argument(f"--{flag}", action="store_true")
     args = parser.parse_args()

@@ -78,7 +78,10 @@ class RateModel(Inference, DPRegressor):
     def _settings(self) -> Settings:
         with unwarned():  # what is said later on
             self._target_scaling(1)
-        return super()._settings()
+        settings = super()._settings()
+        low, high = number_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+        largest = (low / high) ** (2 - self.loss.power)
+        return settings._replace(facts=settings.facts | {"largest_rate": largest})
 
     def _exposure(self, exposure: Any, n: int | None = None) -> Array:
         """As numbers; NaN for one that is not above 0 or no number, unless that is an error.

@@ -65,6 +65,9 @@ class Problem:
         release. Some may be empty whatever this says, and no sensitivity depends on it.
     has_weights : bool
         Whether records have weights of their own, which released frequencies do not count.
+    largest_rate : float
+        Of counts and costs, the largest target times its weight, over the largest target: below 1
+        where a short exposure makes a rate large and counts little.
     n_indicators : int
         How many features tell of gaps, and could be spared; for messages.
     base_loss : Loss
@@ -96,6 +99,7 @@ class Problem:
     nonnegative: bool = False
     units: str = "auto"
     inference: bool = False
+    largest_rate: float = 1.0
     # plans say what they make of these
     n_users: int = field(default=0, compare=False)
     may_be_empty: bool = field(default=False, compare=False)

@@ -279,7 +279,7 @@ class NewtonSteps(Part):
         if task == "regression":
             most = float(np.linalg.norm(2 / np.asarray(units.frame.target_scale)))
         elif task == "rates":
-            most = math.exp(min(units.largest, 700.0))
+            most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
         return max(self.clip(usual, large, n, task, most), least)
 

@@ -41,7 +41,7 @@ LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 N_SIZES = 5  # rounds that look for very small columns
 RECENTRED = 1, 3  # after these the centre is released anew
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
-_RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of bounded rates
+_RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of weighted rates, over the largest
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
@@ -284,7 +284,8 @@ class LearnedUnits(Part):
         assert self.positive is not None
         assert self.target_median is not None
         slots, scale = self.problem.n_samples, self.target_median.scale
-        counts = data.sum(statistics.rate_size_counts, _RATE_SIZES)
+        sizes = self.problem.largest_rate * _RATE_SIZES
+        counts = data.sum(statistics.rate_size_counts, sizes)
         share = self.positive.release(np.array([counts[1:].sum() / slots]), stream)
         # no more than there are, as a rule
         n_positive = slots * (float(share[0]) - math.sqrt(self.positive.variance))
@@ -295,9 +296,10 @@ class LearnedUnits(Part):
         least, octaves = math.sqrt(few * n_positive), np.log2(_RATE_SIZES)
         # the less that tells, the more a size is the usual one
         prior = -np.abs(octaves - RATES.usual) * min(1.0, scale / max(least, TINY))
-        facts = _RATE_SIZES, prior, self.target_median, stream, few, math.ceil(least)
+        facts = sizes, prior, self.target_median, stream, few, math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
-        return size if least >= RATES.clear * scale else 2.0**RATES.usual, few
+        usual = self.problem.largest_rate * 2.0**RATES.usual
+        return size if least >= RATES.clear * scale else usual, few
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream

@@ -414,3 +414,15 @@ def test_intervals_hold_for_a_strong_effect_of_few_rows(share, epsilon):
         assert high - low < 3
         covered.append(low < 1.5 < high)
     assert sum(covered) >= 5, covered
+
+
+def test_a_short_exposure_makes_no_level_of_few_events():
+    # a rate of the shortest exposure may be large, and counts little
+    rng = np.random.default_rng(0)
+    X, days = rng.uniform(-1, 1, (10_000, 2)), rng.integers(1, 366, 10_000)
+    y = rng.poisson(0.004 * days / 183)  # about 40
+    model = DPPoissonRegressor(
+        relation="zero-out", bounds_y=(0, 5), bounds_exposure=(1, 366), **COMMON
+    )
+    model.fit(X, y, exposure=days)
+    assert 0.1 < model.predict(X, exposure=days).sum() / y.sum() < 4
