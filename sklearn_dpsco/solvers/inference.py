@@ -273,23 +273,35 @@ class NewtonSteps(Part):
         Of labels at least the first clip, which follows from rows; of rates that of the descent.
         Of others about at most the longest row that counts, times the range of the targets.
         """
-        usual, large = (self._size(copy, n, k, stream) for k in (n // 4, self.n_large))
         task, most = units.problem.loss.task, math.inf
+        told, heaviest = self.law(n, units.n_positive, task)
+        usual, large = (self._size(copy, n, k, stream) for k in (told // 4, self.n_large))
         least = {"classification": first, "rates": units.clip}.get(task, 0.0)
         if task == "regression":
             most = float(np.linalg.norm(2 / np.asarray(units.frame.target_scale)))
         elif task == "rates":
             most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
-        return max(self.clip(usual, large, n, task, most), least)
+        return max(self.clip(usual, large, told, heaviest, most), least)
 
-    def clip(self, usual: float, large: float, n: int, task: str, most: float = math.inf) -> float:
-        """That norm, if a quarter and `n_large` of n scores exceed these, and few exceed `most`."""
+    def law(self, n: int, n_positive: float, task: str) -> tuple[int, float]:
+        """How many of n scores follow one law, and the largest power as in `_HEAVIEST`.
+
+        Of rates as many as targets above 0: most scores of rare events are those of zeros. If these
+        are too few to tell a law, it is an exponential one of as many as would be enough.
+        """
+        told = int(min(n, max(n_positive, 8 * self.n_large)))
+        return told, _HEAVIEST[task] if n_positive >= told else 1.0
+
+    def clip(
+        self, usual: float, large: float, told: int, heaviest: float, most: float = math.inf
+    ) -> float:
+        """That norm, if a quarter and `n_large` of so many exceed these, and few exceed `most`."""
         if self.n_large == 0:
             return large
-        ranks = [-math.log(k / n) for k in (n // 4, self.n_large, self.n_beyond)]
+        ranks = [-math.log(k / told) for k in (told // 4, self.n_large, self.n_beyond)]
         slope = math.log(max(large / usual, 1.0)) / math.log(ranks[1] / ranks[0])
-        longer = large * max(1.0, ranks[2] / ranks[1]) ** min(slope, _HEAVIEST[task])
+        longer = large * max(1.0, ranks[2] / ranks[1]) ** min(slope, heaviest)
         return min(longer, max(most, large))
 
     def doubt(self, square: float, kurtosis: float, problem: Problem) -> float:
@@ -693,10 +705,12 @@ def expected_std(
             above = chi2.sf(ratios**2 / residual, problem.n_outputs)
         return float(above.mean()) - share
 
-    ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (n // 4, max(steps.n_large, 1))
+    n_positive = math.inf if law is None else n * float(law.sf(0))
+    told, heaviest = steps.law(n, n_positive, problem.loss.task)
+    ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (told // 4, max(steps.n_large, 1))
     usual, large = (float(brentq(excess, *ends, (k / n,), xtol=1e-6)) for k in counts)
     large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
-    clip = steps.clip(usual, large, n, problem.loss.task)
+    clip = steps.clip(usual, large, told, heaviest)
     # the derivative of a rarer label, or of a count of 1, if no clip is below it
     least = max(1 / mean - 1, 0.0) if problem.loss == Tweedie(1) else 0.0
     least *= float(lengths[-40])  # few are longer
@@ -707,7 +721,7 @@ def expected_std(
     factor, doubt = (1.3 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
     if safe:
         if is_rate:  # with long tails more: the candidate after that
-            factor = steps.clip(usual, large * 2**0.25, n, problem.loss.task) / clip
+            factor = steps.clip(usual, large * 2**0.25, told, heaviest) / clip
         kurtosis = (p**3 + (1 - p) ** 3) / (p * (1 - p)) if is_binary else 3.0
         kurtosis = 3.0 + float(law.stats("k")) if law is not None else kurtosis
         doubt = _SAFE * steps.doubt(clip**2 / residual, kurtosis, problem)

@@ -101,6 +101,7 @@ class Units(NamedTuple):
     # If the sums of gradients over the rows of users are clipped, and about how many have a row.
     users: Users | None = None
     n_users: int = 0
+    n_positive: float = math.inf  # about how many rates are above 0
     level_bias: float = 0.0  # square of how far their clip may move the level of rates
     may_be_none: bool = False  # whether `n_present` is not clear of its noise
 
@@ -260,7 +261,7 @@ class LearnedUnits(Part):
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
         assert self.target_median is not None
-        size, few = self._rate_size(data, n, stream)
+        size, few, n_positive = self._rate_size(data, n, stream)
         sums = data.sum(statistics.rate_sum, size) / data.n_samples
         least = max(math.sqrt(self.target_mean.variance), TINY)
         noisy = np.maximum(self.target_mean.release(sums, stream), least)
@@ -274,10 +275,10 @@ class LearnedUnits(Part):
         noise += (RATES.beyond * few / data.n_samples / float(noisy[0])) ** 2
         frame = Frame(target_center=math.log(mean), mean_weight=weight)
         found = {"clip": clip, "largest": -frame.target_center, "level_noise": noise}
-        return data, frame, found
+        return data, frame, found | {"n_positive": n_positive}
 
-    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, int]:
-        """A size of weighted rates, and how many exceed it: few, but clear of noise.
+    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, int, float]:
+        """A size of weighted rates, how many exceed it, few, but clear of noise, and are above 0.
 
         If it is not, as too few rates are above 0, a size that is usual for the bounds.
         """
@@ -299,7 +300,7 @@ class LearnedUnits(Part):
         facts = sizes, prior, self.target_median, stream, few, math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
         usual = self.problem.largest_rate * 2.0**RATES.usual
-        return size if least >= RATES.clear * scale else usual, few
+        return size if least >= RATES.clear * scale else usual, few, n_positive
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream

@@ -734,14 +734,16 @@ def test_sizes_of_scores_are_found_where_a_tenth_has_targets():
         assert np.all(np.abs(found.coef[0] - [*slopes, 1]) < 5 * found.std[0])
 
 
-@pytest.mark.parametrize("model", [DPLinearRegression, DPPoissonRegressor])
-def test_clips_are_not_far_beyond_what_narrow_bounds_allow(model):
-    """Most scores say nothing of the tail of rare events, which ends at 1."""
+@pytest.mark.parametrize(
+    ("model", "high"), [(DPLinearRegression, 1), (DPPoissonRegressor, 1), (DPPoissonRegressor, 50)]
+)
+def test_clips_are_not_far_beyond_the_scores_of_rare_events(model, high):
+    """Most scores say nothing of their tail, which ends at 1."""
     n, p, found = 5000, 0.06, []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(n, 4)).clip(-5, 5), (rng.random(n) < p).astype(float)
-        facts = {"bounds_X": (-5, 5), "bounds_y": (0, 1), "random_state": seed}
+        facts = {"bounds_X": (-5, 5), "bounds_y": (0, high), "random_state": seed}
         found.append(model(epsilon=1.0, **COMMON, **facts).fit(X, y).summary())
     usual = math.sqrt((p * (1 - p) if model is DPLinearRegression else 1 / p) / n)
     assert np.median([one.std[0, :4] for one in found]) < 4 * usual
