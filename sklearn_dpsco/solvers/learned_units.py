@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, expit
+from scipy.optimize import brentq
+from scipy.special import chdtri, expit, gamma, gammainc, gammaincc
 
 from .._types import Array
 from ..data.rows import (
@@ -265,7 +266,10 @@ class LearnedUnits(Part):
         sums = data.sum(statistics.rate_sum, size) / data.n_samples
         least = max(math.sqrt(self.target_mean.variance), TINY)
         noisy = np.maximum(self.target_mean.release(sums, stream), least)
-        mean = min(1.0, size * float(noisy[0] / noisy[1]))
+        of_each = math.sqrt(2) * data.n_samples * float(noisy[0]) / max(n_positive, 1.0)
+        most = self.problem.largest_rate / size - 1
+        lost = _beyond_clip(of_each, few / max(n_positive, 1.0), most)
+        mean = min(1.0, size * float((noisy[0] / noisy[1]) * (1 + lost)))
         data = data.map(statistics.in_target_units, 0.0, mean)
         weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
         # what few of the derivatives exceed, and hardly any of rates below the mean
@@ -601,6 +605,28 @@ class LearnedUnits(Part):
         assert self.top is not None
         noisy = float(self.top.release(found, stream)[0])
         return min(1.0, ratio * (max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance)))
+
+
+def _beyond_clip(mean: float, share: float, most: float) -> float:
+    """What a clip takes off the mean of numbers above 0, over what it leaves.
+
+    In units of the clip, beyond which no number lies by more than `most`. Of the Weibull law with
+    this mean of clipped numbers, of which this share exceeds the middle of the interval of the grid
+    that ends at the clip.
+    """
+    if not (0 < share < mean < 1 and most > 0):
+        return 0.0
+
+    def parts(power: float) -> tuple[float, float]:
+        """The mean of what is within the clip, and of what is beyond it."""
+        far = -math.log(share) * 2 ** (power / 4)
+        whole = gamma(1 + 1 / power) / far ** (1 / power)
+        return whole * float(gammainc(1 / power, far)), whole * float(gammaincc(1 / power, far))
+
+    ends = 0.3, 30.0
+    within = min(max(mean, parts(ends[0])[0]), parts(ends[1])[0])
+    power = float(brentq(lambda power: parts(power)[0] - within, *ends))
+    return min(parts(power)[1], share * most) / mean
 
 
 # ------------------------------------------------------------------------------- planning

@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 from audit_cases import RELATIONS, run_in_pieces
-from support import cells_of, half_is_enough, recomputed_epsilon, rest_is_slow, solver_data
+from support import (
+    cells_of,
+    half_is_enough,
+    recomputed_epsilon,
+    rest_is_slow,
+    solver_data,
+    stream,
+)
 
 from sklearn_dpsco import DPLogisticRegression, DPPoissonRegressor
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
@@ -283,6 +290,26 @@ def test_sizes_that_are_too_wide_miss_by_more_than_the_rates_beyond_the_right_on
         statistics.median_on_grid(fewer, 10_000, *facts)
         assert np.ptp(scores.found - first) <= 1
         scores.found = first
+
+
+def test_what_a_clip_takes_off_a_mean_is_put_back():
+    n, off = 20_000, []
+    plan, y = (
+        planned(1.5, n, "zero-out", epsilon=1.0),
+        np.random.default_rng(0).exponential(0.01, n),
+    )
+    for seed in range(12):
+        data = solver_data(np.zeros((n, 2)), y)
+        frame = plan.units._release_rates(data, n, stream(seed))[1]
+        off.append(frame.target_center - math.log(y.mean()))
+    assert abs(np.mean(off)) < 0.005, off
+    # of exponential tails beyond the middle of an interval; no more than bounds allow
+    far = 2.0**0.75
+    mean, beyond = -math.expm1(-far) / far, math.exp(-far) / far
+    share = math.exp(-math.sqrt(2))
+    assert learned_units._beyond_clip(mean, share, 9.0) == pytest.approx(beyond / mean)
+    assert learned_units._beyond_clip(mean, share, 0.01) == pytest.approx(0.01 * share / mean)
+    assert learned_units._beyond_clip(1.0, 0.2, 9.0) == learned_units._beyond_clip(0.5, 0.0, 9) == 0
 
 
 def test_levels_that_are_noise_are_those_of_the_released_mean():
