@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
 
-from .._checks import check_level, import_pandas, import_pyplot, says_level
+from .._checks import check_level, import_pandas, import_pyplot, listed, says_level
 from .._types import Array
 from ..model_selection.private_steps import private_last
-from ..preprocessing.declared import reaching
+from ..preprocessing.declared import opened, reaching
+from ..preprocessing.encoder import PublicEncoder
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,6 +53,10 @@ class SurvivalCurve:
     high: Array | None = None
     level: float = 0.95
     by: str = "person"
+
+    def __str__(self) -> str:
+        """As a table."""
+        return str(self.to_frame().to_string(index=False))
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each curve and time."""
@@ -117,8 +122,10 @@ def survival_curve(
         Fitted to a data frame, so that its columns have names.
     rows : pandas.DataFrame
         Of `person_periods`, with its columns "person", "period", "start" and "stop" and those of
-        the model; others are not looked at. All rows of public or new persons: the
-        curve of persons of the private table tells of what they are, as any prediction does.
+        the model; others are not looked at. Made with the `periods` of the fit, which the model
+        does not keep: a period of another length would have the hazard of the one of its number.
+        All rows of public or new persons: the curve of persons of the private table tells of what
+        they are, as any prediction does.
     by : str or None, default="person"
         The column whose values, a missing one too, have a curve each, the mean over their persons:
         persons, groups, or a treatment. None: one curve, the mean over all.
@@ -214,4 +221,13 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
             "rows must be all rows that person_periods made, in their order: each period of each "
             "person"
         )
+    for step in opened(model)[1]:
+        schema = step.schema if isinstance(step, PublicEncoder) else {}
+        declared = schema.get("period", ())
+        unknown = [p for p in first["period"].tolist() if p not in declared]
+        if unknown and isinstance(declared, list):  # of whose hazard nothing is known
+            raise ValueError(
+                "rows must have the periods of the fit: its encoder does not declare "
+                f"{listed(unknown)}"
+            )
     return *reaching(model, rows[list(names)]), np.append(0, first["stop"])

@@ -226,3 +226,16 @@ def test_what_is_wrong_is_said(sure):
     ):
         with pytest.raises(ValueError, match=message):
             survival_curve(wrong, new)
+
+
+def test_periods_that_the_encoder_does_not_declare_are_refused():
+    # each would count as the reference, the first period
+    model = make_pipeline(ENCODER, classifier()).fit(ROWS, ROWS["event"])
+    finer = person_periods(people(4).drop(columns=["time", "event"]), periods=[0, 1, 2, 3, 4, 5])
+    with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
+        survival_curve(model, finer)
+
+
+def test_curves_print_as_tables(sure):
+    curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug")
+    assert str(curve) == curve.to_frame().to_string(index=False)
