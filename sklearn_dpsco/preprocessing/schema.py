@@ -46,7 +46,9 @@ class Cells(NamedTuple):
     values: NDArray[Any]  # float64 with NaN for what is missing, or objects
 
     def advice(self, name: Any) -> str:
-        """How a column of dates is converted, by its type alone."""
+        """How a column of dates or of intervals is converted, by its type alone."""
+        if "interval" in self.type_name:
+            return "; pandas.cut(..., labels=[...]) makes text of numbers"
         is_date = self.kind == "other" and self.type_name.lower().startswith(("date", "timestamp"))
         return f"; {days_of(name)}" if is_date else ""
 
@@ -82,6 +84,8 @@ def read_column(X: Any, name: str) -> Cells:
         is_plain = kind == "numbers" and type_name != "Boolean"
     else:
         type_name, kind = str(column.dtype), _kind_of(column.dtype)
+        if type_name == "category":
+            type_name += f" of {column.dtype.categories.dtype}"
         is_plain = kind == "numbers" and isinstance(column.dtype, np.dtype)
     if is_plain:
         with np.errstate(all="ignore"):  # a warning would tell of some cell
@@ -98,6 +102,8 @@ def _kind_of(dtype: Any) -> str:
     if name == "category":
         return _kind_of(dtype.categories.dtype)
     letter = getattr(dtype, "kind", "O")
+    if name.startswith(("period", "interval")):  # of objects that are neither numbers nor text
+        return "other"
     if name in ("str", "string") or letter in "UTS":
         return "text"
     if letter in "biuf":

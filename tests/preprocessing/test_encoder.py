@@ -492,6 +492,19 @@ def test_dates_are_told_to_become_days():
     np.testing.assert_allclose(encoder.transform(days.to_frame())[:, 0], days / 1460)
 
 
+def test_columns_of_intervals_and_periods_do_not_count_as_missing():
+    ages = pd.DataFrame({"age": [10, 30, 60]})
+    cut = ages.apply(pd.cut, bins=[0, 20, 100])
+    spans = [cut, ages.set_index(pd.interval_range(0, 3)).index.to_frame(name="age")]
+    spans += [pd.DataFrame({"age": pd.period_range("2020-01", periods=3, freq="M")})]
+    for frame in spans:
+        for declared in ((0, 100), ["(0, 20]", "(20, 100]"], bool):
+            with pytest.raises(ValueError, match=r"does not go with"):
+                PublicEncoder({"age": declared}).transform(frame)
+    with pytest.raises(ValueError, match=r"category of interval.*labels=.* makes text"):
+        PublicEncoder({"age": ["(0, 20]", "(20, 100]"]}).transform(cut)
+
+
 def test_columns_beside_the_schema():
     table = pd.DataFrame({"age": [20.0, 60.0], "id": ["k", "l"]})
     schema = {"age": (0, 100)}
