@@ -85,7 +85,7 @@ _NOT_IN_JSON = "of what from_json read, the claim is in epsilon, delta and relat
 _ARRAYS = "low", "high", "width", "moments", "back"
 # What `PrivateMoments.to_json` describes, after the format.
 _KEYS: tuple[str, ...] = ("columns", "n_samples", *_CLAIM, "noise_is_secret")
-_KEYS += (*_ARRAYS[:3], "noise_scale", "n_far", *_ARRAYS[3:])
+_KEYS += (*_ARRAYS[:3], "noise_scale", "n_far", *_ARRAYS[3:], "sources")
 
 
 @dataclass(frozen=True)
@@ -443,7 +443,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         to_data[:d, d] = known.shift * scale + shift
         self._keep_claim(plan, stream)
         released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
-        released |= {"columns": self._names, "n_samples": n, "n_far": plan.n_far}
+        encoder: Any = self.bounds_X
+        columns = encoder.output_columns() if hasattr(encoder, "output_columns") else []
+        is_named = [column.name for column in columns] == self._names
+        sources = [column.source for column in columns] if is_named else []
+        released |= {"columns": self._names, "sources": sources}
+        released |= {"n_samples": n, "n_far": plan.n_far}
         released |= {"noise_is_secret": self.noise_is_secret_}
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
         low, high = (end * scale + shift for end in (known.low, known.high))
@@ -460,11 +465,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         self._total = max(float(whole[d, d]), TINY)
         self.mean_ = whole[:d, d] / self._total
         self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
-        encoder: Any = self.bounds_X
-        self._references = references(encoder)
-        columns = encoder.output_columns() if hasattr(encoder, "output_columns") else []
-        is_named = [column.name for column in columns] == self._names
-        self._sources = [column.source for column in columns] if is_named else []
+        self._references = references(self.bounds_X)
         return self
 
     def _table_units(self, n_features: int) -> tuple[Array, Array]:
@@ -487,7 +488,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     def _places(self, target: Any, features: Any) -> tuple[int, list[int]]:
         """The columns that are meant, by name or number."""
         check_is_fitted(self)
-        names, found = self._names, []
+        names, sources, found = self._names, self._released["sources"], []
         given = [features] if isinstance(features, str) else () if features is None else features
         for k, column in enumerate((target, *given)):
             is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
@@ -495,8 +496,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 found.append(names.index(column))
             elif is_number and 0 <= column < len(names):
                 found.append(int(column))
-            elif k > 0 and column in self._sources:  # all its categories
-                found += [place for place, source in enumerate(self._sources) if source == column]
+            elif k > 0 and column in sources:  # all its categories
+                found += [place for place, source in enumerate(sources) if source == column]
             else:
                 known = f": it has {first_of(list(map(str, names)))}"
                 raise ValueError(f"the table has no column {shown(column)}{known}")
@@ -574,6 +575,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
         estimates = Estimates(
             names=tuple(self._names[k] for k in chosen),
+            sources=tuple(release["sources"][k] for k in chosen if release["sources"]),
             is_named=self._feature_names() is not None,
             coef=coef[None],
             sampling=variance / n * turn @ bread @ gram @ bread @ turn.T,
@@ -699,7 +701,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         declared bounds, "width", that which is 1 in scaled columns; "noise_scale", the standard
         deviation of the noise on the diagonal of A, sqrt(2) times that beside it; "n_far", how many
         rows count less, about; "moments", the matrix A; "back", the matrix Q, with which
-        ``Q A Q^T`` are the second moments of (columns, 1). Numbers are written so that the
+        ``Q A Q^T`` are the second moments of (columns, 1); "sources", of which columns of a table
+        the encoder in `bounds_X` made them, if it did. Numbers are written so that the
         regressions that `from_json` makes of them are the same to the bit.
         """
         check_is_fitted(self)
@@ -717,7 +720,10 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         ValueError
             If the text is not such a release, or not a whole one.
         """
-        wrong = ValueError(f"text is not a whole release of the format {_FORMAT!r}")
+        wrong = ValueError(
+            f"text is not a whole release of the format {_FORMAT!r}: of a file give what is in it, "
+            "Path(...).read_text()"
+        )
         try:
             facts = json.loads(text)
             if facts["format"] != _FORMAT:
@@ -726,6 +732,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
             arrays = {name: np.array(facts[name], dtype=np.float64) for name in _ARRAYS}
             columns = list(map(str, facts["columns"]))
+            sources = list(map(str, facts.get("sources", ())))  # older ones have none
             others: dict[str, Any] = {
                 "n_samples": check_count("n_samples", facts["n_samples"]),
                 "noise_scale": check_real("noise_scale", facts["noise_scale"], low=0),
@@ -735,14 +742,15 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         except (KeyError, TypeError, ValueError):
             raise wrong from None
         d = len(columns)
-        if [of.shape for of in arrays.values()] != [(d,)] * 3 + [(d + 1, d + 1)] * 2:
+        shapes = [of.shape for of in arrays.values()]
+        if shapes != [(d,)] * 3 + [(d + 1, d + 1)] * 2 or len(sources) not in (0, d):
             raise wrong
         made = cls(**claim, bounds_X=(arrays["low"], arrays["high"]))
         made._accounting()
         made.n_features_in_ = d
         made.feature_names_in_ = np.array(columns, dtype=object)
         made.noise_is_secret_ = others["noise_is_secret"]
-        return made._with({"columns": columns, **claim, **arrays, **others})
+        return made._with({"columns": columns, "sources": sources, **claim, **arrays, **others})
 
     def to_frame(self) -> Any:
         """`covariance_` as a pandas data frame with the names of the columns."""

@@ -256,9 +256,13 @@ def test_a_column_of_the_table_stands_for_all_its_categories():
     encoder = PublicEncoder({"a": (0, 10), "c": ["u", "v", "w"]}, drop="first", unknown="other")
     X = np.random.default_rng(0).uniform(0, 1, (20_000, 4))
     moments = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(X)
-    by_name = moments.regression("a", "c").to_frame()
-    assert by_name.index.tolist() == ["c_v", "c_w", "c_other", "(intercept)"]
-    assert by_name.equals(moments.regression("a", ["c_v", "c_w", "c_other"]).to_frame())
+    # also of what was written to a file
+    for found in (moments, PrivateMoments.from_json(moments.to_json())):
+        by_name = found.regression("a", "c")
+        assert by_name.to_frame().index.tolist() == ["c_v", "c_w", "c_other", "(intercept)"]
+        apart = found.regression("a", ["c_v", "c_w", "c_other"])
+        assert by_name.to_frame().equals(apart.to_frame())
+        assert by_name.wald_test("c") == apart.wald_test(["c_v", "c_w", "c_other"])
     with pytest.raises(ValueError, match="no column 'c'"):
         moments.regression("c", "a")
     moments.fit(pandas.DataFrame(X, columns=list("pqrs")))  # which it did not make
@@ -381,10 +385,12 @@ def test_names_and_json():
     assert json.loads(without)["epsilon"] is None
     assert PrivateMoments.from_json(without).epsilon == math.inf
     assert moments.to_frame().columns.tolist() == list("abcde")
-    for wrong in ("{}", "[1]", "no json", text.replace('"back"', '"front"')):
+    older = json.dumps({name: fact for name, fact in facts.items() if name != "sources"})
+    assert PrivateMoments.from_json(older).to_json() == text
+    for wrong in ("{}", "[1]", "moments.json", text.replace('"back"', '"front"')):
         with pytest.raises(ValueError, match="not a whole release of the format"):
             PrivateMoments.from_json(wrong)
-    wrong = {"noise_scale": -1.0, "n_far": "few", "noise_is_secret": "no"}
+    wrong = {"noise_scale": -1.0, "n_far": "few", "noise_is_secret": "no", "sources": ["a"]}
     for name, value in {**wrong, "moments": facts["moments"][:-1]}.items():
         with pytest.raises(ValueError, match="not a whole release of the format"):
             PrivateMoments.from_json(json.dumps(facts | {name: value}))
