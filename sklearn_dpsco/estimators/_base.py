@@ -428,14 +428,19 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 facts["may_be_empty"] = not self._is_strict or has_groups or has_weights
                 settings = settings._replace(accounting=accounting, facts=facts)
                 least = self._least * math.sqrt(table.targets.n_outputs)
-                accounting.warn_if_weak(*table.shape, least)
+                is_weak = accounting.warn_if_weak(*table.shape, least)
                 given = table.shape[0], table.X[:0], table.targets, has_groups
                 plan, scaling = self._charge(settings, *given)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
             if n_present is not None and not accounting.budget.is_infinite:
-                warn_of_noise(accounting.budget, *table.shape, least, n_present)
+                is_weak |= warn_of_noise(accounting.budget, *table.shape, least, n_present)
+            if not is_weak:
+                self._warn_of_means(scaling, table.targets.scaling)
         return self
+
+    def _warn_of_means(self, features: Any, target: Any) -> None:
+        """Warn where released means tell that bounds do not suit."""
 
     def _plan(
         self, settings: Settings, shape: tuple[Any, Any], n_outputs: int, class_weight: Any = None

@@ -1082,8 +1082,12 @@ def test_what_released_numbers_say_of_the_table():
     assert "may lie beyond" not in shown
     X, y, _ = table(5000, 2, 0)
     ends = {"bounds_X": ([-6, 0], [6, 5])}
-    shown = str(fitted(X + np.array([0, 50]), y + 100, **ends).summary())
-    assert "most values of x1, the target may lie beyond an end of their bounds" in shown
+    told = "most values of x1, the target may lie beyond an end of their bounds"
+    with pytest.warns(PrivacyParameterWarning, match=told):  # also without standard errors
+        fitted(X + np.array([0, 50]), y + 100, inference=False, **ends)
+    with pytest.warns(PrivacyParameterWarning, match=told):
+        shown = str(fitted(X + np.array([0, 50]), y + 100, **ends).summary())
+    assert told in shown
     # flags that hardly ever are 0 or 1, and amounts far from their largest, are no sign of that
     X[:, 0], X[:, 1] = np.arange(5000) % 200 == 0, np.arange(5000) % 200 > 0
     shown = str(fitted(X, abs(y), bounds_X=(0, 1), bounds_y=(0, 1000)).summary())

@@ -1013,7 +1013,9 @@ def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inferen
         model = DPLinearRegression(**settings, inference=inference, random_state=seed)
         predictions = model.fit(X, np.full(1000, np.nan)).predict(X)
         assert np.max(np.abs(predictions - 10)) < 1e-3, seed
-    with pytest.warns(PrivacyParameterWarning, match="about 0 rows of 1000 are not empty"):
+    with pytest.warns(
+        PrivacyParameterWarning, match="labels.*: about 0 rows of 1000 are not empty"
+    ):
         model.fit(X, np.full(1000, np.nan))
     if not inference:  # a few are enough for their level
         y = np.where(np.arange(1000) % 5 == 0, 25 + X[:, 0], np.nan)
