@@ -27,6 +27,7 @@ from ..data.cells import check_in_memory
 from ..estimates import STATSMODELS, Estimates, WaldTest, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
+from ..preprocessing.declared import table_columns
 from ..preprocessing.encoder import filled, references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import SolverResult
@@ -265,6 +266,11 @@ class Inference(DPLinearModel):
             notes.append(
                 "x0, x1, ...: columns of X; summary(model[0]) of a pipeline `model`, or "
                 "summary(['age', ...]), has names"
+            )
+        steps = [step for _, step in getattr(encoder, "steps", ())]
+        if columns is None and any(table_columns(step) for step in steps):
+            notes.append(
+                "rows are in units of what reaches the model: an encoder scaled its columns"
             )
         if isinstance(encoder, DPScaler):
             clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))

@@ -21,7 +21,8 @@ from .._checks import check_int
 from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
 from ..model_selection.private_steps import private_last
-from ..preprocessing.declared import opened
+from ..preprocessing.declared import opened, table_columns
+from ..preprocessing.scaler import DPScaler
 from . import axes_for
 from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, model_of, stand_in
 
@@ -249,10 +250,13 @@ def coef_frame(estimator: Any, encoder: Any = None, *, units: str = "data") -> A
 
 
 def _model_and_names(estimator: Any, encoder: Any) -> tuple[Any, Any]:
-    """The last model, and what names its columns: the encoder, else the step before if it can."""
+    """The last model, and what names its columns: the encoder, else steps before it."""
     model, before = opened(estimator)
     if encoder is None and before and hasattr(before[-1], "get_feature_names_out"):
         encoder = before[-1]
+        has_units = isinstance(encoder, DPScaler) or table_columns(encoder) is not None
+        if not has_units and all(hasattr(step, "get_feature_names_out") for step in before):
+            encoder = make_pipeline(*before)  # names come through all of them
     return model, encoder
 
 

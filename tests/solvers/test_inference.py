@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 from support import (
     assert_refuses,
     half_is_enough,
@@ -1066,6 +1067,23 @@ def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
     # the model's bounds are narrower than the scaler's clip
     assert "columns are clipped to +-4 released scales" in joined(found)
     assert "released scales" not in joined(last.summary())
+
+
+def test_products_of_encoded_columns_have_names_and_a_note_on_their_units():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"age": np.linspace(20, 80, 3000), "sex": ["f", "m"] * 1500})
+    encoder = PublicEncoder({"age": (0, 100), "sex": ["f", "m"]}, drop="first")
+    products = PolynomialFeatures(interaction_only=True, include_bias=False)
+    settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "epsilon": 8.0, "inference": True}
+    pipe = make_pipeline(encoder, products, DPLinearRegression(**settings, random_state=0))
+    names = [*coef_frame(pipe.fit(X, np.linspace(0, 1, 3000))).index]
+    assert names == ["age", "sex_m", "age sex_m", "(intercept)"]
+    found = pipe[-1].summary(pipe[:-1])
+    assert [*found.to_frame().index] == names
+    assert "an encoder scaled its columns" in joined(found)
+    assert "an encoder scaled" not in joined(pipe[-1].summary(names[:-1]))
+    alone = make_pipeline(encoder, pipe[-1]).fit(X, np.linspace(0, 1, 3000))
+    assert "an encoder scaled" not in joined(alone[-1].summary(alone[:-1]))  # in the table's units
 
 
 def test_what_released_numbers_say_of_the_table():
