@@ -53,7 +53,7 @@ class Allotment(Account):
         budget = self._budget
         return budget, budget.currency, budget.order, budget.rows_per_user
 
-    def remaining(self, delta: float | None = None) -> float:
+    def remaining(self, delta: float | None = None, *, n_fits: int = 1) -> float:
         raise TypeError("a part of a search's budget is for one fit: ask the accountant")
 
     def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:

@@ -436,14 +436,15 @@ class BudgetAccountant(Account):
             found.append(float(min(bounds)))
         return max(found)
 
-    def _largest_epsilon(self, path: BranchPath, delta: float | None) -> float:
-        """Of one more fit at this path, at the budget's delta if there is none."""
+    def _largest_epsilon(self, path: BranchPath, delta: float | None, n_fits: int = 1) -> float:
+        """Of one more fit at this path, or of each of so many; delta is the budget's if None."""
         state = self._state
         delta = state.budget.delta if delta is None else delta
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         found, whole, is_gdp = [], state.size, state.composition == "gdp"
         for unit in state.ledger.units(path):
-            left, pure = max(0.0, whole - state.cost(unit)), state.budget.epsilon - unit[0]
+            left = max(0.0, whole - state.cost(unit)) / n_fits
+            pure = (state.budget.epsilon - unit[0]) / n_fits
             if delta == 0:
                 size = math.sqrt(2 * left)
                 by_size = pure_of_mu(size) if is_gdp else max(size, state.order * left)

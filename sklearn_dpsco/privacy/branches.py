@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NoReturn, Self
 
-from .._checks import check_choice, shown, warn_user
+from .._checks import check_choice, check_int, shown, warn_user
 from .._types import Disjoint
 from ..exceptions import PrivacyBudgetError, PrivacyLeakWarning, PrivacyParameterWarning
 from .budget import Currency, PrivacyBudget
@@ -118,8 +118,11 @@ class Account:
         accept = partial(account._accept, guarantee, branch=path, has_groups=has_groups, **named)
         account._in_turn(accept, to_write=True)
 
-    def remaining(self, delta: float | None = None) -> float:
+    def remaining(self, delta: float | None = None, *, n_fits: int = 1) -> float:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.
+
+        Or of each of several fits that share what is left evenly: more than its n-th part, as noise
+        is composed and not epsilon.
 
         A fit with this epsilon and `delta`, and the budget's relation, is accepted if its guarantee
         composes in the `currency` (delta > 0) or purely (delta = 0). One with delta > 0 that
@@ -130,6 +133,7 @@ class Account:
         ----------
         delta : float in [0, 1) or None
             delta of that fit. None stands for the budget's.
+        n_fits : int >= 1, default=1
 
         Examples
         --------
@@ -140,9 +144,12 @@ class Account:
         ...     _ = model.fit([[0.0], [1.0]] * 500, [0.0, 1.0] * 500)
         >>> 0.5 < accountant.remaining() < 1.0  # noise is composed, so that more is left than 0.5
         True
+        >>> round(BudgetAccountant(epsilon=1.0).remaining(n_fits=5), 3)  # and not 0.2
+        0.422
         """
         root, path = self._place()
-        return float(root._in_turn(lambda: root._largest_epsilon(path, delta)))
+        n_fits = check_int("n_fits", n_fits, low=1)
+        return float(root._in_turn(lambda: root._largest_epsilon(path, delta, n_fits)))
 
     def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
         """A group of branches on disjoint records, which cost the largest of them.

@@ -239,14 +239,16 @@ def test_without_delta_only_pure_guarantees():
 def test_what_remains_is_accepted_and_no_more(kind):
     make = functools.partial(gaussian, composition=kind)
     histories = ((), (pure(0.4 if kind == "zcdp" else 0.15),), (make(0.5),), (pure(0.1), make(0.6)))
-    for before, delta in itertools.product(histories, (0.0, 1e-8, DELTA)):
+    for before, delta, n_fits in itertools.product(histories, (0.0, 1e-8, DELTA), (1, 5)):
         for factor, accepted in ((1.0, True), (1 + 1e-6, False)):
             accountant = BudgetAccountant(1.0, DELTA, composition=kind)
             for guarantee in before:
                 accountant.spend(guarantee)
-            epsilon = accountant.remaining(delta) * factor
+            epsilon = accountant.remaining(delta, n_fits=n_fits) * factor
             assert 0 < epsilon < 1.25
             more = make(epsilon, delta) if delta else pure(epsilon)
+            for _ in range(n_fits - 1):
+                accountant.spend(more)
             if accepted:
                 accountant.spend(more)
             else:
