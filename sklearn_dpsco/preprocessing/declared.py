@@ -23,7 +23,7 @@ from .schema import OutputColumn
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
-    "numbers, such as (-clip, clip) behind a DPScaler"
+    "numbers, such as (-clip, clip) behind a DPScaler, (0, 1) behind a PrivateVocabulary"
 )
 
 
@@ -153,11 +153,12 @@ def _output_of(name: str, step: Any) -> DeclaredOutput | None:
     """What a step declares; None for a pipeline that does nothing."""
     if hasattr(step, "declared_output"):
         return step.declared_output()
+    if getattr(step, "vectorizer_", None) is not None:  # of words that were released
+        return _output_of_words(name, step.vectorizer_)
     if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
         _refuse(
             name, type(step).__name__,
-            "learns from data, with a budget (vectorizer_ of a PrivateVocabulary that was fitted "
-            "before declares them)",
+            "learns from data, with a budget (a PrivateVocabulary declares them once it is fitted)",
         )  # fmt: skip
     if isinstance(step, Pipeline):
         for inner, part in reversed(step.steps):

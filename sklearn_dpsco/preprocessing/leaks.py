@@ -18,6 +18,7 @@ from sklearn.utils import get_tags
 from .._checks import shown
 from ..data.bounds import check_feature_bounds
 from .declared import branches, declared_columns, declares_categories, is_passthrough
+from .vocabulary import PrivateVocabulary
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,19 @@ def check_pipeline(pipe: Any) -> LeakReport:
     repeated = tuple(one for one in found if isinstance(one, str))
     # (`fit` would stop there when other steps were charged)
     if not findings and isinstance(pipe, Pipeline) and pipe.steps:
-        declared_columns(getattr(pipe.steps[-1][1], "bounds_X", None))
+        *before, last = (step for _, step in pipe.steps)
+        bounds = getattr(last, "bounds_X", None)
+        # words of a step before declare bounds by then
+        if not (any(step is bounds for step in before) and _has_words(bounds)):
+            declared_columns(bounds)
     return LeakReport(findings, repeated, tuple(_clipped(pipe)))
+
+
+def _has_words(step: Any) -> bool:
+    """Whether a step is a private vocabulary, or has one beside other columns."""
+    if isinstance(step, ColumnTransformer | FeatureUnion):
+        return any(_has_words(branch) for _, branch in branches(step))
+    return isinstance(step, PrivateVocabulary)
 
 
 # ------------------------------------------------------------------------ the walk

@@ -238,8 +238,10 @@ def test_negative_values_of_an_encoder_that_bounds_cut_off_are_named():
 
 def test_bounds_that_no_step_declares_are_an_error_before_words_are_bought():
     words = PrivateVocabulary()
-    with pytest.raises(ValueError, match=r"PrivateVocabulary.*vectorizer_"):
-        check_pipeline(make_pipeline(words, regressor(bounds_X=words)))
+    with pytest.raises(ValueError, match=r"PrivateVocabulary.*once it is fitted"):
+        check_pipeline(make_pipeline(words, regressor(bounds_X=PrivateVocabulary())))
+    for step in (words, ColumnTransformer([("words", words, "note")])):  # which is by then
+        assert check_pipeline(make_pipeline(step, regressor(bounds_X=step))).ok
     # what leaks is named first
     scaler = preprocessing.StandardScaler()
     assert not check_pipeline(make_pipeline(scaler, regressor(bounds_X=scaler))).ok

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, norm
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from support import assert_refuses, recomputed_epsilon
@@ -347,6 +348,12 @@ def test_a_pipeline_counts_released_words():
     )
     assert check_pipeline(pipe).ok
     assert pipe.fit(TEXTS, y).score(TEXTS, y) > 0.95
+    # the vocabulary declares bounds by then, also beside other columns
+    table = pd.DataFrame({"note": TEXTS})
+    for step, X in ((words, TEXTS), (make_column_transformer((words, "note")), table)):
+        whole = make_pipeline(step, clone(pipe[-1]).set_params(bounds_X=step)).fit(X, y)
+        assert whole.score(X, y) > 0.95
+        assert "morning" in whole[-1].coef_frame().index.str.removeprefix("privatevocabulary__")
     # a search takes the vectorizer, which is public by then
     vectorizer = words.fit(TEXTS).vectorizer_
     public = make_pipeline(
