@@ -142,6 +142,27 @@ def telling(hints: Mapping[str, str]) -> Callable[[T], T]:
     return decorated
 
 
+def naming(hints: Mapping[str, str]) -> Callable[[T], T]:
+    """Of a class, a `TypeError` that has hints for some parameters that it does not have."""
+
+    def decorated(cls: Any) -> Any:
+        init = cls.__init__
+
+        @wraps(init)
+        def explained(self: Any, *args: Any, **kwargs: Any) -> None:
+            if wrong := sorted(hints.keys() & kwargs.keys()):
+                raise TypeError(
+                    f"{cls.__name__}.__init__() got an unexpected keyword argument {wrong[0]!r}; "
+                    f"{hints[wrong[0]]}"
+                )
+            init(self, *args, **kwargs)
+
+        cls.__init__ = explained
+        return cls
+
+    return decorated
+
+
 # an int that is exact as a float, as are its sums
 check_count = partial(check_int, low=1, high=1e15)
 

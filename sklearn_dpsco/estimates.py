@@ -62,7 +62,13 @@ class WaldTest(NamedTuple):
         )
 
 
-@telling({name: f"see {place}" for name, place in STATSMODELS.items()})
+_SHOWN = ("tables", "as_text", "as_html", "as_latex", "as_csv", "to_latex", "to_html", "to_csv")
+
+
+@telling(
+    {name: f"see {place}" for name, place in STATSMODELS.items()}
+    | dict.fromkeys(_SHOWN, "see to_frame(), and str()")
+)
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Overviewed):
     r"""Coefficients that are not shrunk, and how sure they are.

@@ -10,6 +10,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn_dpsco import (
     DPLinearRegression,
     DPPoissonRegressor,
+    DPScore,
     PublicEncoder,
     dp_score,
     plan_score,
@@ -271,12 +272,16 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
     model = DPLinearRegression()
     for name, place in (
         ("bse", r"summary\(\)\.to_frame\(\)\['std err'\]"), ("nobs", "plan_.problem"),
-        ("rsquared", "dp_score"), ("resid", "private"),
+        ("rsquared", "dp_score"), ("resid", "private"), ("partial_fit", "DPFTRLClassifier"),
     ):  # fmt: skip
         with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{place}"):
             getattr(model, name)
     with pytest.raises(AttributeError, match=r"'Estimates' .* 'params'; see to_frame\(\)"):
         _ = estimates().params
+    with pytest.raises(AttributeError, match=r"'as_latex'; see to_frame\(\)"):
+        estimates().as_latex()
+    with pytest.raises(AttributeError, match="'conf_int'; see interval"):
+        object.__new__(DPScore).conf_int()
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
         _ = model.nothing
 

@@ -37,8 +37,13 @@ _MEANT = {
     "l2_norm_clip max_grad_norm": "gradient_clip tau",
     "noise_multiplier": "epsilon",
     "seed": "random_state",
+    "offset exposure": "bounds_exposure",
 }
 _HERE = {name: here.split() for names, here in _MEANT.items() for name in names.split()}
+
+
+_NOT_HERE = {"n_jobs": ": a fit runs on threads (NUMBA_NUM_THREADS)"}
+_NOT_HERE |= dict.fromkeys(("C", "alpha", "penalty"), ": no penalty is needed beside the noise")
 
 
 # of an item such as ``scale_X_, center_X_ : ndarray`` this line, and those below it
@@ -139,8 +144,8 @@ def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
             found = found or [here for here in _HERE.get(name, ()) if here in places]
             found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
             advice = ""
-            if name == "n_jobs":
-                advice = ": a fit runs on threads (NUMBA_NUM_THREADS)"
+            if name in _NOT_HERE and not (found and name in _HERE):
+                advice = _NOT_HERE[name]
             elif found:
                 advice = f"; see {' and '.join(places[here] for here in found)}"
             elif self._with_settings:

@@ -29,6 +29,7 @@ from .._checks import (
     listed,
     says_level,
     shown,
+    telling,
     warn_user,
 )
 from .._fitting import Accounting
@@ -581,6 +582,7 @@ def _ranges(
     return chosen
 
 
+@telling(dict.fromkeys(("low", "high", "ci", "conf_int", "confidence_interval"), "see interval"))
 @dataclass(frozen=True, eq=False, repr=False)
 class DPScore(Overviewed):
     """A score that was released under differential privacy.

@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_count, check_int, shown, unwarned, warn_user
+from .._checks import check_count, check_int, naming, shown, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, in_order, rows_of
 from .._progress import check_verbose, progress_bar, steps
 from .._types import SearchScoring
@@ -58,6 +58,11 @@ def _of_best(method: str) -> Any:
     return available_if(
         lambda search: getattr(getattr(search, "best_estimator_", search.estimator), method)
     )(call)
+
+
+_HINTS = {"cv": "there are no folds: all records are in each fit, and dp_score has the score"}
+_HINTS |= {"refit": "the settings that are chosen are always fitted again"}
+_HINTS |= {"error_score": "an error is never a score", "return_train_score": "scores are private"}
 
 
 @dataclass(repr=False, eq=False)
@@ -183,6 +188,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 meant = [nested for nested in own if nested.rpartition("__")[2] == name]
                 hint = f": {shown(meant)}" if meant else ""
                 raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
+            parent, _, leaf = name.rpartition("__")
+            if name not in own and hasattr(own.get(parent), "plan"):
+                try:  # its error says what stands for names of other packages
+                    type(own[parent])(**{leaf: None})
+                except TypeError as error:
+                    raise ValueError(
+                        f"{name!r} is no parameter of the estimator: {error}"
+                    ) from None
         default = {name: own[name] for name in names if name in own}
         others, seen = [], [default]
         for candidate in settings:
@@ -454,6 +467,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
+@naming(_HINTS)
 @in_order
 @dataclass(repr=False, eq=False)
 class DPGridSearchCV(_PrivateSearch):
@@ -545,6 +559,7 @@ class DPGridSearchCV(_PrivateSearch):
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
+@naming(_HINTS)
 @in_order
 @dataclass(repr=False, eq=False)
 class DPRandomizedSearchCV(_PrivateSearch):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from .._checks import check_bool, check_choice, check_count, shown, warn_user
+from .._checks import check_bool, check_choice, check_count, naming, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, check_order, is_frame
@@ -28,6 +28,12 @@ class BadParametersError(ValueError, AttributeError):
     """Of an attribute that wrong parameters leave without a value: `hasattr` and `dir` work."""
 
 
+_HINTS = {"handle_unknown": "see unknown and outside", "sparse": "see sparse_output"}
+_HINTS |= dict.fromkeys(("categories", "bounds", "columns"), "see schema")
+_HINTS |= {"remainder": "extra='drop' leaves columns out; others go beside it in ColumnTransformer"}
+
+
+@naming(_HINTS)
 @dataclass(repr=False, eq=False)
 class PublicEncoder(TransformerMixin, BaseEstimator):
     """Encode a raw table by declared bounds and categories, without learning from it.

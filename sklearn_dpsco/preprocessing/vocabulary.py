@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_count, check_int, warn_user
+from .._checks import check_count, check_int, naming, warn_user
 from .._fitting import PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import Array
@@ -89,6 +89,12 @@ class VocabularyPlan(Overviewed):
         return np.asarray(counts * _UNIT, dtype=np.float64)
 
 
+_OF_WORDS = "stop_words ngram_range tokenizer token_pattern lowercase analyzer max_features binary"
+_FEW = "see plan_.count.threshold: words of fewer texts are never released"
+_HINTS = dict.fromkeys(_OF_WORDS.split(), "see vectorizer, which has it")
+
+
+@naming(_HINTS | {"min_df": _FEW, "use_idf": "weights of words would have to be released, too"})
 @in_order
 @dataclass(repr=False, eq=False)
 class PrivateVocabulary(  # type: ignore[call-arg]

@@ -18,6 +18,7 @@ from .._checks import (
     check_real,
     check_string,
     import_pandas,
+    naming,
     rounded,
     shown,
 )
@@ -51,6 +52,7 @@ _USERS_IN_BRANCHES = (
 )
 
 
+@naming({"path": "save(path) binds it to a new file, and load(path) goes on with one"})
 class BudgetAccountant(Account):
     r"""A total budget that fits on the same records share, and the ledger of its charges.
 
