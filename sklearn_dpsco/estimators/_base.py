@@ -6,8 +6,8 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_type_hints
 
@@ -645,7 +645,9 @@ class DPRegressor(RegressorMixin, DPLinearModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
         cells.check_order(X=X, y=y, sample_weight=sample_weight)
-        return float(r2_score(here(y), here(self.predict(X)), sample_weight=here(sample_weight)))
+        found, weight = here(self.predict(X)), here(sample_weight)
+        with scoring():
+            return float(r2_score(here(y), found, sample_weight=weight))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """``X @ coef_.T + intercept_`` within `bounds_y`, shape (n_samples,) or like y.
@@ -791,8 +793,9 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
         cells.check_order(X=X, y=y, sample_weight=sample_weight)
-        weight = here(sample_weight)
-        return float(accuracy_score(here(y), here(self.predict(X)), sample_weight=weight))
+        found, weight = here(self.predict(X)), here(sample_weight)
+        with scoring():
+            return float(accuracy_score(here(y), found, sample_weight=weight))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score, shape (n_samples,).
@@ -822,6 +825,19 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
+
+
+@contextmanager
+def scoring() -> Iterator[None]:
+    """Errors of scores say what can be done about records that lack a target."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        known = f"{error}. " if isinstance(error, ValueError) else "y has labels of several types. "
+        raise ValueError(
+            f"{known}Where targets are missing: dp_score leaves such records out, as a fit with "
+            "nonfinite='zero' does"
+        ) from None
 
 
 # ----------------------------- predictions, by what may be sent to whoever holds the rows

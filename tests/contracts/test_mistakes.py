@@ -320,6 +320,10 @@ MISTAKES = {
     "no candidates": (lambda: DPRandomizedSearchCV(
         R(), {"feasible_set": [L1Ball(1.0)]}, n_iter=0).fit(X, y), "n_iter must be an integer"),
     "a search that is not fitted": (lambda: grid().predict(X), "not fitted yet"),
+    "a score where a target is missing": (lambda: models.fitted.score(F, y * np.nan),
+        "contains NaN.*dp_score leaves such records out"),
+    "a score where a label is missing": (lambda: models.labelled.score(F, ["a", None, "b"] * 20),
+        "dp_score leaves such records out"),
     # the encoder
     "a schema of names": (lambda: encode(["age"]), "schema must be a dict"),
     "unknown categories": (lambda: encode(AGE, handle_unknown="ignore"), "see unknown"),
@@ -351,6 +355,7 @@ MISTAKES = {
 @pytest.fixture(scope="module", autouse=True)
 def _fits():
     models.fitted = R(solver=Gradient(max_iter=1)).fit(F, y)
+    models.labelled = C(solver=Gradient(max_iter=1)).fit(F, labels)
     models.ended = stream(random_state=0).fit(X, y)
 
 
