@@ -23,7 +23,12 @@ from .exceptions import (
 )
 from .inspection.budgets import LedgerDisplay, PlanDisplay, TradeoffCurveDisplay
 from .inspection.calibration import CalibrationDisplay
-from .inspection.models import CoefficientDisplay, PrivacyUtilityDisplay, coef_frame
+from .inspection.models import (
+    CoefficientDisplay,
+    PrivacyUtilityDisplay,
+    coef_frame,
+    predict_interval,
+)
 from .inspection.power import PowerDisplay, epsilon_needed, rows_needed
 from .inspection.survival import survival_curve
 from .metrics import DPScore, dp_score, plan_score
@@ -92,6 +97,7 @@ __all__ = [
     "person_periods",
     "plan_private_bounds",
     "plan_score",
+    "predict_interval",
     "private_bounds",
     "rows_needed",
     "survival_curve",

@@ -278,7 +278,8 @@ class PrivateFit:
         if not reset and is_raw and list(X.columns) != list(encoder.get_feature_names_out()):
             raise ValueError(
                 "X is the table before the encoder in bounds_X: the last step takes what the "
-                "others make of it, pipeline[:-1].transform(X)"
+                "others make of it, pipeline[:-1].transform(X); predict_interval(pipeline, X) has "
+                "intervals of a table"
             )
         table = checked_table(
             X, strict=self._is_strict, estimator=self, ensure_min_samples=min_samples

@@ -17,11 +17,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._checks import check_int
+from .._checks import check_int, says_level
+from .._types import Array
 from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
 from ..model_selection.private_steps import private_last
-from ..preprocessing.declared import opened, table_columns
+from ..preprocessing.declared import opened, reaching, table_columns
 from ..preprocessing.scaler import DPScaler
 from . import axes_for
 from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, model_of, stand_in
@@ -247,6 +248,52 @@ def coef_frame(estimator: Any, encoder: Any = None, *, units: str = "data") -> A
     model, names_of = _model_and_names(estimator, encoder)
     private_last(model, "coef_frame takes a model")
     return model.coef_frame(names_of, units=units)
+
+
+@says_level
+def predict_interval(estimator: Any, X: Any, *, level: float = 0.95, **settings: Any) -> Array:
+    """Intervals of what a fitted model, pipeline or search predicts for rows of X.
+
+    Of a pipeline, X is the table that it takes, such as new records. Costs nothing.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        A model of this package that was fitted with ``inference=True``, or a pipeline or a search
+        that ends with one.
+    X : array-like or data frame, in memory
+        Rows as `predict` of the estimator takes them.
+    level : float in [0.5, 1), default=.95
+    **settings
+        `of` and `exposure`, as the method `predict_interval` of the model has them.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
+
+    Raises
+    ------
+    ValueError
+        If there is no such model.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn_dpsco import DPLinearRegression, PublicEncoder, predict_interval
+    >>> table = pd.DataFrame({"age": [20, 40, 60] * 1000, "member": [True, False] * 1500})
+    >>> encoder = PublicEncoder({"age": (18, 98), "member": bool})
+    >>> model = make_pipeline(
+    ...     encoder, DPLinearRegression(bounds_X=encoder, bounds_y=(0, 9), inference=True))
+    >>> _ = model.fit(table, [3.0, 5.0, 7.0] * 1000)
+    >>> predict_interval(model, table[:4]).shape
+    (4, 2)
+    """
+    private_last(estimator, "predict_interval takes a model")
+    model, rows = reaching(estimator, X)
+    if not hasattr(model, "predict_interval"):
+        raise ValueError(f"{type(model).__name__} has no intervals: take a model with inference")
+    return np.asarray(model.predict_interval(rows, level=level, **settings))
 
 
 def _model_and_names(estimator: Any, encoder: Any) -> tuple[Any, Any]:

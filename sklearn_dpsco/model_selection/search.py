@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_count, check_int, naming, shown, unwarned, warn_user
+from .._checks import check_count, check_int, naming, shown, telling, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, in_order, rows_of
 from .._progress import check_verbose, progress_bar, steps
 from .._types import SearchScoring
@@ -62,9 +62,12 @@ def _of_best(method: str) -> Any:
 
 _HINTS = {"cv": "there are no folds: all records are in each fit, and dp_score has the score"}
 _HINTS |= {"refit": "the settings that are chosen are always fitted again"}
+_OF_BEST = dict.fromkeys(("summary", "conf_int", "wald_test", "t_test"), "see best_estimator_")
+_OF_BEST |= {"predict_interval": "see the function sklearn_dpsco.predict_interval(search, X)"}
 _HINTS |= {"error_score": "an error is never a score", "return_train_score": "scores are private"}
 
 
+@telling(_OF_BEST)
 @dataclass(repr=False, eq=False)
 class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     """What both searches share; see `DPGridSearchCV`."""

@@ -29,6 +29,8 @@ from support import (
 from sklearn_dpsco import (
     BoundsNotDeclaredWarning,
     BudgetAccountant,
+    DPFTRLRegressor,
+    DPGridSearchCV,
     DPLinearRegression,
     DPLogisticRegression,
     DPMirrorClassifier,
@@ -38,6 +40,7 @@ from sklearn_dpsco import (
     PrivacyParameterWarning,
     PublicEncoder,
     coef_frame,
+    predict_interval,
 )
 from sklearn_dpsco._kernels.products import shares_of_first
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
@@ -865,6 +868,31 @@ def test_intervals_of_predictions():
         few.fit(X, y)
     assert np.abs(few.predict_interval(X, of="record")).max() == 1
     assert np.all(np.diff(model.predict_interval(X[:10], level=0.5)) < np.diff(ends))
+
+
+def test_intervals_of_predictions_of_a_raw_table():
+    pandas = pytest.importorskip("pandas")
+    raw = pandas.DataFrame({"age": np.linspace(20, 80, 3000), "sex": ["f", "m"] * 1500})
+    encoder = PublicEncoder({"age": (0, 100), "sex": ["f", "m"]}, drop="first")
+    settings = {"bounds_X": encoder, "bounds_y": (0, 1), "epsilon": 8.0, "inference": True}
+    pipe = make_pipeline(encoder, DPLinearRegression(**settings, random_state=0))
+    pipe.fit(raw, np.linspace(0, 1, 3000))
+    expected = pipe[-1].predict_interval(encoder.transform(raw[:4]), level=0.9, of="record")
+    np.testing.assert_array_equal(predict_interval(pipe, raw[:4], level=0.9, of="record"), expected)
+    with pytest.raises(ValueError, match=r"predict_interval\(pipeline, X\)"):
+        pipe[-1].predict_interval(raw[:4])
+    with pytest.raises(TypeError, match=r"has no alpha: say level=0\.95"):
+        predict_interval(pipe, raw[:4], alpha=0.1)
+    pipe = clone(pipe).set_params(dplinearregression__random_state=None)
+    grid = {"dplinearregression__fit_intercept": [True]}
+    search = DPGridSearchCV(pipe, grid, epsilon=8.0, random_state=0)
+    search.fit(raw, np.linspace(0, 1, 3000))
+    assert predict_interval(search, raw[:4]).shape == (4, 2)
+    with pytest.raises(AttributeError, match=r"sklearn_dpsco\.predict_interval\(search, X\)"):
+        _ = search.predict_interval
+    streaming = DPFTRLRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).fit(raw[["age"]], raw["age"])
+    with pytest.raises(ValueError, match="DPFTRLRegressor has no intervals"):
+        predict_interval(streaming, raw[["age"]])
 
 
 def test_intervals_of_probabilities():
