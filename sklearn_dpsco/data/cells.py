@@ -182,12 +182,12 @@ def _is_part(value: Any) -> bool:
     return is_future or any(kind.__name__ == "Delayed" for kind in type(value).__mro__)
 
 
-def check_in_memory(name: str, X: Any) -> None:
+def check_in_memory(name: str, X: Any, instead: str = "compute() it, or a block of it") -> None:
     """Raise `ValueError` for blocks elsewhere, which `fit` and predictions take alone."""
     if is_elsewhere(X):
         raise ValueError(
             f"{name} takes tables in memory; `fit`, `score` and predictions of an estimator take "
-            "collections of Dask, too. compute() it, or a block of it"
+            f"collections of Dask, too. {instead}"
         )
 
 

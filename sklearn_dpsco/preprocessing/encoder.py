@@ -28,6 +28,10 @@ class BadParametersError(ValueError, AttributeError):
     """Of an attribute that wrong parameters leave without a value: `hasattr` and `dir` work."""
 
 
+_BY_BLOCKS = (
+    "Fit the model to X.map_partitions(encoder.transform), after "
+    "encoder.set_output(transform='pandas')"
+)
 _HINTS = {"handle_unknown": "see unknown and outside", "sparse": "see sparse_output"}
 _HINTS |= dict.fromkeys(("categories", "bounds", "columns"), "see schema")
 _HINTS |= {"remainder": "extra='drop' leaves columns out; others go beside it in ColumnTransformer"}
@@ -270,7 +274,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, fields: list[Field]) -> list[Cells]:
         """The cells of each column of the schema, their types checked."""
-        check_in_memory("PublicEncoder", X)
+        check_in_memory("PublicEncoder", X, _BY_BLOCKS)
         if not is_frame(X):
             raise ValueError(
                 "X must be a data frame of pandas or polars, whose columns have names; got "

@@ -324,6 +324,14 @@ def test_what_takes_no_blocks_says_so():
     ):  # fmt: skip
         with pytest.raises(ValueError, match="takes tables in memory"):
             call()
+    raw = dd.from_pandas(pd.DataFrame({"a": X[:, 0]}), npartitions=2)
+    with pytest.raises(ValueError, match=r"map_partitions\(encoder\.transform\)"):
+        encoder.transform(raw)
+    encoder.set_output(transform="pandas")  # as it says
+    coded = raw.map_partitions(encoder.transform)
+    encoded = coded, encoder.transform(raw.compute())
+    fits = [DPMirrorRegressor(**declared, random_state=0).fit(x, y) for x in encoded]
+    np.testing.assert_allclose(*(fit.coef_ for fit in fits), atol=1e-9)
     with pytest.raises(ValueError, match="delayed parts or futures alone"):
         model.fit([*in_parts(X), X], y)
     with pytest.raises(ValueError, match="a list of collections is no table"):
