@@ -219,6 +219,8 @@ class Estimates(Overviewed):
     def conf_int(self, level: float | None = None) -> Any:
         """Intervals of the coefficients, which each cover the true one with this probability.
 
+        Of ratios if `exponentiate`.
+
         Parameters
         ----------
         level : float in [0.5, 1) or None, default=None
@@ -233,13 +235,17 @@ class Estimates(Overviewed):
         """
         low, high = self._ends(level)
         if self.is_named:
-            return self._frame("conf_int", {"lower": low, "upper": high}, self.meaning)
+            return self._frame("conf_int", {"lower": low, "upper": high})
         ends = np.stack((low, high), axis=-1)
         return ends if len(self.coef) > 1 else ends[0]
 
     def _ends(self, level: float | None = None) -> tuple[Array, Array]:
         half = self.half_widths(np.eye(self.coef.size), level).reshape(self.coef.shape)
-        return self.coef - half, self.coef + half
+        with np.errstate(over="ignore"):
+            return self._shown(self.coef - half), self._shown(self.coef + half)
+
+    def _shown(self, coef: Array) -> Array:
+        return np.exp(coef) if self.exponentiate else coef
 
     def half_widths(
         self, functions: Array, level: float | None = None, *, of_std: bool = False
@@ -401,11 +407,10 @@ class Estimates(Overviewed):
 
     def to_frame(self) -> Any:
         """The table as a pandas data frame, a row for each coefficient (of each output)."""
-        meaning = self.ratios if self.exponentiate else self.meaning
-        return self._frame("to_frame", self._columns(), meaning)
+        return self._frame("to_frame", self._columns())
 
-    def _frame(self, what: str, columns: dict[str, Array], meaning: str) -> Any:
-        pandas = import_pandas(what)
+    def _frame(self, what: str, columns: dict[str, Array]) -> Any:
+        pandas, meaning = import_pandas(what), self.ratios if self.exponentiate else self.meaning
         index = pandas.Index(self.param_names, name="feature")
         if len(self.outputs) > 1:
             parts = [list(self.outputs), self.param_names]
@@ -414,21 +419,20 @@ class Estimates(Overviewed):
         return found.rename_axis(columns=meaning or None)
 
     def _columns(self) -> dict[str, Array]:
-        shown = np.exp if self.exponentiate else np.asarray
         tail, (low, high) = (1 - self.level) / 2, self._ends()
         with np.errstate(over="ignore"):
             columns = {
-                "exp(coef)" if self.exponentiate else "coef": shown(self.coef),
+                "exp(coef)" if self.exponentiate else "coef": self._shown(self.coef),
                 "std err": self.std,
                 "sampling": self.std_sampling,
                 "noise": self.std_noise,
                 "z": self.zvalues,
                 "P>|z|": self.pvalues,
-                f"[{tail:.4g}": shown(low),
-                f"{1 - tail:.4g}]": shown(high),
+                f"[{tail:.4g}": low,
+                f"{1 - tail:.4g}]": high,
             }
             if self.predicting is not None:
-                columns["predicting"] = shown(self.predicting)
+                columns["predicting"] = self._shown(self.predicting)
         return columns
 
     def overview(self) -> Overview:

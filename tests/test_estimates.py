@@ -332,6 +332,8 @@ def test_ratios():
         np.testing.assert_allclose(np.log(ratios[name]), log[name], atol=1e-12)
     for name in ("std err", "sampling", "noise", "z", "P>|z|"):
         np.testing.assert_array_equal(ratios[name], log[name])
+    ends = dataclasses.replace(found, exponentiate=True).conf_int()
+    np.testing.assert_allclose(np.log(ends), found.conf_int(), atol=1e-12)
     whole = dataclasses.replace(found, exponentiate=True, unknown=np.eye(3)[:, :1]).to_frame()
     assert whole[["[0.05", "0.95]"]].iloc[0].tolist() == [0, np.inf]
 

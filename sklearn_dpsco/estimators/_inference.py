@@ -165,7 +165,13 @@ class Inference(DPLinearModel):
 
     @says_level
     def conf_int(
-        self, encoder: Any = None, *, level: float = 0.95, units: str = "data", base: Any = None
+        self,
+        encoder: Any = None,
+        *,
+        units: str = "data",
+        level: float = 0.95,
+        exponentiate: bool = False,
+        base: Any = None,
     ) -> Any:
         """Intervals of the coefficients, each of which covers the true one with this probability.
 
@@ -180,7 +186,7 @@ class Inference(DPLinearModel):
             As in `summary`: its columns name the rows, in the units of its table. None takes the
             encoder of `bounds_X`, if it is one. A number is the level.
         level : float in [0.5, 1), default=.95
-        units, base
+        units, exponentiate, base
             As in `summary`.
 
         Returns
@@ -209,7 +215,8 @@ class Inference(DPLinearModel):
                 "them, and what helps",
                 PrivacyParameterWarning,
             )
-        return self.summary(encoder, units=units, level=level, base=base).conf_int()
+        shown: Any = {"units": units, "exponentiate": exponentiate, "base": base}
+        return self.summary(encoder, level=level, **shown).conf_int()
 
     @says_level
     def summary(

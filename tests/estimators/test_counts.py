@@ -212,6 +212,7 @@ def test_intervals_and_errors_of_predictions(name):
     what = "rate ratios" if name == "Poisson" else "ratios of means"
     assert f"predicting: {what}; std err" in shown
     assert f"{np.exp(model.summary().coef[0, 0]):.4g}"[:4] in shown
+    np.testing.assert_allclose(np.log(model.conf_int(exponentiate=True)), model.conf_int())
 
 
 def test_scores_are_d2_of_the_power():
