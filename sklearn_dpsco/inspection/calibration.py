@@ -100,7 +100,8 @@ class CalibrationDisplay:
             matplotlib is missing, or `ax` or `plot_kwargs` cannot be drawn with.
         """
         if taken := {"scoring", "by", "by_values", "n_bins"} & set(score_kwargs):
-            raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself")
+            instead = ": give edges" if "n_bins" in taken else ""
+            raise TypeError(f"{cls.__name__}.from_estimator sets {min(taken)} itself{instead}")
         scoring: Any = "calibration_curve" if is_classifier(estimator) else "binned_means"
         edges, style = "auto" if edges is None else edges, dict(plot_kwargs or {})
         # what cannot be drawn is found before the charge, on axes that nobody sees

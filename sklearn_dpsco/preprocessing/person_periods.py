@@ -126,6 +126,8 @@ def person_periods(
     if has_outcome != (event is not None) or (check_bool("exposure", exposure) and not has_outcome):
         raise ValueError("duration and event go together, and exposure=True needs both")
     given = [name for name in (duration, event, person) if name is not None]
+    if any(np.ndim(name) > 0 for name in given if not isinstance(name, tuple)):
+        raise ValueError("duration, event and person must be names of columns of the table")
     if missing := [name for name in given if name not in table.columns]:
         raise ValueError(f"table has no column {shown(missing[0])}")
     kept = table.drop(columns=given)

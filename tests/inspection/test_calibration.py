@@ -238,6 +238,7 @@ def test_rare_labels_are_seen_in_bins_of_small_probabilities():
         ({"edges": [0, np.nan, 1]}, ValueError, "2 to 10001 rising"),
         ({"edges": "deciles"}, ValueError, "'auto', 'doubling' or 2 to 10001 rising"),
         ({"by": y}, TypeError, "sets by itself"),
+        ({"n_bins": 5}, TypeError, "sets n_bins itself: give edges"),
         ({"max_error": -1}, ValueError, "max_error"),
         ({"exposure": np.ones(3)}, ValueError, "exposure must have shape"),
     ],

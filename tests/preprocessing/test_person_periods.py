@@ -112,6 +112,7 @@ def test_strict_errors_quote_nothing():
         ({"event": None}, "go together"),
         ({"duration": None, "event": None, "exposure": True}, "needs both"),
         ({"duration": "days"}, "no column 'days'"),
+        ({"duration": pd.Series([1.0])}, "must be names of columns"),
         ({"duration": "span"}, "timedelta"),
         ({"event": "name"}, "numbers or booleans"),
         ({"table": table_of([1], [1], stop=[2])}, "'stop', which the result needs"),
