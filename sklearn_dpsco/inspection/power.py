@@ -15,6 +15,7 @@ from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
 from ..preprocessing.encoder import PublicEncoder
+from ..preprocessing.steps import opened
 from ..solvers.inference import TooFewRowsError
 from . import axes_for
 from .stand_ins import (
@@ -152,9 +153,20 @@ def _scores(
     return is_enough
 
 
+def _columns(estimator: Any, n_features: Any) -> Any:
+    """What is given, or the encoder that begins a pipeline, or how many columns one declares."""
+    last, before = opened(estimator)
+    if n_features is not None or (before and isinstance(before[0], PublicEncoder)):
+        return before[0] if n_features is None else n_features
+    encoder = getattr(last, "bounds_X", None)
+    if not isinstance(encoder, PublicEncoder):
+        raise TypeError("n_features must be given, as no PublicEncoder declares the columns")
+    return len(encoder.get_feature_names_out())
+
+
 def rows_needed(
     estimator: Any,
-    n_features: Any,
+    n_features: Any = None,
     *,
     std: float | None = None,
     effect: float | None = None,
@@ -175,9 +187,9 @@ def rows_needed(
         With its epsilon, delta and relation, or a pipeline that ends with one, of which that step
         counts, with ``inference=True``. For a score any estimator of this package, a search or
         a pipeline that ends with one, as it stands.
-    n_features : int >= 1 or PublicEncoder
+    n_features : int >= 1, PublicEncoder or None, default=None
         With an encoder its columns count. For a score also its schema, of a pipeline that begins
-        with one.
+        with one. None stands for the encoder that begins the pipeline, or is `bounds_X`.
     std : float or None, default=None
         The standard error of a coefficient that is wanted, as `UnitDescentPlan.expected_std` has
         it: per standard deviation of a feature, in standard deviations of the target, or in
@@ -240,6 +252,7 @@ def rows_needed(
     True
     """
     wanted, scores = (std, effect, power), (score, score_without_privacy)
+    n_features = _columns(estimator, n_features)
     if scores != (None, None):
         scores_well = _scores(estimator, n_features, wanted, scores, assumptions)
         n = 64.0
@@ -263,7 +276,7 @@ def rows_needed(
 def epsilon_needed(
     estimator: Any,
     n_samples: int,
-    n_features: Any,
+    n_features: Any = None,
     *,
     std: float | None = None,
     effect: float | None = None,
@@ -304,6 +317,7 @@ def epsilon_needed(
     """
     check_count("n_samples", n_samples, low=2)
     wanted, scores = (std, effect, power), (score, score_without_privacy)
+    n_features = _columns(estimator, n_features)
     if scores != (None, None):
         check_one_budget(estimator)
         scores_well = _scores(estimator, n_features, wanted, scores, assumptions)

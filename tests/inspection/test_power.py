@@ -289,6 +289,12 @@ def test_tables_with_names_of_columns(monkeypatch):
         rows_needed(model, 3, **HALF)
     encoder = PublicEncoder(SCHEMA)
     behind = clone(LINEAR).set_params(bounds_X=encoder)
+    sure = clone(behind).set_params(inference=True)
+    for asked in (sure, make_pipeline(encoder, sure)):  # what declares the columns is known
+        assert rows_needed(asked, std=0.1) == rows_needed(sure, encoder, std=0.1)
+        assert epsilon_needed(asked, 9000, std=0.1) == epsilon_needed(sure, 9000, encoder, std=0.1)
+    with pytest.raises(TypeError, match="n_features must be given"):
+        rows_needed(model, std=0.1)
     for pipe in (make_pipeline(encoder, behind), make_pipeline("passthrough", model)):
         with pytest.raises(ValueError, match=r"in the place of n_features, as rows_needed\(pipe, "):
             rows_needed(pipe, 2, **HALF)
