@@ -518,11 +518,12 @@ def telling_unknown(
     if rare:
         strong += f", a rare reference ({first_of(rare)}): name a common one, "
         strong += "drop={column: category}"
+    spelled = ", categories in another spelling" * bool(found.sources)
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
         "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
-        f", columns that go together or are sums of others{lists}{strong}. Try fewer columns, "
-        f"a larger epsilon{more}"
+        f"{spelled}, columns that go together or are sums of others{lists}{strong}. Try fewer "
+        f"columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
 

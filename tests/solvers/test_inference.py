@@ -1149,6 +1149,7 @@ def test_a_note_names_rows_and_leaves_out_what_is_done():
     X = encoder.transform(encoded()[1])  # there is no x
     note = model.set_params(bounds_X=encoder).fit(X, X[:, 0]).summary().notes[-1]
     assert "for sex_x;" in note
+    assert "rare columns, categories in another spelling, columns that" in note
     assert "drop" not in note
     note = model.set_params(bounds_X=(-1, 1)).fit(X, X[:, 0]).summary(encoder).notes[-1]
     assert "for sex_x;" in note
