@@ -15,7 +15,7 @@ from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
 from ..preprocessing.encoder import PublicEncoder
-from ..preprocessing.steps import opened
+from ..preprocessing.declared import opened
 from ..solvers.inference import TooFewRowsError
 from . import axes_for
 from .stand_ins import (
