@@ -661,7 +661,10 @@ def spread_on_grid(
     total = ratios @ counts + (n_samples - counts.sum()) / 2
     # or half of those that differ, where they are too few
     beyond = np.maximum(total - round(q * n_samples), ratios @ counts - counts[1:].sum() / 2)
-    scores = -np.abs(beyond)
+    # s is far too large where half of these are below an eighth of the mean size that s stands for
+    above = sizes - 0.125 >= candidates[:, None] + math.log2(q / 8)
+    above[:, 0] = False
+    scores = -np.maximum(np.abs(beyond), counts[1:].sum() / 2 - above @ counts)
 
     def excess(s: float) -> float:
         """The mean of min(1, |v| / s) over normal numbers v, beyond q."""

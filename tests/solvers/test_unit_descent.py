@@ -270,6 +270,23 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
     assert 0.1 < np.median(found) < 0.4
 
 
+def test_a_spread_is_never_far_too_large_in_wide_bounds():
+    scored = []
+
+    class Recorder(SelectVertex):
+        def release(self, scores, stream):
+            scored.append(scores)
+            return int(np.argmax(scores))
+
+    rng, noise = np.random.default_rng(0), 80.0
+    for values in (rng.standard_normal(5000), rng.lognormal(size=5000) - 1):
+        counts = place_counts(np.abs(1e-3 * values), np.ones(5000, dtype=bool), SPREADS)
+        spread_on_grid(counts, 5000, Recorder(1.0, noise), stream(0))
+        best = int(np.argmax(scored[-1]))
+        # 2^5 and more times as large
+        assert scored[-1][best + 4 * 5 :].max() < scored[-1][best] - 18 * noise
+
+
 def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
     rng = np.random.default_rng(0)
     X = rng.multivariate_normal(np.zeros(4), 0.6 * np.eye(4) + 0.4, 20_000).clip(-4, 4)
