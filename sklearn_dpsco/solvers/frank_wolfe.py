@@ -295,9 +295,11 @@ class Gradient(FrankWolfe):
         problem, budget, rules = box.problem, box.budget, FRANK_WOLFE[box.problem.loss.task]
         norm = self.data_norm or defaults.data_norm(problem)
         noise = defaults.gradient_noise(problem, budget, norm, budget.rho)
-        # of a set that is not declared, the radius falls as the noise grows
-        fading = min(1.0, (rules.noisy / noise) ** 1.5)
-        radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(noise)) * fading
+        # Of a set that is not declared, the radius falls as the noise grows, which is that of all
+        # outputs together: each class of many would else have slopes that are mostly noise.
+        joint = noise * math.sqrt(problem.n_outputs) * problem.joint_unit
+        fading = min(1.0, (rules.noisy / joint) ** 1.5)
+        radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(joint)) * fading
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
         clip = self._clip(problem, geometry.radius, noise)
         max_iter = self.max_iter or defaults.affordable_steps(problem, rules)

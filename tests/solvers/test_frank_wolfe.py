@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.metrics import log_loss
 from support import (
     CONSTANT,
     LOSSES,
@@ -19,7 +20,7 @@ from support import (
     stream,
 )
 
-from sklearn_dpsco import DPLassoFW
+from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
 from sklearn_dpsco.geometry import AxisVertices, Geometry, L1Ball, L2Ball, Simplex, VertexMatrix
 from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
@@ -85,6 +86,16 @@ def test_public_parameters_reach_the_plan(form):
     assert model.n_iter_ == 5
     if form == "gradient":
         assert plan.data_norm == 1.1
+
+
+def test_many_classes_are_not_mostly_noise():
+    rng, k = np.random.default_rng(0), 10
+    X = rng.uniform(-1, 1, (3000, 8))
+    y = (0.8 * X @ rng.normal(size=(8, k)) + rng.gumbel(size=(3000, k))).argmax(axis=1)
+    facts = {"bounds_X": (-1, 1), "classes": range(k), "relation": "zero-out", "random_state": 0}
+    probabilities = DPLassoFWClassifier(epsilon=0.5, **facts).fit(X, y).predict_proba(X)
+    frequencies = np.tile(np.bincount(y) / len(y), (len(y), 1))
+    assert log_loss(y, probabilities) < log_loss(y, frequencies) - 0.1
 
 
 def test_clip_never_exceeds_the_bound_of_the_loss():
