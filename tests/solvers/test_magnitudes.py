@@ -94,6 +94,15 @@ def test_a_few_extreme_values_change_little():
         assert np.all(np.abs(found.center) <= 0.2)
 
 
+def test_a_rare_flag_does_not_reach_far():
+    # few records have a size at all, and a small part of those is less than the noise
+    flags = (np.random.default_rng(0).random((N, 200)) < 0.03) * 1.0
+    data, allowance = solver_data(flags, np.zeros(N)), PrivacyBudget(100.0, 1e-6).allowance
+    planned = magnitudes.plan_reach(Columns("feature", N, 200, 1.0, allowance, allowance), 0.25)
+    typical, reach = planned.run(data, stream(0))
+    assert np.mean(reach > 4 * 8 * typical) < 0.04
+
+
 def test_records_of_weight_zero_have_no_influence():
     X = np.random.default_rng(0).standard_normal((N, 2))
     present = (np.arange(N) % 2 == 0).astype(np.float64)

@@ -241,7 +241,8 @@ class ReachSearch(Part):
         reach = _TYPICAL * typical
         if self.far is not None:
             gap = _EXPONENTS - exponents[:, None]
-            prior = np.where((gap >= 0) & (gap <= _FARTHEST), -0.5 * gap, -np.inf)
+            # (of a rare flag all that are too far are alike to the scores)
+            prior = np.where((gap >= 0) & (gap <= _FARTHEST), -1.5 * gap, -np.inf)
             far = _select(counts, n, prior, self.far, stream, self.beyond)
             reach = np.maximum(reach, _FAR * np.ldexp(1.0, far))
         if self.presence is not None:
