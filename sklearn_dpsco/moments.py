@@ -550,9 +550,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         penalty = np.append(ridge * self._total * self.covariance_.diagonal()[chosen], np.zeros(1))
         penalty, gram = np.maximum(penalty[: len(used)], 0.0), unit.T @ matrix @ unit
         values, vectors = np.linalg.eigh(gram + (turn.T * penalty) @ turn)
-        r = np.arange(1, len(values) + 1)
-        edge = np.maximum(_edge(scale, r), _NO_NOISE * values[-1])
-        n_weak = int(np.max(r * (values <= edge), initial=0))
+        r, least = np.arange(1, len(values) + 1), _NO_NOISE * values[-1]
+        n_weak = int(np.max(r * (values <= np.maximum(_edge(scale, r), least)), initial=0))
         weak, strong = vectors[:, :n_weak], vectors[:, n_weak:] / np.sqrt(values[n_weak:])
         bread = strong @ strong.T
         found = bread @ (unit.T @ (matrix @ back[at]))

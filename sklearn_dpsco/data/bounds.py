@@ -358,9 +358,7 @@ def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> Tar
     return TargetScaling(low / most, largest, 0.0, largest, has_log_link=True)
 
 
-def target_scaling(
-    bounds: Any, n_targets: int = 1, *, through_zero: bool = False
-) -> TargetScaling:
+def target_scaling(bounds: Any, n_targets: int = 1, *, through_zero: bool = False) -> TargetScaling:
     """The scaling that `bounds_y` declares; None stands for (-1, 1) and warns."""
     low, high = check_target_bounds(bounds, n_targets) or _undeclared("bounds_y", "targets")
     low, high = np.full(n_targets, low), np.full(n_targets, high)

@@ -14,8 +14,8 @@ from sklearn.metrics import get_scorer
 from .._checks import check_count, check_real, check_size, rounded, unwarned
 from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
-from ..preprocessing.encoder import PublicEncoder
 from ..preprocessing.declared import opened
+from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from . import axes_for
 from .stand_ins import (

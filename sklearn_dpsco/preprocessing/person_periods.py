@@ -137,11 +137,9 @@ def person_periods(
     edges = _edges(periods)
     n, n_periods = len(table), len(edges) - 1
     rows = kept.iloc[np.repeat(np.arange(n), n_periods)].reset_index(drop=True)
-    persons = np.arange(n) if person is None else table[person].array
-    rows["person"] = persons.repeat(n_periods)
+    rows["person"] = (np.arange(n) if person is None else table[person].array).repeat(n_periods)
     rows["period"] = np.tile(np.arange(1, n_periods + 1), n)
-    start, stop = np.tile(edges[:-1], n), np.tile(edges[1:], n)
-    rows["start"], rows["stop"] = start, stop
+    rows["start"], rows["stop"] = start, stop = np.tile(edges[:-1], n), np.tile(edges[1:], n)
     if duration is None or event is None:
         return rows
     columns = [(name, read_column(table, name)) for name in (duration, event)]

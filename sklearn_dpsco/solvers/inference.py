@@ -705,15 +705,13 @@ def expected_std(
             above = chi2.sf(ratios**2 / residual, problem.n_outputs)
         return float(above.mean()) - share
 
-    n_positive = math.inf if law is None else n * float(law.sf(0))
-    told, heaviest = steps.law(n, n_positive, problem.loss.task)
+    told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, problem.loss.task)
     ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (told // 4, max(steps.n_large, 1))
     usual, large = (float(brentq(excess, *ends, (k / n,), xtol=1e-6)) for k in counts)
     large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
     clip = steps.clip(usual, large, told, heaviest)
-    # the derivative of a rarer label, or of a count of 1, if no clip is below it
-    least = max(1 / mean - 1, 0.0) if problem.loss == Tweedie(1) else 0.0
-    least *= float(lengths[-40])  # few are longer
+    # the derivative of a rarer label, or of a count of 1, if no clip is below it, of long rows
+    least = (1 / mean - 1) * float(lengths[-40]) if problem.loss == Tweedie(1) else 0.0
     if is_binary:
         least = 2**0.125 * max(p, 1 - p) * float(np.quantile(lengths, 1 - counts[1] / n))
     clip, large = max(clip, least), max(large, least)

@@ -500,9 +500,7 @@ class LearnedUnits(Part):
                 room = max(1.0, (1.0 if t == N_SIZES - 1 else rules.room_of_small) / size)
             used, noise = by, scale / room
             shown = np.where(is_small | (room == 1.0), by * math.sqrt(room), 0.0)
-            # (often no column is small)
-            squares = data.sum(statistics.power_sum, center, shown, 2) if np.any(shown) else shown
-            squares = np.asarray(squares) / data.n_samples
+            squares = np.asarray(data.sum(statistics.power_sum, center, shown, 2)) / data.n_samples
             found = ratio / room * np.maximum(self.sizes.release(squares, stream), 0.0)
             values = np.where(shown > 0, found, before)
             if t == 0:

@@ -427,6 +427,8 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
     """Sum of the rows z of `turned_moment_sum`, or of the squares of their numbers."""
     from .._kernels.products import shortened_powers
 
+    if not np.any(by):  # often no column is small
+        return np.zeros(center.shape)
     rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
     error = norm_error(rows.n_columns)
     size = chunk_rows(rows.n_samples, rows.n_columns)

@@ -206,7 +206,8 @@ def test_a_set_that_lacks_what_the_solver_needs_is_refused_in_the_plan(solver):
 
 
 @pytest.mark.parametrize(
-    ("bounds_X", "bounds_y"), [((0, 5), (-9, 9)), ((-5, 5), (0, 9)), ((1, 5), (1, 8)), ((1, 9), None)]
+    ("bounds_X", "bounds_y"),
+    [((0, 5), (-9, 9)), ((-5, 5), (0, 9)), ((1, 5), (1, 8)), ((1, 9), None)],
 )
 @pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array])
 def test_a_model_without_an_intercept_goes_through_0(bounds_X, bounds_y, storage):
