@@ -506,8 +506,9 @@ class InferenceDefaults:
     moments_share: float = 0.06
     last_share: float = 0.76
     large: float = 8.0  # records that exceed a large size, in units of the selection's noise
-    # Rows that count less: ``cut * k^1.5 / m`` of them, at most `cut_most`, or as many as those.
-    cut: float = 10.0
+    # Rows that count less: ``cut * k^1.5 / m`` of them, at most `cut_most`, or as many as those;
+    # more would hide less, and move the coefficient where means are not linear.
+    cut: float = 3.0
     cut_most: float = 0.01
     # What noise may hide of the second derivatives along one direction, as far as longer rows count
     # less for it (found by simulation).

@@ -150,6 +150,11 @@ def test_as_many_rows_are_refused_as_the_guide_says(task, d):
         planned(int(0.87 * needed), d, task)
 
 
+@pytest.mark.parametrize(("n", "share"), [(5000, 0.03), (20_000, 0.01), (50_000, 0.005)])
+def test_no_more_rows_count_less_than_the_guide_says(n, share):
+    assert planned(n, 5).inference.n_cut <= share * n
+
+
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_few_rows_warn_before_anything_is_spent(task):
     with pytest.raises(ValueError, match="needs about") as caught:
