@@ -1294,7 +1294,7 @@ def test_predictions_without_an_intercept_and_of_broken_rows():
         np.testing.assert_allclose(ends.mean(axis=1), model.predict(Z), rtol=1e-6)
         assert np.all(np.isfinite(model.predict(Z, return_std=True)[1]))
     # without an intercept, the row at which the model is fixed has no error, and a record has
-    origin = np.array([[0.0, 1.5]])
+    origin = np.zeros((1, 2))
     assert np.diff(model.predict_interval(origin)) == pytest.approx(0, abs=1e-9)
     assert np.diff(model.predict_interval(origin, of="record")) > 1
 
