@@ -452,6 +452,7 @@ class CorrectionDefaults:
     newton: float = 0.5
     slope_noise: float = 0.2
     tail_share: float = 0.02  # of the whole budget, for the clip
+    clear: float = 5.0  # of the noise of that selection, of users
     rarer: float = 0.4  # of users with a label of the rarer class, whose gradients are clipped
     size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160
     aim: float = 160.0

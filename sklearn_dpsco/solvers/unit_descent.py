@@ -540,7 +540,10 @@ def _user_clip(
     most, grid = int((units.users.ends - units.users.starts).max()), _USER_CLIPS
     if problem.loss.task == "classification":  # whose derivatives are bounded
         grid = grid[: 1 + np.searchsorted(grid, most * problem.joint_unit)]
-    prior = statistics.clip_prior(np.log2(grid), 2.0)
+    # of labels, gradients at the end are hardly longer than those at the start
+    is_last = problem.loss.task == "classification" and units.clip < math.inf
+    octaves, widest = np.log2(grid / units.clip if is_last else grid), 0.0 if is_last else 2.0
+    prior = statistics.clip_prior(octaves, widest)
     counts, n = place_counts(norms, units.users.present, grid), units.n_users
     return median_on_grid(counts, n, grid, prior, mechanism, stream, math.floor(share * n))
 
@@ -930,7 +933,9 @@ class Correction(Part):
             return units.clip if units.problem.loss.task == "rates" else units.problem.joint_unit
         if units.users is not None:
             few = self.n_above / units.n_users
-            few = min(few, max(CORRECTION.rarer * _rarer(units), few / 4))
+            # (the selection must not miss by its own noise)
+            least = CORRECTION.clear * self.tail.scale / units.n_users
+            few = min(few, max(CORRECTION.rarer * _rarer(units), least))
             return _user_clip(units, coef, self.tail, few, stream)
         sizes = units.data.map(statistics.residuals, _point(units, coef), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)

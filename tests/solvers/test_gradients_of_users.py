@@ -22,7 +22,7 @@ from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.data.rows import SolverData, Terms, gradient_sum, make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import Descent, Localized, UnboundedDescent, records
+from sklearn_dpsco.solvers import Descent, Localized, UnboundedDescent, records, unit_descent
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import Users, user_gradients
 from sklearn_dpsco.solvers.statistics import tied_gradient_sum
@@ -238,6 +238,25 @@ def test_whose_rows_they_are_is_known_of_tables_in_one_place():
         for o in (np.arange(len(y)), order)
     ]
     np.testing.assert_allclose(*coefs, rtol=1e-6)
+
+
+def test_clips_of_the_last_steps_are_hardly_ever_far_beyond_all_gradients(monkeypatch):
+    """Noise of the slope and the level grows with them; one in four was."""
+    rng, clips, select = np.random.default_rng(0), [], unit_descent._user_clip
+
+    def kept(*facts):
+        clips.append(select(*facts))
+        return clips[-1]
+
+    monkeypatch.setattr(unit_descent, "_user_clip", kept)
+    X, users = rng.uniform(-1, 1, (5000, 3)), np.repeat(np.arange(1000), 5)
+    y = rng.random(5000) < 0.03
+    for seed in range(40):
+        facts = {"epsilon": 3.0, "delta": 1e-6, "relation": "zero-out", "max_rows_per_user": 5}
+        facts |= {"bounds_X": (-1, 1), "classes": [False, True], "random_state": seed}
+        DPLogisticRegression(**facts).fit(X, y, groups=users)
+    first, last = np.reshape(clips, (-1, 2)).T
+    assert np.mean(last > 2 * first) < 0.1, last
 
 
 def test_without_noise_nothing_is_clipped():
