@@ -663,8 +663,8 @@ def spread_on_grid(
     total = ratios @ counts + (n_samples - counts.sum()) / 2
     # or half of those that differ, where they are too few
     beyond = np.maximum(total - round(q * n_samples), ratios @ counts - counts[1:].sum() / 2)
-    # s is far too large where half of these are below an eighth of the mean size that s stands for
-    above = sizes - 0.125 >= candidates[:, None] + math.log2(q / 8)
+    # s is far too large where half of these are below a sixteenth of the mean size it stands for
+    above = sizes - 0.125 >= candidates[:, None] + math.log2(q / 16)
     above[:, 0] = False
     scores = -np.maximum(np.abs(beyond), counts[1:].sum() / 2 - above @ counts)
 
