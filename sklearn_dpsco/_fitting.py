@@ -94,19 +94,19 @@ class Accounting(NamedTuple):
             budget=replace(self.budget, delta=default_delta(n_samples)), sizes_delta=False
         )
 
-    def warn_if_weak(self, n_samples: int, n_features: int = 0, least: float = 0.0) -> bool:
+    def warn_if_weak(self, n_samples: int, n_features: int = 0, least: float = 0.0) -> float:
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
 
         The last is for a model on `n_features`, as found by simulation: a mean over fewer rows than
         4 sqrt(n_features) times its noise, or `least` times, hides even strong effects, with three
-        times as many they show, and else this is True. Rows of wide tables are sparse, and such a
-        table is as hard as one of 1000 columns at most.
+        times as many they show; returned is the number of rows over this. Rows of wide tables are
+        sparse, and such a table is as hard as one of 1000 columns at most.
         """
         if self.budget.is_infinite:
             warn_user(_NO_NOISE, PrivacyLeakWarning)
-            return False
+            return math.inf
         budget = self.of_size(n_samples).budget
-        is_weak = warn_of_noise(budget, n_samples, n_features, least)
+        times = warn_of_noise(budget, n_samples, n_features, least)
         delta = budget.delta
         if delta >= 1 / n_samples:
             warn_user(
@@ -114,7 +114,7 @@ class Accounting(NamedTuple):
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
             )
-        return is_weak
+        return times
 
     def plan(self, n_samples: int, make: Callable[[PrivacyBudget], P]) -> P:
         """The plan that `make` makes of the budget of so many records; see `warn_if_weak`."""
@@ -128,8 +128,8 @@ def warn_of_noise(
     n_features: int,
     least: float,
     n_present: int | None = None,
-) -> bool:
-    """Warn if noise hides even strong effects, and whether it does or they are not yet clear.
+) -> float:
+    """Warn if noise hides even strong effects; the number of rows over that at which these show.
 
     If given, as so few of the rows are not empty.
     """
@@ -141,7 +141,7 @@ def warn_of_noise(
         counted, given = n_present, f"about {n_present} rows of {n_samples} are not empty, which is"
         given = f"text, gaps, and labels that are not among the classes make rows empty: {given}"
     if counted >= needed:
-        return counted < 3 * needed
+        return counted / needed if needed > 0 else math.inf
     first, clear = rounded(needed, 2), rounded(3 * needed, 2)
     warn_user(
         f"{given} too small to learn from {n_features} features at "
@@ -150,7 +150,7 @@ def warn_of_noise(
         f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
         PrivacyParameterWarning,
     )
-    return True
+    return counted / needed
 
 
 @dataclass(eq=False)

@@ -428,15 +428,17 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 facts["may_be_empty"] = not self._is_strict or has_groups or has_weights
                 settings = settings._replace(accounting=accounting, facts=facts)
                 least = self._least * math.sqrt(table.targets.n_outputs)
-                is_weak = accounting.warn_if_weak(*table.shape, least)
+                times = accounting.warn_if_weak(*table.shape, least)
                 given = table.shape[0], table.X[:0], table.targets, has_groups
                 plan, scaling = self._charge(settings, *given)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
             if n_present is not None and not accounting.budget.is_infinite:
-                is_weak |= warn_of_noise(accounting.budget, *table.shape, least, n_present)
-            if not is_weak:
-                self._warn_of_means(scaling, table.targets.scaling)
+                present = warn_of_noise(accounting.budget, *table.shape, least, n_present)
+                times = min(times, present)
+            if times >= 3:
+                # noise of columns' means is a few percent of their bounds then, and no sign of one
+                self._warn_of_means(scaling if times >= 30 else None, table.targets.scaling)
         return self
 
     def _warn_of_means(self, features: Any, target: Any) -> None:

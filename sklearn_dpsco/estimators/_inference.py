@@ -76,7 +76,7 @@ class Inference(DPLinearModel):
 
     inference: bool = False
 
-    def _warn_of_means(self, features: FeatureScaling, target: TargetScaling | None) -> None:
+    def _warn_of_means(self, features: FeatureScaling | None, target: TargetScaling | None) -> None:
         for note in self._beyond(features, target):
             warn_user(f"{note}. Is a unit wrong, or a bound?", PrivacyParameterWarning)
 
@@ -120,12 +120,14 @@ class Inference(DPLinearModel):
         std = estimates.std[:, :d].reshape(np.shape(self.coef_))
         self.__dict__.update(_estimates=estimates, coef_std_=std, coef_cov_=estimates.cov)
 
-    def _beyond(self, features: FeatureScaling, target: TargetScaling | None) -> Iterator[str]:
+    def _beyond(
+        self, features: FeatureScaling | None, target: TargetScaling | None
+    ) -> Iterator[str]:
         """A note on released means of columns and targets that lie at an end of their bounds."""
         frame, (names, _, shift, width) = self._scaled_model.frame, self._units(None, "data")
-        ends, center, found = (features.low, features.high), frame.center, []
-        if center is not None:
-            numbers = features.shift + features.width * center, *ends
+        center, found = frame.center, []
+        if features is not None and center is not None:
+            numbers = features.shift + features.width * center, features.low, features.high
             is_at_end = _is_at_end(*(shift + width * number for number in numbers))
             found = [str(names[k]) for k in np.flatnonzero(is_at_end)]
         if target is not None:

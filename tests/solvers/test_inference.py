@@ -1145,6 +1145,14 @@ def test_what_released_numbers_say_of_the_table():
     assert "may lie beyond" not in shown
 
 
+def test_noise_in_the_means_of_columns_is_no_sign_of_their_bounds():
+    X = np.random.default_rng(0).uniform(5, 9, (750, 50))
+    facts = {"bounds_X": (0, 10), "classes": [False, True], "delta": 1e-6, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyParameterWarning)
+        DPLogisticRegression(epsilon=1.0, **facts).fit(X, X[:, 0] + X[:, 1] > 14)
+
+
 def test_a_note_names_rows_and_leaves_out_what_is_done():
     model = encoded()[0]
     note = model.summary().notes[-1]
