@@ -21,16 +21,26 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._checks import check_bool, check_choice, check_count, import_pandas, shown
+from .._checks import (
+    check_bool,
+    check_choice,
+    check_count,
+    first_of,
+    import_pandas,
+    shown,
+    warn_user,
+)
 from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
 from ..data.compressed import canonical, with_values
+from ..exceptions import PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
 from ..preprocessing.declared import declared_bounds, table_columns
+from ..preprocessing.encoder import references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
@@ -240,6 +250,17 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
 
     def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         """The public map of the features to scaled units; `empty` is X without records."""
+        encoder: Any = self.bounds_X
+        lists = references(encoder)
+        # (the columns of a whole list are an intercept by themselves)
+        if not self.fit_intercept and lists is not None and None not in lists.values():
+            middles = [one.source for one in encoder.output_columns() if one.shift]
+            if middles:
+                warn_user(
+                    "fit_intercept=False: the model goes through 0 of what the encoder makes, the "
+                    f"middle of the bounds of {first_of(middles)}. Those with an end at 0 keep 0",
+                    PrivacyParameterWarning,
+                )
         facts = ends, empty.shape[1], self._feature_names()
         return bounds.feature_scaling(*facts, through_zero=not self.fit_intercept)
 

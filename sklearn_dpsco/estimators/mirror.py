@@ -20,8 +20,9 @@ class MirrorModel(Inference):
     fit_intercept : bool, default=True
         Whether to fit an intercept. A share of the budget then buys a private centre of the
         targets or the frequencies of the classes, and another one private means of the features,
-        about which the rows are centred. A model without one goes through 0; columns whose bounds
-        lie far from 0 then have little to tell them apart.
+        about which the rows are centred. A model without one goes through 0 of X (behind a
+        `PublicEncoder`, of what that makes); columns whose bounds lie far from 0 then have little
+        to tell them apart.
     loss : str or Loss
         In scaled units. A loss that is not smooth works, with smaller steps; one that is not convex
         works, too.

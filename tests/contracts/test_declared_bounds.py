@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,7 @@ from support import rest_is_slow
 from sklearn_dpsco import (
     BudgetAccountant,
     DPFTRLRegressor,
+    DPLinearRegression,
     DPMirrorRegressor,
     DPScaler,
     PublicEncoder,
@@ -133,6 +135,23 @@ def test_the_norm_of_the_plan():
     # what is declared is never above what the bounds allow
     loose = behind(Loose(SCHEMA, unknown="other")).fit(X, y)
     assert loose[-1].plan_.data_norm == alone.data_norm
+
+
+@pytest.mark.parametrize(("schema", "drop", "is_told"), [
+    ({"age": (18, 98)}, None, True),
+    ({"age": (0, 98)}, None, False),
+    ({"age": (18, 98), "sex": ["f", "m"]}, None, False),  # a whole list is an intercept
+    ({"age": (18, 98), "sex": ["f", "m"]}, "first", True),
+])  # fmt: skip
+def test_a_model_through_0_says_where_an_encoder_puts_it(schema, drop, is_told):
+    table = pd.DataFrame({"age": [20.0, 60.0] * 50, "sex": ["f", "m"] * 50})
+    encoder = PublicEncoder(schema, drop=drop, extra="drop")
+    facts = {"bounds_X": encoder, "bounds_y": (0, 98), "fit_intercept": False, "random_state": 0}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        DPLinearRegression(**facts).fit(encoder.fit_transform(table), table["age"])
+    told = "through 0 of what the encoder makes, the middle of the bounds of age."
+    assert any(told in str(one.message) for one in caught) == is_told
 
 
 class Loose(PublicEncoder):
