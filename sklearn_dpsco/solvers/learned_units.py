@@ -262,13 +262,13 @@ class LearnedUnits(Part):
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
         assert self.target_median is not None
-        size, few, n_positive = self._rate_size(data, n, stream)
+        size, few, n_positive, share = self._rate_size(data, n, stream)
         sums = data.sum(statistics.rate_sum, size) / data.n_samples
         least = max(math.sqrt(self.target_mean.variance), TINY)
         noisy = np.maximum(self.target_mean.release(sums, stream), least)
         of_each = math.sqrt(2) * data.n_samples * float(noisy[0]) / max(n_positive, 1.0)
         most = self.problem.largest_rate / size - 1
-        lost = _beyond_clip(of_each, few / max(n_positive, 1.0), most)
+        lost = _beyond_clip(of_each, share, most)
         mean = min(1.0, size * float((noisy[0] / noisy[1]) * (1 + lost)))
         data = data.map(statistics.in_target_units, 0.0, mean)
         weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
@@ -281,10 +281,13 @@ class LearnedUnits(Part):
         found = {"clip": clip, "largest": -frame.target_center, "level_noise": noise}
         return data, frame, found | {"n_positive": n_positive}
 
-    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, int, float]:
+    def _rate_size(
+        self, data: Any, n: int, stream: RandomStream
+    ) -> tuple[float, int, float, float]:
         """A size of weighted rates, how many exceed it, few, but clear of noise, and are above 0.
 
-        If it is not, as too few rates are above 0, a size that is usual for the bounds.
+        And their share of those. If it is not clear, as too few rates are above 0, a size that is
+        usual for the bounds, and a share of 0, as nothing is known of it.
         """
         assert self.positive is not None
         assert self.target_median is not None
@@ -304,7 +307,9 @@ class LearnedUnits(Part):
         facts = sizes, prior, self.target_median, stream, few, math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
         usual = self.problem.largest_rate * 2.0**RATES.usual
-        return size if least >= RATES.clear * scale else usual, few, n_positive
+        if least < RATES.clear * scale:
+            return usual, few, n_positive, 0.0
+        return size, few, n_positive, few / max(n_positive, 1.0)
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
@@ -610,7 +615,8 @@ def _beyond_clip(mean: float, share: float, most: float) -> float:
 
     In units of the clip, beyond which no number lies by more than `most`. Of the Weibull law with
     this mean of clipped numbers, of which this share exceeds the middle of the interval of the grid
-    that ends at the clip.
+    that ends at the clip; with tails no longer than exponential ones, as few more beyond the clip,
+    or one that is too large, look like far longer ones.
     """
     if not (0 < share < mean < 1 and most > 0):
         return 0.0
@@ -621,10 +627,10 @@ def _beyond_clip(mean: float, share: float, most: float) -> float:
         whole = gamma(1 + 1 / power) / far ** (1 / power)
         return whole * float(gammainc(1 / power, far)), whole * float(gammaincc(1 / power, far))
 
-    ends = 0.3, 30.0
+    ends = 1.0, 30.0
     within = min(max(mean, parts(ends[0])[0]), parts(ends[1])[0])
     power = float(brentq(lambda power: parts(power)[0] - within, *ends))
-    return min(parts(power)[1], share * most) / mean
+    return min(parts(power)[1] / within, share * most / mean)
 
 
 # ------------------------------------------------------------------------------- planning

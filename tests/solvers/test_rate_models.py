@@ -310,6 +310,19 @@ def test_what_a_clip_takes_off_a_mean_is_put_back():
     assert learned_units._beyond_clip(mean, share, 9.0) == pytest.approx(beyond / mean)
     assert learned_units._beyond_clip(mean, share, 0.01) == pytest.approx(0.01 * share / mean)
     assert learned_units._beyond_clip(1.0, 0.2, 9.0) == learned_units._beyond_clip(0.5, 0.0, 9) == 0
+    # tails that look longer are noise
+    assert learned_units._beyond_clip(0.7 * mean, share, 9.0) == pytest.approx(beyond / mean)
+
+
+def test_little_is_put_back_where_few_rates_are_above_0():
+    n, off = 5000, []
+    plan = planned(1.5, n, "replace-one", epsilon=1.0)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        y = np.minimum(1.0, (rng.random(n) < 0.03) * rng.exponential(0.015, n))
+        frame = plan.units._release_rates(solver_data(np.zeros((n, 2)), y), n, stream(seed))[1]
+        off.append(frame.target_center - math.log(y.mean()))
+    assert max(off) < math.log(4), off
 
 
 def test_levels_that_are_noise_are_those_of_the_released_mean():
