@@ -31,8 +31,8 @@ _FINEST = 1e-12
 _APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
 
 _SHIFTING_BOUNDS = (
-    "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column, since other "
-    "bounds would shift its zeros"
+    "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column (without an "
+    "intercept any that hold 0), since other bounds would shift its zeros"
 )
 SHIFTING_CENTER = "sparse X needs center_X=0, since a centre would shift its zeros"
 _OTHER_COLUMNS = (
@@ -64,7 +64,7 @@ class FeatureScaling:
         is_identity = bool(np.all(self.shift == 0) and np.all(self.width == 1))
         is_uniform = bool(np.all(low == low[0]) and np.all(high == high[0]))
         if is_sparse:
-            if np.any(self.shift != 0):
+            if np.any((self.shift != 0) | (low > 0) | (high < 0)):
                 raise ValueError(_SHIFTING_BOUNDS if has_bounds else SHIFTING_CENTER)
             X = canonical(X)
             values, parts = X.data, value_parts(X)
