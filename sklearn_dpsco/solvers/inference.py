@@ -274,7 +274,7 @@ class NewtonSteps(Part):
         Of others about at most the longest row that counts, times the range of the targets.
         """
         task, most = units.problem.loss.task, math.inf
-        told, heaviest = self.law(n, units.n_positive, task)
+        told, heaviest = self.law(n, units.n_positive, units.problem.loss)
         usual, large = (self._size(copy, n, k, stream) for k in (told // 4, self.n_large))
         least = {"classification": first, "rates": units.clip}.get(task, 0.0)
         if task == "regression":
@@ -284,14 +284,16 @@ class NewtonSteps(Part):
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
         return max(self.clip(usual, large, told, heaviest, most), least)
 
-    def law(self, n: int, n_positive: float, task: str) -> tuple[int, float]:
+    def law(self, n: int, n_positive: float, loss: Loss) -> tuple[int, float]:
         """How many of n scores follow one law, and the largest power as in `_HEAVIEST`.
 
         Of rates as many as targets above 0: most scores of rare events are those of zeros. If these
-        are too few to tell a law, it is an exponential one of as many as would be enough.
+        are too few to tell a law, it is that of as many as would be enough: of counts an
+        exponential one, and of costs one of longer tails.
         """
         told = int(min(n, max(n_positive, 8 * self.n_large)))
-        return told, _HEAVIEST[task] if n_positive >= told else 1.0
+        usual = 1.0 if loss == Tweedie(1) else 1.5
+        return told, _HEAVIEST[loss.task] if n_positive >= told else usual
 
     def clip(
         self, usual: float, large: float, told: int, heaviest: float, most: float = math.inf
@@ -705,7 +707,7 @@ def expected_std(
             above = chi2.sf(ratios**2 / residual, problem.n_outputs)
         return float(above.mean()) - share
 
-    told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, problem.loss.task)
+    told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, problem.loss)
     ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (told // 4, max(steps.n_large, 1))
     usual, large = (float(brentq(excess, *ends, (k / n,), xtol=1e-6)) for k in counts)
     large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
