@@ -217,8 +217,10 @@ class Inference(DPLinearModel):
                 "them, and what helps",
                 PrivacyParameterWarning,
             )
-        shown: Any = {"units": units, "exponentiate": exponentiate, "base": base}
-        return self.summary(encoder, level=level, **shown).conf_int()
+        table = self.summary(
+            encoder, units=units, level=level, exponentiate=exponentiate, base=base
+        )
+        return table.conf_int()
 
     @says_level
     def summary(

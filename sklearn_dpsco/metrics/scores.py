@@ -222,8 +222,9 @@ class ScorePlan(Overviewed):
         for seed in range(_SELECTED if ranges else 1):
             own, draws = facts, np.random.default_rng(seed)
             for one in ranges:
-                gumbel = draws.gumbel(0.0, one.select.scale, scores(one, own).size)
-                own = one.narrowed(own, int(np.argmax(scores(one, own) + gumbel)))
+                of_each = scores(one, own)
+                noisy = of_each + draws.gumbel(0.0, one.select.scale, of_each.size)
+                own = one.narrowed(own, int(np.argmax(noisy)))
             found.append(interval(own))
         return sorted(found, key=lambda ends: ends[1] - ends[0])[len(found) // 2]
 

@@ -149,6 +149,7 @@ def _law(event: Any, width: float, is_reversed: bool) -> Any:
     for part, count in _flat(event):
         law_of = _law_of_choice if isinstance(part, OneOfDpEvent) else _law_of_noise
         law = law_of(part, width, is_reversed)
+        # (with itself once it would be the same, but for a tail that is cut off and counted again)
         whole = whole.compose(law.self_compose(count) if count > 1 else law)
     return whole
 

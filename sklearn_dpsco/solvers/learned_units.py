@@ -306,9 +306,8 @@ class LearnedUnits(Part):
         prior = -np.abs(octaves - RATES.usual) * min(1.0, scale / max(least, TINY))
         facts = sizes, prior, self.target_median, stream, few, math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
-        usual = self.problem.largest_rate * 2.0**RATES.usual
         if least < RATES.clear * scale:
-            return usual, few, n_positive, 0.0
+            return self.problem.largest_rate * 2.0**RATES.usual, few, n_positive, 0.0
         return size, few, n_positive, few / max(n_positive, 1.0)
 
     def _moved_to_means(
