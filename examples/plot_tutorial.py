@@ -111,7 +111,7 @@ from sklearn_dpsco import DPGridSearchCV, DPMirrorClassifier
 
 candidates = make_pipeline(encoder, DPMirrorClassifier(bounds_X=encoder, classes=["no", "yes"]))
 settings = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
-search = DPGridSearchCV(candidates, settings, epsilon=2.0, accountant=halves.branch())
+search = DPGridSearchCV(candidates, settings, epsilon=2.0, accountant=halves.branch("search"))
 search.plan(n_samples=9000, n_features=n_columns)
 
 # %%
@@ -132,7 +132,7 @@ with accountant.label("test scores"):
         returned[test],
         scoring=["accuracy", "confusion_matrix"],
         epsilon=2.0,
-        accountant=halves.branch(),
+        accountant=halves.branch("score"),
     )
 print(search.best_params_)
 

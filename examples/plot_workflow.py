@@ -52,7 +52,7 @@ accountant = BudgetAccountant(epsilon=2.0, delta=1e-6)
 grid = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
 branches = accountant.parallel()  # on disjoint records, which cost the largest of them
 search = DPGridSearchCV(
-    model, grid, epsilon=2.0, scoring="accuracy", accountant=branches.branch()
+    model, grid, epsilon=2.0, scoring="accuracy", accountant=branches.branch("search")
 )  # fmt: skip
 print(search.plan(n_samples=4800, n_features=18))
 
@@ -63,7 +63,7 @@ print(search.plan(n_samples=4800, n_features=18))
 search.fit(X[train], y[train])
 scores = dp_score(
     search, X[test], y[test], scoring=["accuracy", "roc_auc", "confusion_matrix"],
-    epsilon=2.0, accountant=branches.branch(),
+    epsilon=2.0, accountant=branches.branch("score"),
 )  # fmt: skip
 print(search.best_params_)
 for score in scores.values():

@@ -477,7 +477,10 @@ class BudgetAccountant(Account):
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
-        of_kind = ""
+        of_kind, fits = "", [c.estimator for c in self._state.ledger.charges if c.estimator]
+        of_search = ""
+        if fits.count(charge.estimator) > 1:
+            of_search = "Fits of one search share a budget in a DPGridSearchCV. "
         is_other = charge.composition in ("pure", "pld", "renyi")
         if self._state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
             of_kind = (
@@ -490,7 +493,7 @@ class BudgetAccountant(Account):
             f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
             f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
             f"{charge.composition} composition and delta={charge.delta:g}. "
-            f"{of_kind}{self._of_branches(charge)}"
+            f"{of_kind}{of_search}{self._of_branches(charge)}"
         ).rstrip()
 
     def _of_branches(self, charge: Charge) -> str:
@@ -505,7 +508,7 @@ class BudgetAccountant(Account):
                 return (
                     "If it reads no record of the branches of a group, such as a score on a test "
                     "set, it goes into a branch of its own there: accountant.branch(name).group"
-                    ".branch(), with the name of one of them"
+                    ".branch('test'), with the name of one of them for the first"
                 )
         if not self._state.ledger.own.any():
             return ""
@@ -642,7 +645,7 @@ def accountant_in_force(accountant: Any) -> Account | None:
     if accountant is BudgetAccountant:
         given = "the class: make one, BudgetAccountant(epsilon)"
     elif isinstance(accountant, ParallelGroup):
-        given = "a group of branches: give one of them, group.branch()"
+        given = "a group of branches: give one of them, group.branch(name)"
     raise ValueError(f"accountant must be None, a BudgetAccountant or a branch of one, got {given}")
 
 

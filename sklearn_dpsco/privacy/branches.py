@@ -115,6 +115,8 @@ class Account:
         sized = getattr(plan, "problem", plan)
         named = {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
         named |= {"label": label, "estimator": estimator, "noise_is_secret": noise_is_secret}
+        if path and estimator and not _name_of(path):
+            _warn_of_another_run(account, path, named)
         accept = partial(account._accept, guarantee, branch=path, has_groups=has_groups, **named)
         account._in_turn(accept, to_write=True)
 
@@ -246,8 +248,8 @@ class Branch(Account):
     --------
     >>> from sklearn_dpsco import BudgetAccountant, DPLassoFW
     >>> group = BudgetAccountant(epsilon=1.0).parallel()
-    >>> first = DPLassoFW(accountant=group.branch())  # for the first half of the records
-    >>> second = DPLassoFW(accountant=group.branch())  # for the second half
+    >>> first = DPLassoFW(accountant=group.branch("first"))  # for half of the records
+    >>> second = DPLassoFW(accountant=group.branch("second"))  # for the rest
     """
 
     accountant: Account
@@ -270,7 +272,7 @@ class Branch(Account):
     def __enter__(self) -> NoReturn:
         raise TypeError(
             "branches are given, not entered: group = accountant.parallel(), and then "
-            "accountant=group.branch() for the fits of each branch"
+            "accountant=group.branch(name) for the fits of each branch"
         )
 
     def __exit__(self, *exception: object) -> None: ...
@@ -291,7 +293,8 @@ class ParallelGroup:
         ----------
         name : str or None
             What `BudgetAccountant.to_frame`, reports and displays call it, beside its number. A
-            name is one branch of the group, in any process. None is a new branch each time.
+            name is one branch of the group, in any process. None is a new branch each time, also
+            when the same line runs again: then a charge like one of another branch warns.
 
         Examples
         --------
@@ -328,6 +331,25 @@ class ParallelGroup:
         # no chance in it: processes that open it at the same time must have the same one
         key = f"{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]} {name}"
         return Branch(self._accountant, own[0] if own else (*self._path, key))
+
+
+def _warn_of_another_run(accountant: Any, path: BranchPath, named: dict[str, Any]) -> None:
+    """Warn where another branch of the group was charged the same, as by the same line run again.
+
+    By public facts, and before the charge.
+    """
+    facts = ("estimator", "label", "n_samples", "n_features")
+    for charge in accountant.ledger:
+        if charge.branch[:-1] == path[:-1] and charge.branch != path:
+            if all(getattr(charge, name) == named[name] for name in facts):
+                warn_user(
+                    f"this group has another branch of {named['estimator']} on as many records, "
+                    "and counts this one as of other records. If it is the same line run again, "
+                    "that is not so: give each branch a name, as in group.branch('train'), which "
+                    "stays one branch",
+                    PrivacyParameterWarning,
+                )
+                return
 
 
 def _charged(accountant: Any, path: BranchPath) -> list[BranchPath]:

@@ -13,6 +13,7 @@ import pickle
 import re
 import sys
 import threading
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,6 +33,7 @@ from sklearn_dpsco import (
     Guarantee,
     PrivacyBudget,
     PrivacyBudgetError,
+    PrivacyParameterWarning,
 )
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.means import plan_mean
@@ -306,7 +308,7 @@ def test_a_refusal_tells_of_branches_where_they_help_or_would_have():
     fresh, used = BudgetAccountant(1.0, DELTA), BudgetAccountant(1.0, DELTA)
     branch = used.parallel().branch("train")
     branch.spend(gaussian(0.9))
-    beside = r"accountant\.branch\(name\)\.group\.branch\(\)"
+    beside = r"accountant\.branch\(name\)\.group\.branch\('test'\)"
     assert re.search(beside, refusal(used))
     for account, epsilon, facts in (
         (fresh, 2.0, {}),
@@ -320,6 +322,24 @@ def test_a_refusal_tells_of_branches_where_they_help_or_would_have():
     assert refusal(fresh).endswith(
         "each was charged to a branch of one group, accountant.parallel()"
     )
+
+
+def test_the_same_fit_in_another_unnamed_branch_warns_before_it_is_charged():
+    accountant, said = BudgetAccountant(1.0, DELTA), "the same line run again"
+    group, plan = accountant.parallel(), regressor(epsilon=0.5).plan(60, 3)
+    group.branch().spend(plan, estimator="a model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PrivacyParameterWarning, match=said):
+            group.branch().spend(plan, estimator="a model")
+        assert len(accountant.ledger) == 1
+        group.branch("test").spend(plan, estimator="a model")
+        group.branch().spend(plan, estimator="another model")
+    with pytest.warns(PrivacyParameterWarning, match=said):
+        group.branch().spend(plan, estimator="a model")
+    with pytest.raises(PrivacyBudgetError, match="one search share a budget in a DPGridSearchCV"):
+        for _ in range(9):  # a name is one branch
+            group.branch("test").spend(plan, estimator="a model")
 
 
 def test_the_noise_in_zcdp_is_what_the_docstring_says():
@@ -401,11 +421,11 @@ def test_groups_nest_and_stand_side_by_side():
 def test_a_branch_is_given_and_not_entered():
     accountant = BudgetAccountant(1.0)
     for block in (accountant.parallel(), accountant.parallel().branch()):
-        with pytest.raises(TypeError, match=r"accountant=group\.branch\(\)"), block:
+        with pytest.raises(TypeError, match=r"accountant=group\.branch\(name\)"), block:
             pass
     with pytest.raises(ValueError, match="disjoint must be"):
         accountant.parallel("people")
-    with pytest.raises(ValueError, match=r"give one of them, group\.branch\(\)"):
+    with pytest.raises(ValueError, match=r"give one of them, group\.branch\(name\)"):
         regressor(accountant=accountant.parallel()).plan(60, 3)
 
 

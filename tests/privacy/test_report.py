@@ -202,7 +202,7 @@ def test_what_is_not_private_is_told_first():
 def test_an_accountant_names_its_charges_and_no_hash():
     accountant = BudgetAccountant(2.0, 1e-6)
     group = accountant.parallel()
-    branches = [group.branch("train"), group.branch()]
+    branches = [group.branch("train"), group.branch("b")]
     users = accountant.parallel("users").branch()
     for account in (accountant, *branches, branches[0], users):
         DPLinearRegression(epsilon=0.3, accountant=account, **FACTS).fit(TABLE, TABLE[:, 0])
@@ -214,7 +214,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
     facts, text = facts_of(report), joined(report)
     parts = [charge["part"] for charge in facts["charges"]]
     first = "records of their own: group 1 of 2, branch 1 of 2 (train)"
-    second = "records of their own: group 1 of 2, branch 2 of 2"
+    second = "records of their own: group 1 of 2, branch 2 of 2 (b)"
     third = "persons of their own: group 2 of 2, branch 1 of 1"
     assert parts == ["all records", first, second, first, third, "all records"]
     assert "outside of this ledger" in text
