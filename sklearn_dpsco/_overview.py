@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Any
 
 # `_doc_link_module` and `_doc_link_template`, by which scikit-learn's diagram of an estimator links
@@ -22,7 +23,15 @@ _STYLE = (
     f"<style>.{_CLASS} {{overflow-x: auto;}} "
     f".{_CLASS} table {{border-collapse: collapse; margin: .4em 0; color: inherit;}} "
     f".{_CLASS} td, .{_CLASS} th {{border: 1px solid rgba(128, 128, 128, .4); padding: .15em .6em; "
-    "text-align: left; color: inherit; background: transparent;}</style>"
+    "text-align: left; color: inherit; background: transparent;} "
+    f".{_CLASS} td.number {{text-align: right; font-variant-numeric: tabular-nums;}}</style>"
+)
+_PAGE = (
+    ":root {color-scheme: light dark} "
+    "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
+    "div {margin: .5em 0; overflow-wrap: anywhere} table {display: block; overflow-x: auto} "
+    "td, th {overflow-wrap: normal} "
+    "body > div > div:first-child {font-size: 1.3em; font-weight: bold}"
 )
 
 
@@ -56,19 +65,26 @@ class Overview:
 
     def html(self) -> str:
         """The same as HTML, all of it escaped."""
-        table = [("th", self.columns)] if self.columns else []
-        table += [("td", row) for row in self.rows[: self.most]]
-        body = ""
-        for tag, cells in table:
-            body += f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+        heads = "".join(f"<th>{escape(head)}</th>" for head in self.columns)
+        body = f"<tr>{heads}</tr>" if heads else ""
+        for row in self.rows[: self.most]:
+            cells = (f"<td{' class=number' * _is_number(s)}>{escape(s)}</td>" for s in row)
+            body += f"<tr>{''.join(cells)}</tr>"
         body = f"<table>{body}</table>" if body else ""
         lines = ""
         for is_item, group in groupby(self.lines, lambda line: line.startswith("- ")):
             tag = "li" if is_item else "div"
-            shown = "".join(f"<{tag}>{escape(s.removeprefix('- ').strip())}</{tag}>" for s in group)
+            texts = (s.removeprefix("- ").strip().replace("[ ]", "\u2610", 1) for s in group)
+            shown = "".join(f"<{tag}>{escape(s)}</{tag}>" for s in texts)
             lines += f"<ul>{shown}</ul>" if is_item else shown
         more = f"<div>{escape(self._more)}</div>" if self._more else ""
         return f'{_STYLE}<div class="{_CLASS}">{lines}{body}{more}</div>'
+
+
+def _is_number(cell: str) -> bool:
+    with suppress(ValueError):
+        return float(cell.strip().rstrip("%").replace(",", "")) is not None
+    return False
 
 
 class Overviewed:
@@ -86,3 +102,20 @@ class Overviewed:
 
     def _repr_html_(self) -> str:
         return self.overview().html()
+
+    def to_html(self) -> str:
+        """The same as a file of its own, for any browser.
+
+        Returns
+        -------
+        str
+            All of it ASCII, so that any encoding of the file is right.
+        """
+        title = escape(shorten(self.overview().lines[0], 90))
+        page = (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width">\n'
+            f"<title>{title}</title>\n<style>{_PAGE}</style>\n</head>\n"
+            f"<body>\n{self._repr_html_()}\n</body>\n</html>\n"
+        )
+        return page.encode("ascii", "xmlcharrefreplace").decode()

@@ -62,12 +62,12 @@ class WaldTest(NamedTuple):
         )
 
 
-_SHOWN = ("tables", "as_text", "as_html", "as_latex", "as_csv", "to_latex", "to_html", "to_csv")
+_SHOWN = ("tables", "as_text", "as_html", "as_latex", "as_csv", "to_latex", "to_csv")
 
 
 @telling(
     {name: f"see {place}" for name, place in STATSMODELS.items()}
-    | dict.fromkeys(_SHOWN, "see to_frame(), and str()")
+    | dict.fromkeys(_SHOWN, "see to_frame(), to_html() and str()")
 )
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Overviewed):

@@ -217,8 +217,9 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
     if columns is None:
         raise ValueError(
             f"{name} is a dict, which needs X to be a data frame with text as names of its columns "
-            "(X.columns = X.columns.astype(str)). Meta-estimators such as RFE hand on an array: "
-            "there give one pair (low, high), behind a PublicEncoder (-1, 1)"
+            "(X.columns = X.columns.astype(str)). Behind a transformer say "
+            "set_output(transform='pandas') of it, or give a pair (lows, highs) by its columns' "
+            "order; meta-estimators such as RFE hand on an array: there give one pair (low, high)"
         )
     missing = [column for column in columns if column not in value]
     unknown = [column for column in value if column not in set(columns)]

@@ -468,7 +468,7 @@ def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[s
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(
-            f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g} (small: "
+            f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g} (if small, "
             "the largest scores drive it)"
         )
     if class_weight is not None:

@@ -338,18 +338,15 @@ def _warn_of_another_run(accountant: Any, path: BranchPath, named: dict[str, Any
 
     By public facts, and before the charge.
     """
-    facts = ("estimator", "label", "n_samples", "n_features")
-    for charge in accountant.ledger:
-        if charge.branch[:-1] == path[:-1] and charge.branch != path:
-            if all(getattr(charge, name) == named[name] for name in facts):
-                warn_user(
-                    f"this group has another branch of {named['estimator']} on as many records, "
-                    "and counts this one as of other records. If it is the same line run again, "
-                    "that is not so: give each branch a name, as in group.branch('train'), which "
-                    "stays one branch",
-                    PrivacyParameterWarning,
-                )
-                return
+    facts = "estimator", "label", "n_samples", "n_features"
+    others = (c for c in accountant.ledger if c.branch[:-1] == path[:-1] and c.branch != path)
+    if any(all(getattr(charge, name) == named[name] for name in facts) for charge in others):
+        warn_user(
+            f"this group has another branch of {named['estimator']} on as many records, and counts "
+            "this one as of other records. If it is the same line run again, that is not so: give "
+            "each branch a name, as in group.branch('train'), which stays one branch",
+            PrivacyParameterWarning,
+        )
 
 
 def _charged(accountant: Any, path: BranchPath) -> list[BranchPath]:

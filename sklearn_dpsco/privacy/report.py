@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN
 from functools import cached_property
-from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -59,8 +58,8 @@ _SEED = (
     "noise can be computed once more, and taken off"
 )
 _SETTINGS = (
-    "- [ ] All settings are in an annex, and were chosen without a look at the data. (If not, no "
-    "limit on this page is certain.)"
+    "- [ ] All settings are in an annex, as print(model) writes them, and were chosen without a "
+    "look at the data. (If not, no limit on this page is certain.)"
 )
 _NOTHING_ELSE = (
     "- [ ] Nothing else was computed from the data, or will be, outside of this {}: nobody has a "
@@ -78,13 +77,18 @@ _MOST_ROWS = (
     "- [ ] Nobody has more than {} rows{}. Checked how: ____________ (If not, the limits do not "
     "hold for who has.)"
 )
+# What kinds of results are, by a part of the name of what made them; others are models.
+_RESULTS = {
+    "score": "a score says how well a model does",
+    "Search": "a search (DPGridSearchCV) tries settings of a model and makes one with the best",
+    "PrivateVocabulary": "a vocabulary is a list of words that many of the texts have",
+    "DPScaler": "a scaler says how long the columns are",
+    "private bounds": "private bounds say where the values of each column lie",
+    "PrivateMoments": "PrivateMoments are means of columns and how these go together",
+    " mean": "a mean is of each column",
+}
+_MODEL = "A model is a formula, with a number for each column, that predicts"
 _SIGNED = "Name: ______________________________   Date: ______________"
-_PAGE = (
-    "body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em} "
-    "div {margin: .5em 0; overflow-wrap: anywhere} table {display: block; overflow-x: auto} "
-    "td, th {overflow-wrap: normal} "
-    "body > div > div:first-child {font-size: 1.3em; font-weight: bold}"
-)
 _SCHEMA = files(__package__).joinpath("report.schema.json").read_text(encoding="utf-8")
 _PARTS = json.loads(_SCHEMA)["properties"]
 FORMAT = _PARTS["format"]["const"]
@@ -209,8 +213,8 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
     same = "; whether a certain person is among them is protected to the same limits"
     lines += [
         f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
-        f"Epsilon is {epsilon:.4g}, the same limit as the {_factor(epsilon)} times above: at "
-        "epsilon 0 it would be 1, and each 0.7 more about doubles it. What others accepted does "
+        f"Epsilon is {epsilon:.4g}, which says the same as the {_factor(epsilon)} times above: at "
+        "epsilon 0 that number is 1, and each 0.7 more about doubles it. What others accepted does "
         "not say what is safe: from about 1 (page views of Wikimedia) to 34.9 a month (queries of "
         "advertisers at LinkedIn), some for a day's use and not for all that is known of a person.",
         f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of any "
@@ -297,7 +301,7 @@ class Fits:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Overviewed):
-    """One page on what is promised: ``print`` and notebooks show it, `to_html` and `to_json`
+    """A page on what is promised: ``print`` and notebooks show it, `to_html` and `to_json`
     write it and the facts.
 
     Made by `Guarantee.report` and `BudgetAccountant.report`. It holds public facts only.
@@ -310,6 +314,17 @@ class Report(Overviewed):
     ----------
     facts : dict
         What `to_json` writes.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from sklearn_dpsco import BudgetAccountant
+    >>> page = BudgetAccountant(epsilon=1.0).report().to_html()
+    >>> page.startswith("<!DOCTYPE html>"), "Protected are the values" in page
+    (True, True)
+    >>> Path(mkdtemp(), "report.html").write_text(page) == len(page)
+    True
     """
 
     facts: dict[str, Any]
@@ -322,34 +337,6 @@ class Report(Overviewed):
     def to_json(self) -> str:
         """The facts as JSON, as `schema` describes it; the keys have one order."""
         return json.dumps(self.facts, indent=1, allow_nan=False)
-
-    def to_html(self) -> str:
-        """The page as a file of its own, for any browser.
-
-        Returns
-        -------
-        str
-            All of it ASCII, so that any encoding of the file is right.
-
-        Examples
-        --------
-        >>> from pathlib import Path
-        >>> from tempfile import mkdtemp
-        >>> from sklearn_dpsco import BudgetAccountant
-        >>> page = BudgetAccountant(epsilon=1.0).report().to_html()
-        >>> page.startswith("<!DOCTYPE html>"), "Protected are the values" in page
-        (True, True)
-        >>> Path(mkdtemp(), "report.html").write_text(page) == len(page)
-        True
-        """
-        title, body = escape(self._shown.lines[0]), self._shown.html()
-        page = (
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width">\n'
-            f"<title>{title}</title>\n<style>{_PAGE}</style>\n</head>\n"
-            f"<body>\n{body}\n</body>\n</html>\n"
-        )
-        return page.encode("ascii", "xmlcharrefreplace").decode()
 
     @staticmethod
     def schema() -> dict[str, Any]:
@@ -440,15 +427,20 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
 
-def _of_budget(
-    epsilon: float, spent: float, left: float, alone: list[float], has_branches: bool
-) -> tuple[list[str], list[str], list[str]]:
-    """What is said of a budget, what is to be confirmed, and what to be decided.
+def _named(kinds: Iterable[str | None]) -> str:
+    """What those of these results are of which there are any."""
+    names = [kind or "" for kind in kinds]
+    of_others = (text for part, text in _RESULTS.items() if any(part in name for name in names))
+    return "; ".join([_MODEL, *of_others]) + "."
 
-    `alone` has the limit of each result alone.
-    """
-    open_rows = "rows that are in no branch yet, or in one whose budget is not used up"
-    in_branches = f"; from {open_rows}, more can" if has_branches else ""
+
+def _of_budget(
+    epsilon: float, spent: float, left: float, charges: Sequence[Any], has_branches: bool
+) -> tuple[list[str], list[str], list[str]]:
+    """What is said of a budget, what is to be confirmed, and what to be decided."""
+    alone, kinds = [float(c.epsilon) for c in charges], [c.estimator for c in charges]
+    open_rows = "those in no branch yet, or in a branch whose budget is not used up"
+    in_branches = f"; from some rows alone, more can: {open_rows}" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 100, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
@@ -463,14 +455,10 @@ def _of_budget(
                 else f"nothing more can be computed from all rows within the budget{in_branches}"
             )
             + "."
-            + " Do not add these numbers up: together, results tell less than the sum of what "
-            "each can alone." * (less > epsilon / 1000),
-            "The ledger is the list of results below. A model is a formula, with a number for each "
-            "column, that predicts; a search (DPGridSearchCV) tries settings of a model and makes "
-            "one with the best; a score says how well a model does; a vocabulary is a list of "
-            "words that many of the texts have; a scaler and private bounds say where the values "
-            "of each column lie; PrivateMoments are means of columns and how these go together. "
-            "Several results may be made from the same rows.",
+            + " Do not add up the limits of single results in the table: together, they tell less "
+            "than the sum of what each can alone." * (less > epsilon / 1000),
+            f"The ledger is the list of results below. {_named(kinds)} Several results may be made "
+            "from the same rows.",
         ]
         confirmed.append(
             "- [ ] Before the first result it was settled which ones would be computed, and with "
@@ -478,8 +466,8 @@ def _of_budget(
         )
         decided.append("- [ ] The results below may be published.")
     if is_left or has_branches:
-        only = " If not, it is for people to stop: nothing else does." if alone else ""
-        of_what = "the data" if is_left else open_rows
+        only = " If not, people must stop: the software goes on until then." if alone else ""
+        of_what = "the data" if is_left else f"some rows, {open_rows}"
         decided.append(
             f"- [ ] More may be computed from {of_what}, until the budget is used (50% can become "
             f"{_percent(epsilon)}).{only}"
@@ -503,21 +491,21 @@ def of_accountant(
         found.append(_facts(charge) | what | {"time": charge.time.isoformat(), "part": part})
     secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
-    alone = [float(c.epsilon) for c in charges]
-    further, confirmed, decided = _of_budget(epsilon, spent, left, alone, has_branches)
+    further, confirmed, decided = _of_budget(epsilon, spent, left, charges, has_branches)
     lines = [promise(claim, False not in secrets)]
-    lines += [*_explained(claim, spent if found else None, has_branches), *further]
     if has_branches:
         lines.append(
             "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "
-            "a group the costliest counts; groups add up. A branch after the sign > is a part of "
-            "the branch before it, for some of its rows."
+            "a group the costliest counts; groups add up."
+            + " A branch after the sign > is a part of the branch before it, for some of its rows."
+            * any(len(charge.branch) > 2 for charge in charges)
         )
         confirmed.append(
             "- [ ] The branches of a group have no row and no person in common, and which of them "
             "a row is in was settled without a look at its values. (If not, the limits for several "
             "rows hold.)"
         )
+    lines += [*_explained(claim, spent if found else None, has_branches), *further]
     rows = [
         (
             ": ".join(filter(None, (one["label"], one["what"]))) or "a release",

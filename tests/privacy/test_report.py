@@ -73,7 +73,7 @@ def test_a_guarantee_in_words():
         "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take 0.000001 (del",
         "50% sure can become at most 73.2% sure", "at most one in 1,000,000, is added",
         "1% sure at most 2.68% (a bet of 1 to 99 becomes one of 2.72 to 99)",
-        "is 0.000001: that much", "Epsilon is 1, the same limit as the 2.72 times",
+        "is 0.000001: that much", "Epsilon is 1, which says the same as the 2.72 times",
         "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "- [ ] No person has more",
@@ -94,7 +94,7 @@ def test_a_guarantee_in_words():
 def test_sizes_of_any_kind():
     model = DPLinearRegression(epsilon=Fraction(1, 2), delta=Fraction(1, 10**6), **FACTS)
     report = model.plan(5000, 4).guarantee.report()
-    assert "Epsilon is 0.5, the" in joined(report)
+    assert "Epsilon is 0.5, which" in joined(report)
     assert facts_of(report)["guarantee"]["delta"] == 1e-6
 
 
@@ -265,12 +265,12 @@ def test_numbers_that_add_up_are_not_called_less_than_their_sum():
         (1e-6, [0.3, 0.3], True),
     ):
         accountant = BudgetAccountant(1.0, delta)
-        assert "Do not add these numbers up" not in joined(accountant.report())
+        assert "Do not add up the limits of single results" not in joined(accountant.report())
         for epsilon in sizes:
             facts = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
             accountant.spend(plan_mean(5000, 2, **facts))
         text = joined(accountant.report())
-        assert ("Do not add these numbers up" in text) == less
+        assert ("Do not add up the limits of single results" in text) == less
         assert "more than one row in what any one result is made from. Checked" in text
 
 
@@ -280,10 +280,12 @@ def test_where_nothing_is_left_only_rows_in_no_branch_are_asked_about():
     branch.spend(plan_mean(5000, 2, epsilon=1.0, delta=0, accountant=branch))
     text = joined(accountant.report())
     assert (
-        "More may be computed from rows that are in no branch yet, or in one whose budget is"
+        "More may be computed from some rows, those in no branch yet, or in a branch whose" in text
+    )
+    assert (
+        "from all rows within the budget; from some rows alone, more can: those in no branch"
         in text
     )
-    assert "from all rows within the budget; from rows that are in no branch yet, or in" in text
 
 
 def test_parts_of_a_search():
@@ -363,9 +365,20 @@ def test_words_of_a_ledger_are_explained():
     ).fit(TABLE, TABLE[:, 0], groups=np.arange(500) // 2)
     text = joined(accountant.report())
     assert "A branch is a part of the ledger" in text
-    assert "the costliest counts; groups add up. A branch after the sign > is a part of" in text
-    for name in ("PrivateMoments", "a scaler and private bounds", "DPGridSearchCV"):
-        assert name in text
+    assert "the sign >" not in text  # none is within another
+    assert text.index("A branch is") < text.index("What someone who knows all others")
+    kinds = {"PrivateMoments": "means of columns", "DPScaler": "a scaler", "score of x": "a score"}
+    assert not any(words in text for words in kinds.values())
+    branch = accountant.branch(accountant.ledger[0].branch)
+    inner, plan = (
+        branch.parallel("users").branch("one"),
+        plan_mean(99, 2, epsilon=0.01, delta=0, relation="replace-one", max_rows_per_user=2),
+    )
+    for kind in kinds:
+        inner.spend(plan, estimator=kind)
+    text = joined(accountant.report())
+    assert all(words in text for words in kinds.values())
+    assert "A branch after the sign > is a part of" in text
 
 
 class Page(HTMLParser):
@@ -410,7 +423,7 @@ def test_a_page_of_its_own(tmp_path):
     assert items[:n_outside] == report.facts["outside"]
     boxes = items[n_outside:]
     assert boxes.pop(len(boxes) - 3).startswith("Epsilon 1 was chosen by")
-    assert all(item.startswith("[ ] ") for item in boxes)
+    assert all(item.startswith("\N{BALLOT BOX} ") for item in boxes)
     assert report.facts["promise"] in found["div"]
     assert "<i>Kosten für Ärzte</i>" in found["td"][3]
     assert "i" not in found
