@@ -98,7 +98,7 @@ class Allotment(Account):
 def private_steps(estimator: Any) -> dict[str, Any]:
     """What has a budget of its own, by the prefix of its parameters; the estimator's is ""."""
     nested = estimator.get_params(deep=True)
-    # one in the place of bounds is no step: the estimator refuses it
+    # one in the place of bounds is no step: it is not fitted
     steps = {name: value for name, value in nested.items() if not name.endswith("bounds_X")}
     found = {f"{name}__": value for name, value in steps.items() if _is_private(value)}
     return ({"": estimator} if _is_private(estimator) else {}) | found

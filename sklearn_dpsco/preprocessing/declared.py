@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 from .._types import Array
 from ..data.bounds import check_feature_bounds, is_declaring
 from .schema import OutputColumn
+from .vocabulary import PrivateVocabulary
 
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
@@ -82,12 +83,15 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
     """The bounds that numbers or a transformer declare, and what else is known, for `Problem`."""
     facts: dict[str, Any] = {}
     if is_declaring(bounds_X):
-        kind = bounds_X.__name__ if isinstance(bounds_X, type) else type(bounds_X).__name__
         if isinstance(bounds_X, type):
+            kind = bounds_X.__name__
             raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
+        kind = type(bounds_X).__name__
         found = _output_of(kind, bounds_X)
         if found is None:
             _refuse(kind, kind, "does not declare bounds of its outputs")
+        if found.n_outputs < n_features:  # of a copy of a vocabulary it tells how many words
+            found = _output_of(kind, bounds_X, n_features - found.n_outputs) or found
         bounds_X = found.bounds_X
         facts = {"row_norm": found.row_norm, "n_indicators": found.n_indicators}
         if found.n_outputs != n_features:
@@ -101,7 +105,10 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
 
 
 def declared_columns(bounds_X: Any) -> int | None:
-    """How many columns a transformer in the place of bounds makes; None if it is none."""
+    """How many columns a transformer in the place of bounds makes; None if it is none.
+
+    Without the words of a `PrivateVocabulary` that is not fitted.
+    """
     if not is_declaring(bounds_X) or isinstance(bounds_X, type):
         return None
     found = _output_of(type(bounds_X).__name__, bounds_X)
@@ -149,25 +156,25 @@ def reaching(estimator: Any, X: Any) -> tuple[Any, Any]:
     return last, X
 
 
-def _output_of(name: str, step: Any) -> DeclaredOutput | None:
-    """What a step declares; None for a pipeline that does nothing."""
+def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput | None:
+    """What a step declares; None for a pipeline that does nothing.
+
+    `n_words` is how many a `PrivateVocabulary` has that is not fitted, such as a clone of the step.
+    """
     if hasattr(step, "declared_output"):
         return step.declared_output()
-    if getattr(step, "vectorizer_", None) is not None:  # of words that were released
-        return _output_of_words(name, step.vectorizer_)
+    if isinstance(step, PrivateVocabulary):
+        return _output_of_words(name, step.declaring(n_words))
     if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
-        _refuse(
-            name, type(step).__name__,
-            "learns from data, with a budget (a PrivateVocabulary declares them once it is fitted)",
-        )  # fmt: skip
+        _refuse(name, type(step).__name__, "learns from data, with a budget")
     if isinstance(step, Pipeline):
         for inner, part in reversed(step.steps):
-            made = None if is_passthrough(part) else _output_of(f"{name}: {inner}", part)
+            made = None if is_passthrough(part) else _output_of(f"{name}: {inner}", part, n_words)
             if made is not None:
                 return made
         return None
     if isinstance(step, ColumnTransformer | FeatureUnion):
-        return _output_of_branches(name, step)
+        return _output_of_branches(name, step, n_words)
     if isinstance(step, HashingVectorizer | CountVectorizer):
         return _output_of_words(name, step)
     if isinstance(step, OneHotEncoder) and declares_categories(step) and step.drop is None:
@@ -193,12 +200,14 @@ def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> De
     return DeclaredOutput(low, high, float(np.sqrt(size)) if norm is None else 1.0)
 
 
-def _output_of_branches(name: str, step: Any) -> DeclaredOutput:
+def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
     """The columns of all branches side by side, each times its weight."""
     lows, highs, square = [], [], 0.0
     weights = step.transformer_weights or {}
     for inner, branch in branches(step):
-        part = None if is_passthrough(branch) else _output_of(f"{name}: {inner}", branch)
+        part = None
+        if not is_passthrough(branch):
+            part = _output_of(f"{name}: {inner}", branch, n_words)
         if part is None:
             _refuse(f"{name}: {inner}", "passthrough", "lets columns through without any bounds")
         weight = float(weights.get(inner, 1.0))

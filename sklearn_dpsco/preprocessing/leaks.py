@@ -17,8 +17,7 @@ from sklearn.utils import get_tags
 
 from .._checks import shown
 from ..data.bounds import check_feature_bounds
-from .declared import branches, declared_columns, declares_categories, is_passthrough
-from .vocabulary import PrivateVocabulary
+from .declared import branches, declared_columns, declares_categories, is_passthrough, opened
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,9 @@ class LeakReport:
     clipped : tuple of str
         Steps that make negative values, such as hashes with signs and a `PublicEncoder`, which
         bounds of the last step from 0 on make 0: no leak, but what half of them say is lost.
+    budgeted : tuple of str
+        What comes before the model and costs an epsilon of its own, and how much: a `DPScaler`, a
+        `PrivateVocabulary`, and one in `bounds_X` that was fitted before.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class LeakReport:
     findings: tuple[LeakFinding, ...]
     repeated: tuple[str, ...] = ()
     clipped: tuple[str, ...] = ()
+    budgeted: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -102,6 +105,7 @@ class LeakReport:
             "itself, or (-1, 1); of hashed words alternate_sign=False makes none"
             for step in self.clipped
         ]
+        notes += [f"{step} of its own: that of the model comes on top" for step in self.budgeted]
         return "\n".join([*map(str, self.findings or ["no step is known to leak"]), *notes])
 
 
@@ -146,21 +150,10 @@ def check_pipeline(pipe: Any) -> LeakReport:
     found = list(_look_at("", pipe))
     findings = tuple(one for one in found if isinstance(one, LeakFinding))
     repeated = tuple(one for one in found if isinstance(one, str))
-    # (`fit` would stop there when other steps were charged)
-    if not findings and isinstance(pipe, Pipeline) and pipe.steps:
-        *before, last = (step for _, step in pipe.steps)
-        bounds = getattr(last, "bounds_X", None)
-        # words of a step before declare bounds by then
-        if not (any(step is bounds for step in before) and _has_words(bounds)):
-            declared_columns(bounds)
-    return LeakReport(findings, repeated, tuple(_clipped(pipe)))
-
-
-def _has_words(step: Any) -> bool:
-    """Whether a step is a private vocabulary, or has one beside other columns."""
-    if isinstance(step, ColumnTransformer | FeatureUnion):
-        return any(_has_words(branch) for _, branch in branches(step))
-    return isinstance(step, PrivateVocabulary)
+    if not findings:  # (`fit` would stop there when other steps were charged)
+        last, _ = opened(pipe)
+        declared_columns(getattr(last, "bounds_X", None))
+    return LeakReport(findings, repeated, tuple(_clipped(pipe)), tuple(_budgeted(pipe)))
 
 
 # ------------------------------------------------------------------------ the walk
@@ -205,6 +198,18 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
                 yield f"{called} ({type(step).__name__})"
     for inner, part in held:
         yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
+
+
+def _budgeted(pipe: Any) -> Iterator[str]:
+    """Transformers with a budget, one that is in the place of bounds only if it was fitted."""
+    seen: list[Any] = []
+    for name, step in getattr(pipe, "get_params", dict)().items():
+        is_private = hasattr(step, "epsilon") and hasattr(step, "transform")
+        is_copy = "bounds_X" in name.split("__") and not hasattr(step, "guarantee_")
+        if is_private and not is_copy and not any(step is other for other in seen):
+            seen.append(step)
+            called = name.replace("__", ": ")
+            yield f"{called} ({type(step).__name__}) costs epsilon={step.epsilon}"
 
 
 def _clipped(pipe: Any) -> Iterator[str]:

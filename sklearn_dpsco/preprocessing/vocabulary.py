@@ -222,6 +222,11 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         clone(found).set_params(vocabulary=["a"], max_features=None).fit_transform(["a"])
         return clone(found)
 
+    def declaring(self, n_words: int) -> Any:
+        """The vectorizer with the released words; before a fit with `n_words` without a meaning."""
+        found = getattr(self, "vectorizer_", None)
+        return found or self._vectorizer().set_params(vocabulary=range(n_words))
+
     def _texts(self, X: Any) -> list[str]:
         is_column = hasattr(X, "__len__") and len(getattr(X, "shape", (0,))) == 1
         if not is_column or isinstance(X, str | bytes | dict | set):

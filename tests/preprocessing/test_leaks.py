@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn import decomposition, ensemble, feature_selection, impute, preprocessing
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.feature_extraction import FeatureHasher
@@ -29,6 +29,7 @@ from sklearn.random_projection import GaussianRandomProjection
 from sklearn_dpsco import (
     DPMirrorClassifier,
     DPMirrorRegressor,
+    DPScaler,
     PrivateVocabulary,
     PublicEncoder,
     check_pipeline,
@@ -237,11 +238,20 @@ def test_negative_values_of_an_encoder_that_bounds_cut_off_are_named():
 
 
 def test_bounds_that_no_step_declares_are_an_error_before_words_are_bought():
-    words = PrivateVocabulary()
-    with pytest.raises(ValueError, match=r"PrivateVocabulary.*once it is fitted"):
-        check_pipeline(make_pipeline(words, regressor(bounds_X=PrivateVocabulary())))
-    for step in (words, ColumnTransformer([("words", words, "note")])):  # which is by then
-        assert check_pipeline(make_pipeline(step, regressor(bounds_X=step))).ok
+    words, counts = PrivateVocabulary(epsilon=0.5), PrivateVocabulary(CountVectorizer())
+    for step, bounds in ((counts, counts), (words, counts), (words, DPScaler())):
+        with pytest.raises(ValueError, match="bounds_X is a transformer, and"):
+            check_pipeline(make_pipeline(step, regressor(bounds_X=bounds)))
+    with pytest.raises(ValueError, match=r"CountVectorizer.*learns words"):
+        check_pipeline(regressor(bounds_X=CountVectorizer()))
+    for step in (words, ColumnTransformer([("words", words, "note")])):
+        pipe = make_pipeline(step, regressor(bounds_X=step))
+        for copy in (pipe, clone(pipe)):  # whose bounds are those of another vocabulary
+            report = check_pipeline(copy)
+            assert report.ok
+            (named,) = report.budgeted
+            assert named.endswith(" (PrivateVocabulary) costs epsilon=0.5")
+            assert named in str(report)
     # what leaks is named first
     scaler = preprocessing.StandardScaler()
     assert not check_pipeline(make_pipeline(scaler, regressor(bounds_X=scaler))).ok

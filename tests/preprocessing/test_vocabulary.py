@@ -17,11 +17,14 @@ from sklearn_dpsco import (
     BudgetAccountant,
     DPGridSearchCV,
     DPLogisticRegression,
+    DPScaler,
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyParameterWarning,
     PrivateVocabulary,
+    PublicEncoder,
     check_pipeline,
+    coef_frame,
 )
 from sklearn_dpsco.mechanisms import KeyedGaussian
 from sklearn_dpsco.preprocessing import vocabulary
@@ -348,12 +351,22 @@ def test_a_pipeline_counts_released_words():
     )
     assert check_pipeline(pipe).ok
     assert pipe.fit(TEXTS, y).score(TEXTS, y) > 0.95
-    # the vocabulary declares bounds by then, also beside other columns
-    table = pd.DataFrame({"note": TEXTS})
-    for step, X in ((words, TEXTS), (make_column_transformer((words, "note")), table)):
-        whole = make_pipeline(step, clone(pipe[-1]).set_params(bounds_X=step)).fit(X, y)
-        assert whole.score(X, y) > 0.95
-        assert "morning" in whole[-1].coef_frame().index.str.removeprefix("privatevocabulary__")
+    # the vocabulary declares bounds by then, also beside other columns, and also where a copy of it
+    # is in their place
+    table = pd.DataFrame({"note": TEXTS, "age": [20.0, 60.0, 40.0] * 700})
+    beside = make_column_transformer((PublicEncoder({"age": (18, 98)}), ["age"]), (words, "note"))
+    for step, X in ((words, TEXTS), (beside, table)):
+        whole = make_pipeline(step, clone(pipe[-1]).set_params(bounds_X=step))
+        for model in (whole, clone(whole)):
+            accountant = BudgetAccountant(epsilon=1.0, slack=2e-7)
+            with accountant:
+                assert model.fit(X, y).score(X, y) > 0.95
+            assert len(accountant.ledger) == 2
+            names = coef_frame(model).index.get_level_values(0)
+            assert "morning" in names.str.removeprefix("privatevocabulary__")
+            bounds = model[-1].plan_.problem
+            assert bounds.n_features == len(names) - 1
+            assert bounds.row_norm == pytest.approx(math.sqrt(1 + (step is beside)))
     # a search takes the vectorizer, which is public by then
     vectorizer = words.fit(TEXTS).vectorizer_
     public = make_pipeline(
@@ -400,7 +413,8 @@ def test_vectorizers_declare_their_outputs(vectorizer, low, row_norm):
         (CountVectorizer(vocabulary=["a"]), "without a bound"),
         (CountVectorizer(binary=True), "learns words"),
         (TfidfVectorizer(vocabulary=["a"]), "learns words"),
-        (PrivateVocabulary(), "budget"),
+        (PrivateVocabulary(CountVectorizer()), "without a bound"),
+        (DPScaler(), "budget"),
     ],
 )
 def test_other_vectorizers_declare_nothing(vectorizer, match):
