@@ -118,7 +118,8 @@ def person_periods(
     pandas = import_pandas("person_periods")
     check_in_memory("person_periods", table)
     if not isinstance(table, pandas.DataFrame):
-        raise ValueError(f"table must be a pandas.DataFrame, got {type(table).__name__}")
+        instead = ": give table.to_pandas()" if hasattr(table, "to_pandas") else ""
+        raise ValueError(f"table must be a pandas.DataFrame, got {type(table).__name__}{instead}")
     if len(twice := table.columns[table.columns.duplicated()]):
         raise ValueError(f"table has several columns {shown(twice[0])}: rename all but one")
     check_choice("nonfinite", nonfinite, ("zero", "raise"))

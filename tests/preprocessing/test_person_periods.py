@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from sklearn_dpsco import person_periods
@@ -116,7 +117,8 @@ def test_strict_errors_quote_nothing():
         ({"duration": "span"}, "timedelta"),
         ({"event": "name"}, "numbers or booleans"),
         ({"table": table_of([1], [1], stop=[2])}, "'stop', which the result needs"),
-        ({"table": {"time": [1], "event": [1]}}, "pandas.DataFrame"),
+        ({"table": {"time": [1], "event": [1]}}, "pandas.DataFrame, got dict$"),
+        ({"table": pl.DataFrame({"time": [1], "event": [1]})}, r"give table.to_pandas\(\)"),
         ({"table": pd.concat([table_of([1], [1])] * 2, axis=1)}, "several columns 'time'"),
         ({"nonfinite": "drop"}, "nonfinite"),
         ({"exposure": 1}, "exposure"),
