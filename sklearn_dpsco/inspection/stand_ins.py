@@ -35,7 +35,6 @@ from ..exceptions import PrivacyLeakWarning
 from ..model_selection.private_steps import last_step, private_last, private_steps
 from ..preprocessing.declared import declared_bounds
 from ..preprocessing.encoder import PublicEncoder
-from ..preprocessing.schema import fields_of
 from ..privacy.accountant import accountant_in_force
 from ..solvers.statistics import TINY
 
@@ -114,8 +113,7 @@ def stand_in(
     is_raw = isinstance(inner, Pipeline)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
-        found = fields_of(encoder.schema, encoder.missing, encoder.unknown)
-        columns: dict[str, Any] = {field.name: field.declared for field in found}
+        columns: dict[str, Any] = {field.name: field.declared for field in encoder._fields()}
     else:
         encoder, size = None, check_count("n_features", features)
         given = getattr(last, "bounds_X", None)

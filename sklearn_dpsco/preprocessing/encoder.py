@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -25,7 +25,7 @@ _FORMAT = "sklearn_dpsco.PublicEncoder"
 
 
 class BadParametersError(ValueError, AttributeError):
-    """Of an attribute that wrong parameters leave without a value: `hasattr` and `dir` work."""
+    """Wrong parameters leave attributes without a value: `hasattr` and `dir` work."""
 
 
 _BY_BLOCKS = (
@@ -149,30 +149,25 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
     def _fields(self) -> list[Field]:
         """The columns of the table; raises on parameters that are wrong."""
-        fields = fields_of(self.schema, self.missing, self.unknown, self.drop, self.outside)
-        check_choice("extra", self.extra, ("raise", "drop"))
-        check_bool("sparse_output", self.sparse_output)
+        try:
+            check_choice("extra", self.extra, ("raise", "drop"))
+            check_bool("sparse_output", self.sparse_output)
+            fields = fields_of(self.schema, self.missing, self.unknown, self.drop, self.outside)
+        except ValueError as error:
+            raise BadParametersError(str(error)) from None
         names = [column.name for field in fields for column in field.columns]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError(
+            raise BadParametersError(
                 f"schema gives two output columns the same name ({twice[:5]!r}): rename columns or "
                 "categories"
             )
         return fields
 
-    @staticmethod
-    def _fact(find: Callable[[], Any]) -> Any:
-        try:
-            return find()
-        except ValueError as error:
-            raise BadParametersError(str(error)) from None
-
     def declared_output(self) -> DeclaredOutput:
         """Bounds and row norm of the outputs, from the parameters alone."""
         fields = self._fields()
-        low = np.array([end for field in fields for end in field.low])
-        high = np.array([end for field in fields for end in field.high])
+        low, high = np.transpose([pair for field in fields for pair in field.ends])
         row_norm = float(np.sqrt(sum(field.square for field in fields)))
         n_indicators = sum(field.missing == "indicator" for field in fields)
         return DeclaredOutput(low, high, row_norm, n_indicators)
@@ -180,22 +175,22 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
     @property
     def bounds_X(self) -> tuple[Array, Array]:
         """(low, high) of the outputs."""
-        return self._fact(self.declared_output).bounds_X
+        return self.declared_output().bounds_X
 
     @property
     def row_norm(self) -> float:
         """The largest l2 norm of an output row."""
-        return self._fact(self.declared_output).row_norm
+        return self.declared_output().row_norm
 
     @property
     def n_features_in_(self) -> int:
         """Number of columns of the table."""
-        return len(self._fact(self._fields))
+        return len(self._fields())
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
         """Their names, in the order of the schema."""
-        return np.array([field.name for field in self._fact(self._fields)], dtype=object)
+        return np.array([field.name for field in self._fields()], dtype=object)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
@@ -318,8 +313,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         ('indicator', ['age', 'age_missing'])
         """
         schema: dict[str, Any] = {}
-        fields = self._fields()
-        for field in fields:
+        for field in self._fields():
             match field.declared:
                 case list(categories):
                     schema[field.name] = {"type": "category", "categories": categories}
@@ -327,18 +321,15 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
                     schema[field.name] = {"type": "number", "low": low, "high": high}
                 case _:
                     schema[field.name] = {"type": "bool"}
-        missing: Any = self.missing
-        if isinstance(missing, Mapping):
-            missing = {f.name: f.missing for f in fields if f.name in missing}
-        drop = self.drop
-        if isinstance(drop, Mapping):
-            drop = {f.name: f.declared[f.reference] for f in fields if f.reference is not None}
-        outside = dict(self.outside) if isinstance(self.outside, Mapping) else self.outside
-        settings = {"format": _FORMAT, "version": 1, "schema": schema, "missing": missing}
-        unknown = dict(self.unknown) if isinstance(self.unknown, Mapping) else self.unknown
-        settings |= {"outside": outside, "unknown": unknown, "drop": drop}
-        settings |= {"extra": self.extra, "sparse_output": bool(self.sparse_output)}
-        return json.dumps(settings, indent=2)
+        settings = {"format": _FORMAT, "version": 1, "schema": schema}
+        for name in ("missing", "outside", "unknown", "drop", "extra", "sparse_output"):
+            rule = getattr(self, name)
+            settings[name] = dict(rule) if isinstance(rule, Mapping) else rule
+
+        def of_python(number: Any) -> Any:  # such as one of numpy
+            return number.item() if isinstance(number, np.generic) else float(number)
+
+        return json.dumps(settings, indent=2, default=of_python)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -355,8 +346,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
             raise ValueError("text must be JSON with a schema")
         if unknown := found.keys() - cls._get_param_names():
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")
-        for name, plain in schema.items():
-            match plain:
+        for name, found_type in schema.items():
+            match found_type:
                 case {"type": "bool"}:
                     schema[name] = bool
                 case {"type": "number", "low": low, "high": high}:
@@ -439,7 +430,7 @@ def filled(encoder: Any) -> tuple[list[str], list[str]]:
         is_told = f.outside == "missing" and f.missing in ("keep", "indicator")
         if f.reference is not None and f.unknown == "none" and not is_told:
             references.append(f"{f.name}: {f.declared[f.reference]}")
-        is_middle = f.missing == "middle" or (f.missing == "zero" and f.low[0] == -f.high[0])
+        is_middle = f.missing == "middle" or (f.missing == "zero" and sum(f.ends[0]) == 0)
         if isinstance(f.declared, tuple) and is_middle and not isinstance(encoder.missing, Mapping):
             middles.append(f"{f.name}: {sum(f.declared) / 2:g}")
     return references, middles

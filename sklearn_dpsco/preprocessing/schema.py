@@ -7,7 +7,8 @@ cell decides about itself alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple, Self
@@ -147,13 +148,12 @@ class Field:
     declared: Any  # (low, high), the type bool, or a list of categories
     missing: str | float  # one of `MISSING`, or of a number or a boolean what stands for it
     unknown: str  # one of `UNKNOWN`
+    outside: str  # one of `OUTSIDE`
+    reference: int | None  # position of the category that has no column
+    scaling: Any  # of a number or a boolean; else each category is a 0/1 column
     columns: list[OutputColumn]
-    low: list[float]  # bounds of these columns
-    high: list[float]
+    ends: list[tuple[float, float]]  # bounds of these columns
     square: float  # their largest sum of squares
-    scaling: Any = None  # of a number or a boolean; else each category is a 0/1 column
-    reference: int | None = None  # position of the category that has no column
-    outside: str = "clip"  # one of `OUTSIDE`
 
     @classmethod
     def of(
@@ -163,17 +163,18 @@ class Field:
         missing: Any,
         unknown: str,
         outside: str,
-        reference: int | None = None,
+        drop: Mapping[str, Any],
     ) -> Self:
         """A number, clipped and scaled as estimators do; a boolean, of 0 and 1; or 0/1 columns.
 
         A row has at most one 1 in the columns of a list of categories.
         """
-        more, scaling = ["missing"] * bool(missing == "indicator"), None
-        columns, low, high, square = [], 0.0, 1.0, 1.0
+        more = ["missing"] * bool(missing == "indicator")
+        scaling, reference, columns, ends, square = None, None, [], [], 1.0
         if isinstance(declared, list):
-            more = ["other"] * (unknown == "other") + more
-            more = [category for k, category in enumerate(declared) if k != reference] + more
+            reference = _reference(name, declared, drop)
+            kept = [category for k, category in enumerate(declared) if k != reference]
+            more = [*kept, *["other"] * (unknown == "other"), *more]
             if not more:
                 raise ValueError(
                     f"drop leaves no column of schema[{name!r}], which names one category: leave "
@@ -186,13 +187,13 @@ class Field:
             scaling = feature_scaling(bounds, 1)
             columns = [OutputColumn(name, None, float(scaling.shift[0]), float(scaling.width[0]))]
             low, high = 0.0 if first == 0 else -1.0, 0.0 if last == 0 else 1.0
+            ends = [(low, high)]
             # a missing value is the middle, 0 or +-1/2, and has a 1 in the column of its own
             square += ((low + high) / 2) ** 2 * len(more)
-        n_numbers = len(columns)
         columns += [OutputColumn(name, category) for category in more]
-        lows, highs = [low] * n_numbers + [0.0] * len(more), [high] * n_numbers + [1.0] * len(more)
-        facts = columns, lows, highs, square, scaling, reference, outside
-        return cls(name, declared, missing, unknown, *facts)
+        ends += [(0.0, 1.0)] * len(more)
+        rules = missing, unknown, outside, reference
+        return cls(name, declared, *rules, scaling, columns, ends, square)
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
@@ -208,9 +209,11 @@ class Field:
                 codes[codes == -2] = size + has_other
             elif self.missing == "middle" and has_other:
                 codes[codes == -2] = size
-            kept = [k for k in range(len(self.columns) + 1) if k != self.reference]
-            for position, code in enumerate(kept[: len(self.columns)]):
-                yield position, np.flatnonzero(codes == code), 1.0
+            if self.reference is not None:
+                codes[codes == self.reference] = -1
+                codes[codes > self.reference] -= 1
+            for position in range(len(self.columns)):
+                yield position, np.flatnonzero(codes == position), 1.0
                 if self.missing == "keep":
                     yield position, np.flatnonzero(codes == -2), np.nan
             return
@@ -225,34 +228,22 @@ class Field:
         values = self.scaling.transform(values[:, None])[:, 0]
         is_missing = np.isnan(values)
         if self.missing != "keep":
-            values[is_missing] = 0.0 if self.missing == "zero" else (self.low[0] + self.high[0]) / 2
+            values[is_missing] = 0.0 if self.missing == "zero" else sum(self.ends[0]) / 2
         yield 0, np.arange(values.size), values
         if self.missing == "indicator":
             yield 1, np.flatnonzero(is_missing), 1.0
 
 
-def _check_columns(
-    schema: Mapping[Any, Any],
-    lists: list[Any],
-    of_lists: dict[str, Any],
-    missing: Any,
-    outside: Any,
-) -> None:
-    """Rules by column must be of columns of their kind."""
-    several = [name for name, given in schema.items() if given is not bool]
-    for what, rules, known, kind in (
-        ("missing", missing, schema, "not in the schema"),
-        ("outside", outside, several, "no numbers with bounds and no lists"),
-        *((what, rules, lists, "no lists of categories") for what, rules in of_lists.items()),
-    ):
-        others = [name for name in rules if name not in known] if isinstance(rules, Mapping) else []
-        if others:
-            raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
+def _rules(what: str, given: Any, known: Collection[str], kind: str, default: Any) -> Any:
+    """The rule of each column, of a dict its own one or the default."""
+    if not isinstance(given, Mapping):
+        return defaultdict(lambda: given)
+    if others := [name for name in given if name not in known]:
+        raise ValueError(f"{what} has columns that are {kind}: {shown(others)}")
+    return defaultdict(lambda: default, given)
 
 
-def fields_of(
-    schema: Any, missing: Any, unknown: Any, drop: Any = None, outside: Any = "clip"
-) -> list[Field]:
+def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) -> list[Field]:
     """The columns that a schema declares; errors name the column.
 
     `missing` is what is done with a missing cell, `outside` with a number out of its bounds, and
@@ -264,46 +255,44 @@ def fields_of(
             "schema must be a dict with an entry for every column of the table, each of them "
             f"{_FORMS}; got {shown(schema)}"
         )
-    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
-    _check_columns(schema, lists, {"unknown": unknown, "drop": drop}, missing, outside)
     if isinstance(missing, Real) and not isinstance(missing, bool):
         raise ValueError(
             "missing must be a dict {column: number} if a number stands for what is missing, got "
             f"{shown(missing)}"
         )
     if not isinstance(missing, Mapping):
-        missing = dict.fromkeys(schema, check_choice("missing", missing, MISSING))
-    if not isinstance(drop, Mapping) and drop is not None:
+        check_choice("missing", missing, MISSING)
+    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
+    several = [name for name, given in schema.items() if given is not bool]
+    of_missing = _rules("missing", missing, schema, "not in the schema", MISSING[0])
+    kind = "no numbers with bounds and no lists"
+    of_outside = _rules("outside", outside, several, kind, OUTSIDE[0])
+    of_unknown = _rules("unknown", unknown, lists, "no lists of categories", UNKNOWN[0])
+    if drop is None:
+        drop = {}
+    if not isinstance(drop, Mapping):
         drop = dict.fromkeys(lists, check_choice("drop", drop, ("first",)))
+    of_drop = _rules("drop", drop, lists, "no lists of categories", None)
     fields = []
     for name, given in schema.items():
         if not isinstance(name, str):
             raise ValueError(f"schema must have text for column names, got {shown(name)}")
-        found = missing.get(name, "middle")
-        if not isinstance(found, Real):
-            check_choice(f"missing[{name!r}]", found, MISSING)
+        if not isinstance(of_missing[name], Real):
+            check_choice(f"missing[{name!r}]", of_missing[name], MISSING)
         elif name in lists:
             raise ValueError(
                 f"missing[{name!r}] must be a name, as schema[{name!r}] is a list of categories; "
-                f"got the number {shown(found)}"
+                f"got the number {shown(of_missing[name])}"
             )
-        of_others = unknown.get(name, "none") if isinstance(unknown, Mapping) else unknown
-        check_choice("unknown", of_others, UNKNOWN)
-        rule = outside.get(name, "clip") if isinstance(outside, Mapping) else outside
-        check_choice("outside", rule, OUTSIDE)
-        if name in lists and rule is not outside and (rule, of_others) == ("missing", "other"):
+        rules = of_unknown[name], of_outside[name]
+        check_choice("unknown", rules[0], UNKNOWN)
+        check_choice("outside", rules[1], OUTSIDE)
+        if name in lists and isinstance(outside, Mapping) and rules == ("other", "missing"):
             raise ValueError(
                 f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
             )
-        declared, reference = given, None
-        if name in lists:
-            declared = _categories(name, given)
-            reference = _reference(name, declared, drop)
-        elif isinstance(given, tuple):
-            declared = _ends(name, given)
-        elif given is not bool:
-            raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(given)}")
-        fields.append(Field.of(name, declared, found, of_others, rule, reference))
+        declared = _declared(name, given)
+        fields.append(Field.of(name, declared, of_missing[name], *rules, of_drop))
     return fields
 
 
@@ -313,7 +302,14 @@ def _plain(value: Any) -> Any:
     return value.item() if is_numpy else value
 
 
-def _ends(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _declared(name: str, given: Any) -> Any:
+    """What is declared of a column, of values of Python."""
+    if isinstance(given, list | np.ndarray):
+        return _categories(name, given)
+    if given is bool:
+        return bool
+    if not isinstance(given, tuple):
+        raise ValueError(f"schema[{name!r}] must be {_FORMS}; got {shown(given)}")
     ends = tuple(_plain(end) for end in given)
     # text that reads as a number, and booleans, are none here
     is_number = [isinstance(end, int | float) and type(end) is not bool for end in ends]
@@ -348,9 +344,9 @@ def _categories(name: str, given: Any) -> list[Any]:
     return categories
 
 
-def _reference(name: str, categories: list[Any], drop: Mapping[str, Any] | None) -> int | None:
+def _reference(name: str, categories: list[Any], drop: Mapping[str, Any]) -> int | None:
     """Position of the category that a row of zeros stands for, if there is one."""
-    if drop is None or name not in drop:
+    if name not in drop:
         return None
     chosen = _plain(drop[name])
     if isinstance(chosen, str | int) and chosen in categories:

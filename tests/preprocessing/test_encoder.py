@@ -717,7 +717,7 @@ def test_a_dict_says_of_which_lists_undeclared_categories_have_a_column():
 def test_references_of_integers_and_booleans_travel():
     encoder = PublicEncoder(SCHEMA, drop=REFERENCES)
     again = PublicEncoder.from_json(encoder.to_json())
-    assert again.drop == {"edu": "ma", "rooms": 2, "urban": True}
+    assert again.drop == REFERENCES
     assert again.get_feature_names_out().tolist() == [
         "age", "income", "debt", "edu_hs", "edu_ba", "rooms_1", "rooms_5", "urban_False", "member",
     ]  # fmt: skip
