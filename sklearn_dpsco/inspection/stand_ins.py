@@ -152,17 +152,27 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
         raise ValueError("a score can be foretold of regressions and of two classes")
     ends = check_target_bounds(getattr(last, "bounds_y", None))
     low, high = (-1.0, 1.0) if ends is None else (float(np.ravel(end)[0]) for end in ends)
+    law = _law("labels" if is_binary else target, share, low, high, score)
+    return (lambda z, rng: classes[law(z, rng)]) if is_binary else law
+
+
+@functools.cache
+def _law(kind: str, share: float, low: float, high: float, score: float) -> Callable[..., Any]:
+    """What makes targets of signals: labels 0 and 1, or numbers, in which signals have the score.
+
+    `share` is that of labels that are 1, or for "zeros" of numbers that are not 0.
+    """
 
     def draw(strength: float, z: Array, rng: np.random.Generator) -> Any:
-        if is_binary or target == "zeros":
+        if kind in ("labels", "zeros"):
             latent = strength * z + rng.logistic(size=z.size)
             is_some = latent > np.quantile(latent, 1 - share)
-            if is_binary:
-                return classes[is_some.astype(int)]
+            if kind == "labels":
+                return is_some.astype(int)
             y = is_some * rng.gamma(2.0, size=z.size)
         else:
             y = (strength * z + rng.standard_normal(z.size)) / math.hypot(strength, 1)
-            if target == "normal":
+            if kind == "normal":
                 return (low + high) / 2 + (high - low) / 8 * y
             y = np.exp(_LOG_SPREAD * y)
         return low + (high - low) / 40 * y / y.std()  # with room for a long tail
@@ -170,15 +180,14 @@ def _targets(last: Any, score: float, target: str, share: float | None) -> Calla
     def excess(strength: float) -> float:
         rng = np.random.default_rng(0)
         z = rng.standard_normal(100_000)
-        return best_score(is_binary, draw(strength, z, rng), z) - score
+        return best_score(kind == "labels", draw(strength, z, rng), z) - score
 
     if excess(_STRONGEST) < 0:
         raise ValueError(
             f"score_without_privacy={score:g} is more than a linear model reaches on such targets, "
             f"which is {score + excess(_STRONGEST):.2g}: say less, or another target"
         )
-    strength = float(brentq(excess, 0.0, _STRONGEST, xtol=1e-3))
-    return functools.partial(draw, strength)
+    return functools.partial(draw, float(brentq(excess, 0.0, _STRONGEST, xtol=1e-3)))
 
 
 def model_of(estimator: Any) -> Any:
@@ -202,11 +211,8 @@ def check_public(what: str, X: Any, estimator: Any, data_is_public: bool) -> Non
     if getattr(last, "bounds_exposure", None) is not None:
         raise ValueError(f"{what} fits without exposure: set bounds_exposure=None, and take counts")
     own = (step.accountant for step in private_steps(estimator).values())
-    account = next(
-        (found for found in (accountant_in_force(None), *own) if found is not None), None
-    )
-    if account is not None:
-        relation, rows = account.budget.relation, account.max_rows_per_user
+    if accounts := [found for found in (accountant_in_force(None), *own) if found is not None]:
+        relation, rows = accounts[0].budget.relation, accounts[0].max_rows_per_user
         raise ValueError(
             f"{what} fits many times, on public or synthetic data that need no budget, and an "
             "accountant would be charged for each fit: leave its block, and give a "

@@ -85,8 +85,9 @@ def test_utility_lies_between_trivial_and_non_private():
     level = display.non_private_line_.get_ydata()[0]
     assert level == np.median(display.non_private_scores)
     assert display.ax_.get_ylabel() == "Test R2"
-    again = PrivacyUtilityDisplay.from_estimator(REGRESSOR, X, y, epsilons=epsilons, **PUBLIC)
-    np.testing.assert_array_equal(again.scores, display.scores)
+    short = {"epsilons": [1.0], "cv": 2, **PUBLIC}
+    twice = [PrivacyUtilityDisplay.from_estimator(REGRESSOR, X, y, **short) for _ in range(2)]
+    np.testing.assert_array_equal(*(again.scores for again in twice))
 
 
 def test_utility_has_fresh_noise_in_each_split():
@@ -157,7 +158,7 @@ def test_utility_of_pipelines_searches_and_given_models():
 def test_a_stand_in_of_a_schema():
     encoder = PublicEncoder({"age": (18, 98), "kind": ["a", "b"]})
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
-    given = {"score_without_privacy": 0.6, "n_splits": 3, "epsilons": [0.3, 10], "random_state": 0}
+    given = {"score_without_privacy": 0.6, "n_splits": 2, "epsilons": [0.3, 10], "random_state": 0}
     display = PrivacyUtilityDisplay.from_schema(
         make_pipeline(encoder, model), encoder, [300, 3000], **given
     )

@@ -99,7 +99,7 @@ def clean_table():
 @some_rules
 def test_a_row_alone_is_encoded_as_within_the_table(rule):
     encoder = PublicEncoder(SCHEMA, **rule)
-    table = odd_table(RULES.index(rule), 40)
+    table = odd_table(RULES.index(rule), 24)
     whole = encoder.transform(table)
     for row in range(len(table)):
         alone = encoder.transform(table.iloc[[row]])

@@ -219,7 +219,7 @@ def test_fits_on_neighbours_are_not_told_apart_beyond_the_claim():
     X[0], other = 1e3, X.copy()
     other[0] = -1e3
     outcomes = [
-        [DPScaler(epsilon=3.0, random_state=1000 * k + i).fit(table).center_[0] for i in range(200)]
+        [DPScaler(epsilon=3.0, random_state=1000 * k + i).fit(table).center_[0] for i in range(120)]
         for k, table in enumerate((X, other))
     ]
     result = audit_outcomes(*map(np.array, outcomes), epsilon=3.0, delta=1 / 400)
