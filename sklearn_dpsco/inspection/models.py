@@ -432,7 +432,6 @@ class PrivacyUtilityDisplay:
             non_private = _non_private(estimator)
         if isinstance(trivial, str):
             trivial = DummyClassifier() if of_classes else DummyRegressor()
-        compared = [non_private, trivial]
         power = _power(estimator)
         name = "accuracy" if of_classes else "R2" if power is None else "D2"
         if scoring is not None:
@@ -442,16 +441,17 @@ class PrivacyUtilityDisplay:
             scoring = make_scorer(d2_tweedie_score, power=power)  # also of what is compared
         settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
         models = clones_of(estimator, random_state, settings)
-        models += [model for model in compared if model is not None for _ in splits]
+        given = {"scoring": scoring, "error_score": "raise"}
         score = delayed(cross_val_score)
         found = Parallel(n_jobs=n_jobs)(
-            score(model, X, y, cv=[split], scoring=scoring, error_score="raise")
+            score(model, X, y, cv=[split], **given)
             for model, split in zip(models, itertools.cycle(splits), strict=False)
         )
-        rows = iter(np.reshape(found, (-1, len(splits))))
-        scores = np.array([next(rows) for _ in epsilons])
-        best, worst = (None if model is None else next(rows) for model in compared)
-        of_others: Any = {"non_private_scores": best, "trivial_scores": worst}
+        scores, of_others = np.reshape(found, (-1, len(splits))), {}
+        for other, model in (("non_private", non_private), ("trivial", trivial)):
+            if model is not None:
+                found = cross_val_score(model, X, y, cv=splits, n_jobs=n_jobs, **given)
+                of_others[f"{other}_scores"] = found
         display = cls(epsilons=epsilons, scores=scores, score_name=str(name), **of_others)
         return display.plot(ax=ax, **kwargs)
 

@@ -93,12 +93,17 @@ class BoundsPlan(Overviewed):
     def scores(self, values: Array, column: int = 0) -> tuple[Array, Array]:
         """Scores of the candidates for the lower and the upper end of a column. Not private.
 
-        Those for the lower end are of the negated candidates from the last to the first.
-        `values` are those of the records that are not empty.
+        Minus the number of records by which each cell (e_{j-1}, e_j] misses the level; for the
+        lower end of the negated candidates from the last to the first. `values` are those of the
+        records that are not empty.
         """
-        grid = self.grid(column)
-        lower = _scores(-values, -grid[::-1], 1 - self.levels[0])
-        return lower, _scores(values, grid, self.levels[1])
+        found, grid = [], self.grid(column)
+        lower = -values, -grid[::-1], 1 - self.levels[0]
+        for signed, candidates, level in (lower, (values, grid, self.levels[1])):
+            counts = place_counts(signed, np.ones(values.size, dtype=bool), candidates)
+            # of the records that are not empty, whose number is secret
+            found.append(-missed_ranks(counts, level * float(counts.sum())))
+        return found[0], found[1]
 
     def release(self, X: Any, present: Any, stream: RandomStream) -> tuple[Array, Array]:
         """The lower and upper ends of the columns of a checked table, shape (n_features,)."""
@@ -380,16 +385,6 @@ def _candidates(low: float, high: float) -> Array:
         if point - kept[-1] >= least and high - point >= least:
             kept.append(point)
     return np.array([*kept, high])
-
-
-# -------------------------------------------------------------------------------- running
-
-
-def _scores(values: Array, grid: Array, level: float) -> Array:
-    """Minus the number of records by which each cell (e_{j-1}, e_j] misses the level."""
-    counts = place_counts(values, np.ones(values.size, dtype=bool), grid)
-    # of the records that are not empty, whose number is secret
-    return -missed_ranks(counts, level * float(counts.sum()))
 
 
 # ------------------------------------------------------------------------------ sensitivities

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from support import assert_refuses
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -230,28 +231,23 @@ def test_rare_labels_are_seen_in_bins_of_small_probabilities():
     assert told.sum() >= 3
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
-        ({"edges": [1]}, ValueError, "2 to 10001 rising"),
-        ({"edges": [0, 2, 1]}, ValueError, "2 to 10001 rising"),
-        ({"edges": [0, np.nan, 1]}, ValueError, "2 to 10001 rising"),
-        ({"edges": "deciles"}, ValueError, "'auto', 'doubling' or 2 to 10001 rising"),
-        ({"by": y}, TypeError, "sets by itself"),
-        ({"n_bins": 5}, TypeError, "sets n_bins itself: give edges"),
-        ({"max_error": -1}, ValueError, "max_error"),
-        ({"exposure": np.ones(3)}, ValueError, "exposure must have shape"),
-    ],
-)
-def test_what_is_wrong_is_said_before_anything_is_spent(settings, error, message):
+def test_what_is_wrong_is_said_before_anything_is_spent():
     accountant = BudgetAccountant(5.0)
-    given = {"edges": EDGES, "accountant": accountant, **settings}
-    with pytest.raises(error, match=message):
+
+    def draw(**given):
+        given = {"edges": EDGES, "epsilon": 2.0, "accountant": accountant} | given
         CalibrationDisplay.from_estimator(Rates(), X, y, **given)
+
+    for edges in ([1], [0, 2, 1], [0, np.nan, 1]):
+        assert_refuses(draw, "2 to 10001 rising", edges=edges)
+    assert_refuses(draw, "'auto', 'doubling' or 2 to 10001 rising", edges="deciles")
+    assert_refuses(draw, "max_error", max_error=-1)
+    assert_refuses(draw, "exposure must have shape", exposure=np.ones(3))
+    for wrong, message in (({"by": y}, "sets by itself"), ({"n_bins": 5}, "itself: give edges")):
+        with pytest.raises(TypeError, match=message):
+            draw(**wrong)
     assert accountant.total_spent() == 0
-    CalibrationDisplay.from_estimator(
-        Rates(), X, y, edges=EDGES, epsilon=2.0, accountant=accountant
-    )
+    draw()
     assert accountant.total_spent() == pytest.approx(2.0)
 
 

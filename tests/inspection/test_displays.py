@@ -40,6 +40,7 @@ from sklearn_dpsco import (
     rows_needed,
 )
 from sklearn_dpsco.geometry import L2Ball
+from sklearn_dpsco.inspection import models
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.solvers import PhasedSGD
 
@@ -155,7 +156,8 @@ def test_utility_of_pipelines_searches_and_given_models():
     assert np.all(found.non_private_scores > 0.99)
 
 
-def test_a_stand_in_of_a_schema():
+def test_a_stand_in_of_a_schema(monkeypatch):
+    monkeypatch.setattr(models, "N_NEW", 5000)  # rows on which fits are scored
     encoder = PublicEncoder({"age": (18, 98), "kind": ["a", "b"]})
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
     given = {"score_without_privacy": 0.6, "n_splits": 2, "epsilons": [0.3, 10], "random_state": 0}

@@ -161,6 +161,7 @@ def test_where_nothing_is_known_it_may_be_anything(sure):
 def test_frames_and_plots(sure):
     curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug", level=0.9)
     frame = curve.to_frame()
+    assert str(curve) == frame.to_string(index=False)
     assert list(frame.columns) == ["drug", "time", "survival", "[0.05", "0.95]"]
     np.testing.assert_array_equal(frame["0.95]"], curve.high.ravel())
     assert frame["time"].tolist() == [*GRID, *GRID]
@@ -234,8 +235,3 @@ def test_periods_that_the_encoder_does_not_declare_are_refused():
     finer = person_periods(people(4).drop(columns=["time", "event"]), periods=[0, 1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
         survival_curve(model, finer)
-
-
-def test_curves_print_as_tables(sure):
-    curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug")
-    assert str(curve) == curve.to_frame().to_string(index=False)
