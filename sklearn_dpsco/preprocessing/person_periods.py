@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import check_bool, check_choice, import_pandas, shown
-from .._types import Nonfinite
+from .._types import Array, Nonfinite
 from ..data.bounds import check_numbers
 from ..data.cells import check_in_memory
 from .schema import read_column
@@ -143,23 +143,10 @@ def person_periods(
     rows["start"], rows["stop"] = start, stop = np.tile(edges[:-1], n), np.tile(edges[1:], n)
     if duration is None or event is None:
         return rows
-    columns = [(name, read_column(table, name)) for name in (duration, event)]
-    for name, cells in columns:
-        if cells.kind not in ("numbers", "objects"):
-            raise ValueError(
-                f"column {name!r} has the type {cells.type_name}: durations and events must be "
-                "numbers or booleans, and a time span is divided by its unit first"
-            )
-    time, happened = (cells.numbers() for _, cells in columns)
-    is_valid = (time >= 0) & ((happened == 0) | (happened == 1))
-    if nonfinite == "raise" and not is_valid.all():
-        raise ValueError(
-            f"{duration!r} must hold finite numbers of at least 0, and {event!r} 0 and 1 or "
-            "booleans. nonfinite='zero' leaves out persons of whom this is not so"
-        )
-    time = np.where(is_valid, time, -1.0).repeat(n_periods)  # at risk in no period
+    time, happened = _followed(table, duration, event, nonfinite == "raise")
+    time, happened = time.repeat(n_periods), happened.repeat(n_periods)
     is_last = np.where(start == 0, time >= 0, time > start) & (time <= stop)
-    is_event = is_last & (happened == 1).repeat(n_periods)
+    is_event = is_last & (happened == 1)
     at_risk = np.maximum(np.minimum(time, stop) - start, 0.0)
     counts = at_risk > 0 if exposure else is_event | (2 * at_risk >= stop - start)
     rows[event] = np.where(counts, is_event, np.nan)
@@ -177,3 +164,22 @@ def _edges(periods: Any) -> NDArray[Any]:
             f"{shown(periods)}"
         )
     return edges if edges.dtype.kind in "iuf" else numbers
+
+
+def _followed(table: Any, duration: str, event: str, is_strict: bool) -> tuple[Array, Array]:
+    """Until when each person was followed, -1 if that is not valid, and whether the event came."""
+    columns = [(name, read_column(table, name)) for name in (duration, event)]
+    for name, cells in columns:
+        if cells.kind not in ("numbers", "objects"):
+            raise ValueError(
+                f"column {name!r} has the type {cells.type_name}: durations and events must be "
+                "numbers or booleans, and a time span is divided by its unit first"
+            )
+    time, happened = (cells.numbers() for _, cells in columns)
+    is_valid = (time >= 0) & ((happened == 0) | (happened == 1))
+    if is_strict and not is_valid.all():
+        raise ValueError(
+            f"{duration!r} must hold finite numbers of at least 0, and {event!r} 0 and 1 or "
+            "booleans. nonfinite='zero' leaves out persons of whom this is not so"
+        )
+    return np.where(is_valid, time, -1.0), happened  # at risk in no period

@@ -374,7 +374,7 @@ def test_a_pipeline_counts_released_words():
     )
     assert check_pipeline(public).ok
     grid = {"dplogisticregression__fit_intercept": [True, False]}
-    search = DPGridSearchCV(public, grid, epsilon=5.0).fit(TEXTS * 5, np.tile(y, 5))
+    search = DPGridSearchCV(public, grid, epsilon=5.0).fit(TEXTS * 3, np.tile(y, 3))
     assert search.score(TEXTS, y) > 0.95
     with pytest.raises(ValueError, match="vectorizer_"):
         DPGridSearchCV(pipe, grid, epsilon=2.0).fit(TEXTS, y)
