@@ -21,12 +21,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from support import rest_is_slow
 
-from sklearn_dpsco import (
-    DPLinearRegression,
-    PrivacyParameterWarning,
-    PublicEncoder,
-    preprocessing,
-)
+from sklearn_dpsco import DPLinearRegression, PrivacyParameterWarning, PublicEncoder, preprocessing
 from sklearn_dpsco.preprocessing.encoder import filled
 from sklearn_dpsco.preprocessing.schema import nice_bounds
 

@@ -16,12 +16,7 @@ from sklearn.feature_extraction.text import (
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import (
-    GridSearchCV,
-    KFold,
-    RandomizedSearchCV,
-    StratifiedKFold,
-)
+from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, StratifiedKFold
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
