@@ -57,10 +57,9 @@ class FirstMeans(Part):
     norm : float
         B.
     n_records : int
-        0 if nothing is released.
-    noise : Gaussian or None
-    target_share : float
-        a^2, nearly.
+    noise : Gaussian
+    weights : tuple of float
+        The factors a and b.
     """
 
     release_name: ClassVar[str] = "first means"
@@ -69,14 +68,8 @@ class FirstMeans(Part):
     problem: Problem
     norm: float
     n_records: int
-    noise: Gaussian | None
-    target_share: float
-
-    @property
-    def weights(self) -> tuple[float, float]:
-        """The factors a and b."""
-        down = 1 - 8 * UNIT_ROUNDOFF
-        return down * math.sqrt(self.target_share), down * math.sqrt(1 - self.target_share)
+    noise: Gaussian
+    weights: tuple[float, float]
 
     def add(self, total: Array, rows: Rows, y: Array) -> None:
         """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
@@ -91,7 +84,6 @@ class FirstMeans(Part):
 
     def run(self, total: Array, stream: RandomStream) -> Frame:
         """Private means of the targets and features, shrunk by their noise."""
-        assert self.noise is not None
         released, k = self.noise.release(total, stream), self.problem.n_outputs
         for_targets, for_rows = (weight * self.n_records for weight in self.weights)
         for_targets /= statistics.target_norm(self.problem, 2)
@@ -183,8 +175,9 @@ class FTRLPlan(Plan):
         Whether the model is the average of the iterates, or the last one.
     data_norm : float
         B: bound on the l2 norm of a row; gradients of longer rows are scaled down.
-    first : FirstMeans
-        Releases on the first records, which are used for nothing else.
+    first : FirstMeans or None
+        Release on the first records, which are used for nothing else; None without an intercept,
+        or in a stream of very few records.
     moments : SecondMoments or None
         Release on the records after these, of which the coordinates of all later rows are made.
     epochs : tuple of Epoch
@@ -197,7 +190,7 @@ class FTRLPlan(Plan):
     gradient_clip: float
     average: bool
     data_norm: float
-    first: FirstMeans
+    first: FirstMeans | None
     moments: SecondMoments | None
     epochs: tuple[Epoch, ...]
     shuffle: bool
@@ -215,8 +208,8 @@ class FTRLPlan(Plan):
     @property
     def parts(self) -> tuple[FirstMeans | SecondMoments | Epoch, ...]:
         """The parts of the stream in their order."""
-        moments = () if self.moments is None else (self.moments,)
-        return (self.first, *moments, *self.epochs)
+        before = (part for part in (self.first, self.moments) if part is not None)
+        return (*before, *self.epochs)
 
     def guarantee_after(self, n_seen: int) -> Guarantee:
         """The guarantee of only those parts of the stream that begin within `n_seen` records."""
@@ -260,9 +253,7 @@ class FTRL(Solver):
 
     form = "ftrl"
 
-    # of a stream of unknown length: epochs that double, and the records of the first of them
-    doubling = False
-    first_epoch: ClassVar[int | None] = None
+    doubling = False  # of a stream of unknown length, whose epochs double
 
     batch_size: int | Auto = "auto"
     learning_rate: float | Auto = "auto"
@@ -315,12 +306,11 @@ class FTRL(Solver):
         if moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)
             part = defaults.growing(rules.shortest_rows, noise, rules.accurate_rows)
             norm = rules.longest_rows * part * math.sqrt(problem.dimension)
-        guarantee = Guarantee.of(budget, first.releases, allowance.kind)
         facts = geometry, mirror_map, bounded_clip(loss, clip, largest), self.average, norm
-        common = problem, budget, self.form, 0, guarantee
+        common = problem, budget, self.form, 0, Guarantee.of(budget, ())
         plan = FTRLPlan(*common, *facts, first, moments, (), self.shuffle)
         left = problem.n_samples - sum(part.n_records for part in plan.parts)
-        size = (self.first_epoch or 2 * rules.n_steps) if self.doubling else left
+        size = 2 * rules.n_steps if self.doubling else left
         epochs: list[Epoch] = []
         while left > 0:
             epochs.append(self._epoch(plan, len(epochs), min(size, left)))
@@ -341,13 +331,15 @@ class FTRL(Solver):
         is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
-    def _plan_first(self, problem: Problem, budget: PrivacyBudget, norm: float) -> FirstMeans:
+    def _plan_first(
+        self, problem: Problem, budget: PrivacyBudget, norm: float
+    ) -> FirstMeans | None:
         """Of so many records that their noise is what `FTRLDefaults` aims at."""
-        rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
-        first = FirstMeans(problem, norm, 0, None, rules.target_share)
         if not problem.fit_intercept:
-            return first
-        for_targets, for_rows = first.weights
+            return None
+        rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
+        shares, down = (rules.target_share, 1 - rules.target_share), 1 - 8 * UNIT_ROUNDOFF
+        for_targets, for_rows = weights = (down * math.sqrt(shares[0]), down * math.sqrt(shares[1]))
         noise = budget.record_factor / math.sqrt(2 * allowance.amount)
         aim = rules.target_noise_of_open if self.doubling else rules.target_noise
         wanted = max(
@@ -358,22 +350,23 @@ class FTRL(Solver):
         # a least share makes no sense where the length of the stream is unknown
         n_records = int(min(most, wanted if self.doubling else max(wanted, least)))
         if n_records == 0:
-            return first
+            return None
         change = vector_sum(n_records, budget.record_factor)
         width = problem.n_features + problem.n_outputs
         mechanism = Gaussian.calibrate(change, allowance, dimension=width)
-        return replace(first, n_records=n_records, noise=mechanism)
+        return FirstMeans(problem, norm, n_records, mechanism, weights)
 
     def _plan_moments(
         self, problem: Problem, budget: PrivacyBudget, norm: float
     ) -> SecondMoments | None:
         """None unless units may be learned and the noise is well below the moments."""
         rules, d, n = defaults.FTRL[problem.loss.task], problem.n_features, problem.n_samples
-        # a number is stated in the units of the bounds
-        chosen = {self.data_norm, self.mirror_map, self.learning_rate}
         is_wanted = problem.units == "learned"
-        may_learn = problem.feasible_set is L2Ball and problem.units == "auto"
-        is_free = is_wanted or (may_learn and chosen == {None})
+        if not is_wanted:
+            # a number is stated in the units of the bounds
+            is_free = {self.data_norm, self.mirror_map, self.learning_rate} == {None}
+            if not (is_free and problem.units == "auto" and problem.feasible_set is L2Ball):
+                return None
         allowance = budget.gaussian_allowance
         # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
         spread = budget.record_factor / math.sqrt(2 * allowance.amount)
@@ -392,7 +385,7 @@ class FTRL(Solver):
                 "units='learned' needs a stream that is long enough for its second moments, of at "
                 f"most {rules.widest} features: take units='auto'"
             )
-        if not (is_free and is_possible):
+        if not is_possible:
             return None
         change = vector_sum(n_records, math.sqrt(budget.record_factor))
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
@@ -452,7 +445,9 @@ class FTRLRun:
         self._coef = self._average = self._start = plan.geometry.center(plan.problem.size)
         self._n_averaged = 0
         self._prefix_run: Any = None
-        self._part, self._end = -1, 0  # number of the part, and the records up to its end
+        # the present part, those after it, and the records up to its end
+        self._part: Any = None
+        self._ahead, self._end = plan.parts, 0
         self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
@@ -489,13 +484,13 @@ class FTRLRun:
 
     def _take(self, rows: Rows, y: Array) -> None:
         """Add what records of the present part contribute."""
-        plan, part = self.plan, self.plan.parts[self._part]
-        if part is plan.first:
-            plan.first.add(self._sum, rows, y)
+        plan, part = self.plan, self._part
+        if isinstance(part, FirstMeans):
+            part.add(self._sum, rows, y)
             return
         rows = rows.centered(self._frame.center)
-        if part is plan.moments:
-            plan.moments.add(self._sum, rows)
+        if isinstance(part, SecondMoments):
+            part.add(self._sum, rows)
             return
         if self._whitening is not None:
             white = _centred(rows) @ self._whitening
@@ -507,7 +502,7 @@ class FTRLRun:
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""
-        plan, part = self.plan, self.plan.parts[self._part]
+        plan, part = self.plan, self._part
         if isinstance(part, FirstMeans):
             self._frame = part.run(self._sum, stream)
             return
@@ -526,20 +521,18 @@ class FTRLRun:
 
     def _begin(self) -> None:
         """Get ready for the records of the next release, if there are any."""
-        parts = self.plan.parts
-        while self.n_seen == self._end:
-            self._part += 1
-            if self._part == len(parts):
+        is_new = self.n_seen == self._end
+        if is_new:
+            if not self._ahead:
                 return
-            part = parts[self._part]
-            self._end += part.n_records
-            if isinstance(part, Epoch):
-                self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
-        part, size = parts[self._part], self._end - self.n_seen
+            self._part, *ahead = self._ahead
+            self._ahead, self._end = tuple(ahead), self._end + self._part.n_records
+        part, size = self._part, self._end - self.n_seen
         if isinstance(part, Epoch):
+            if is_new:
+                self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
             size, width = min(part.batch_size, size), self._coef.size
         else:
-            assert part.noise is not None
             width = part.noise.dimension
         self._left, self._size, self._sum = size, size, np.zeros(width)
 
