@@ -18,7 +18,7 @@ from sklearn_dpsco.privacy.budget import Allowance
 
 LEVEL = 1e-6
 N_DRAWS = 100_000
-N_SELECTIONS = 45_000
+N_SELECTIONS = 32_000
 # too much noise where the draws are exact, too little where they are floats
 FACTORS = {
     "exact": [(1.0, True), (1.05, False)],
@@ -160,14 +160,6 @@ def test_noise_of_a_selection_follows_the_analysis():
         SelectVertex(1.0, 1.0, "normal")
 
 
-def test_gaussian_noise_has_no_pure_guarantee():
-    with pytest.raises(ValueError, match="pure"):
-        Gaussian.calibrate(1.0, Allowance("pure", 1.0))
-    for ask in (Gaussian(1.0, 1.0).cost, Gaussian(1.0, 1.0).dp_event):
-        with pytest.raises(ValueError, match="pure"):
-            ask("pure")
-
-
 def test_gaussian_event_is_relative_to_the_full_sensitivity():
     for composition in ("zcdp", "gdp"):
         assert Gaussian(0.5, 2.0, 1, "float").dp_event(composition).event.noise_multiplier == 4.0
@@ -176,8 +168,7 @@ def test_gaussian_event_is_relative_to_the_full_sensitivity():
         assert exact.dp_event(composition).event.noise_multiplier == with_rounding
 
 
-def test_analyses_that_a_law_does_not_have_are_refused():
-    with pytest.raises(ValueError, match="Laplace has no gdp guarantee"):
-        Laplace.calibrate(1.0, Allowance("gdp", 1.0))
-    with pytest.raises(ValueError, match="gdp"):
-        Laplace(1.0, 1.0).cost("gdp")
+def test_noise_is_not_calibrated_under_an_analysis_that_its_law_does_not_have():
+    for kind, analysis in ((Gaussian, "pure"), (Laplace, "gdp")):
+        with pytest.raises(ValueError, match=f"{kind.__name__} has no {analysis} guarantee"):
+            kind.calibrate(1.0, Allowance(analysis, 1.0))

@@ -59,16 +59,6 @@ def test_the_automatic_choice_bets_on_sparse_models_where_gradients_drown():
 
 
 @every_form
-def test_settings_are_honoured(form):
-    solver = solver_of(form, max_iter=11, learning_rate=0.25, gradient_clip=0.3, data_norm=1.7)
-    plan = solver.plan(problem(100, 40, radius=1.5), BUDGET)
-    assert (plan.solver, plan.max_iter, plan.learning_rate) == (form, 11, 0.25)
-    assert (plan.gradient_clip, plan.geometry) == (0.3, L1Ball(1.5))
-    if form == "gradient":
-        assert plan.data_norm == 1.7
-
-
-@every_form
 def test_public_parameters_reach_the_plan(form):
     X, y = scaled_table(50, 12)
     solver = solver_of(form, max_iter=5, learning_rate=0.2, gradient_clip=0.7, data_norm=1.1)
@@ -81,7 +71,7 @@ def test_public_parameters_reach_the_plan(form):
     assert plan == before
     assert model.guarantee_ == plan.guarantee
     assert (plan.solver, plan.max_iter, plan.learning_rate) == (form, 5, 0.2)
-    assert (plan.gradient_clip, plan.geometry.radius, plan.budget.epsilon) == (0.7, 0.9, 3.0)
+    assert (plan.gradient_clip, plan.geometry, plan.budget.epsilon) == (0.7, L1Ball(0.9), 3.0)
     assert model.guarantee_.relation == "zero-out"
     assert model.n_iter_ == 5
     if form == "gradient":
@@ -259,7 +249,7 @@ def test_without_noise_the_constrained_optimum_is_found(form, task):
         case = f"radius={radius}, fit_intercept={fit_intercept}"
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
-        solver = solver_of(form, max_iter=800, gradient_clip=1e6, data_norm=1e6)
+        solver = solver_of(form, max_iter=500, gradient_clip=1e6, data_norm=1e6)
         facts = problem(n, d, task=task, radius=radius, fit_intercept=fit_intercept)
         # a budget so large that the offset is the plain mean of the targets
         plan = without_noise(solver.plan(facts, PrivacyBudget(50.0)), smoothing=0.5)
@@ -281,7 +271,7 @@ def test_without_noise_and_with_a_clip_the_clipped_loss_is_minimized(form):
     n, d = 60, 3
     X, y = scaled_table(n, d)
     y[:6] = -y[:6]
-    solver = solver_of(form, max_iter=2500, gradient_clip=0.2, data_norm=1e6)
+    solver = solver_of(form, max_iter=1200, gradient_clip=0.2, data_norm=1e6)
     plan = without_noise(solver.plan(problem(n, d, fit_intercept=False), BUDGET), smoothing=0.5)
     result = plan.run(solver_data(X, y, fit_intercept=False), stream())
     best = best_loss(X, y, 0.0, Huber(0.2), 2.0, fit_intercept=False)
@@ -303,10 +293,8 @@ def test_constant_learning_rate_is_used(form):
 @every_form
 def test_tiny_sizes(form):
     sizes = [(1, 1), (1, 5), (2, 1), (3, 2), (5, 1)]
-    kinds = ("dense", "csr", "csc")
-    for (n, d), fit_intercept, kind, max_iter in itertools.product(
-        sizes, (True, False), kinds, (1, 2, 3)
-    ):
+    kinds = (("dense", 1), ("csr", 2), ("csc", 3))
+    for (n, d), fit_intercept, (kind, max_iter) in itertools.product(sizes, (True, False), kinds):
         case = f"{n} x {d}, {kind}, fit_intercept={fit_intercept}, max_iter={max_iter}"
         solver = solver_of(form, max_iter=max_iter)
         plan = solver.plan(problem(n, d, fit_intercept=fit_intercept), BUDGET)
@@ -339,7 +327,7 @@ def test_the_model_stays_on_the_simplex(form):
 def test_without_noise_the_optimum_on_the_simplex_is_found(form):
     X, _ = scaled_table(80, 4)
     y = X @ np.array([0.7, 0.3, 0.0, 0.0])
-    solver = solver_of(form, max_iter=2000, data_norm=1e6, gradient_clip=1e6)
+    solver = solver_of(form, max_iter=1000, data_norm=1e6, gradient_clip=1e6)
     facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
     plan = without_noise(solver.plan(facts, BUDGET), smoothing=0.5)
     result = plan.run(solver_data(X, y, fit_intercept=False), stream())

@@ -570,8 +570,8 @@ def test_degenerate_tables(forced):
         sparse.csr_array(np.eye(1)), sparse.csr_array(np.ones((5, 1))),
     ]  # fmt: skip
     one = stream(3)
-    for X, kind, fit_intercept, (max_iter, rate) in itertools.product(
-        tables, ("csr", "csc"), (True, False),
+    for X, (kind, fit_intercept), (max_iter, rate) in itertools.product(
+        tables, (("csr", True), ("csc", False)),
         ((1, "auto"), (2, "auto"), (30, "auto"), (3, 0.9), (3, 1e-3), (3, 1e-50)),
     ):  # fmt: skip
         n, d = X.shape
