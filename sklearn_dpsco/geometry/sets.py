@@ -156,10 +156,6 @@ class L1Ball(Geometry):
     def vertices(self, n_features: int) -> Vertices:
         return AxisVertices(n_features, (self.radius, -self.radius))
 
-    def lmo(self, direction: Array) -> Vertex:
-        index = int(np.argmax(np.abs(direction)))
-        return Vertex(index, float(-np.copysign(self.radius, direction[index])))
-
     def project(self, x: Array) -> Array:
         size = np.abs(x)
         if size.sum() <= self.radius:
