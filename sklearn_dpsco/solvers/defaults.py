@@ -596,9 +596,8 @@ class FTRLDefaults:
     prefix_noise: float = 2.8  # of the last of `n_steps` sums, in units of sensitivity / mu
     relative_noise: float = 0.15  # in many coordinates, above which the map "power" is better
     smallest_batch: int = 4  # the mean gradient of fewer records varies too much
-    # Share of the targets in the first release, and the noise that it aims at: the standard
-    # deviation of the mean target, and the l2 norm for the means of the features.
-    target_share: float = 0.5
+    # The noise that the first release aims at: the standard deviation of the mean target, and the
+    # l2 norm for the means of the features.
     target_noise: float = 0.1
     target_noise_of_open: float = 0.05  # where no length is known: first epochs correct little
     means_noise: float = 0.5

@@ -39,6 +39,8 @@ from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import Frame, Part, Plan, Problem, Solver, SolverResult, releases_of
 
+# of targets and of rows in a vector of norm at most 1, with room for roundings
+_HALF = (1 - 8 * UNIT_ROUNDOFF) * math.sqrt(0.5)
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
 
@@ -47,9 +49,9 @@ LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors woul
 class FirstMeans(Part):
     """One release of the means of targets and rows over the first records of a stream.
 
-    It is the sum of [a t_i, b s_i x_i / B], a^2 + b^2 < 1, t_i the record's targets over the
-    square root of their number or the unit vector of its class (y_i of two classes), and s_i the
-    factor that bounds the norm of the row [x_i, 1] by B.
+    It is the sum of [t_i, s_i x_i / B] / sqrt(2), t_i the record's targets over the square root of
+    their number or the unit vector of its class (y_i of two classes), and s_i the factor that
+    bounds the norm of the row [x_i, 1] by B.
 
     Attributes
     ----------
@@ -58,8 +60,6 @@ class FirstMeans(Part):
         B.
     n_records : int
     noise : Gaussian
-    weights : tuple of float
-        The factors a and b.
     """
 
     release_name: ClassVar[str] = "first means"
@@ -69,24 +69,22 @@ class FirstMeans(Part):
     norm: float
     n_records: int
     noise: Gaussian
-    weights: tuple[float, float]
 
     def add(self, total: Array, rows: Rows, y: Array) -> None:
         """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
         scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
-        for_targets, for_rows = self.weights
         targets = y[scale > 0]
         if self.problem.has_frequencies:  # 1 for a record's own class
             targets = np.where(targets > 0, 1.0, 0.0)
         targets = targets / statistics.target_norm(self.problem, 2)
-        total[:k] += for_targets * targets.sum(axis=0)
-        total[k:] += (for_rows / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
+        total[:k] += _HALF * targets.sum(axis=0)
+        total[k:] += (_HALF / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
 
     def run(self, total: Array, stream: RandomStream) -> Frame:
         """Private means of the targets and features, shrunk by their noise."""
         released, k = self.noise.release(total, stream), self.problem.n_outputs
-        for_targets, for_rows = (weight * self.n_records for weight in self.weights)
-        for_targets /= statistics.target_norm(self.problem, 2)
+        for_rows = _HALF * self.n_records
+        for_targets = for_rows / statistics.target_norm(self.problem, 2)
         means = released[:k] / for_targets
         variance = (self.noise.scale / for_targets) ** 2
         offset = statistics.constant_for_mean(self.problem, means, variance).offset
@@ -338,14 +336,9 @@ class FTRL(Solver):
         if not problem.fit_intercept:
             return None
         rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
-        shares, down = (rules.target_share, 1 - rules.target_share), 1 - 8 * UNIT_ROUNDOFF
-        for_targets, for_rows = weights = (down * math.sqrt(shares[0]), down * math.sqrt(shares[1]))
-        noise = budget.record_factor / math.sqrt(2 * allowance.amount)
+        noise = budget.record_factor / math.sqrt(2 * allowance.amount) / _HALF
         aim = rules.target_noise_of_open if self.doubling else rules.target_noise
-        wanted = max(
-            noise / for_targets / aim,
-            noise / for_rows * norm * math.sqrt(problem.n_features) / rules.means_noise,
-        )
+        wanted = max(noise / aim, noise * norm * math.sqrt(problem.n_features) / rules.means_noise)
         least, most = (part * problem.n_samples for part in (rules.least_first, rules.most_first))
         # a least share makes no sense where the length of the stream is unknown
         n_records = int(min(most, wanted if self.doubling else max(wanted, least)))
@@ -354,7 +347,7 @@ class FTRL(Solver):
         change = vector_sum(n_records, budget.record_factor)
         width = problem.n_features + problem.n_outputs
         mechanism = Gaussian.calibrate(change, allowance, dimension=width)
-        return FirstMeans(problem, norm, n_records, mechanism, weights)
+        return FirstMeans(problem, norm, n_records, mechanism)
 
     def _plan_moments(
         self, problem: Problem, budget: PrivacyBudget, norm: float
