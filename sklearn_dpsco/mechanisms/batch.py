@@ -10,12 +10,12 @@ from typing import Any
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Release, composed_event, renyi
 from ..privacy.sampling import LEAST_DELTA, batch_renyi
+from ..privacy.selections import bracketed
 from ..randomness.subsets import RandomBatches
 from .laws import Gaussian
 
 _TOLERANCE = 2e-3  # of the calibration, on the private side
 _LEAST_MULTIPLIER = 0.05
-_GROWTH = 1.1  # of the bracket
 _LARGEST_EPSILON = 1e5  # beyond it, the losses of a grid's points have no finite exponential
 _MOST_COMPOSED = 10**7  # releases: more would take a transform of too many points
 
@@ -85,7 +85,11 @@ def calibrate_batches(
         facts = sensitivity, noise.scale, dimension, budget.precision
         return BatchGaussian(*facts, sampling=sampling)
 
+    enough = math.sqrt(count / (2 * left.amount))
+
     def is_enough(multiplier: float) -> bool:
+        if multiplier >= enough:
+            return True
         parts = (*others, Release("batch gradient", make(multiplier), count))
         event = composed_event(parts, "pld")
         if events.pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
@@ -93,7 +97,6 @@ def calibrate_batches(
         order = budget.order
         return order is None or renyi(parts, order) <= order * budget.rho
 
-    enough = math.sqrt(count / (2 * left.amount))
     unsampled = make(enough), budget.gaussian_allowance.kind
     has_no_order = budget.currency != "auto" and budget.order is None
     # batches of rows are not batches of users
@@ -102,16 +105,7 @@ def calibrate_batches(
     if has_no_order or budget.rows_per_user > 1 or is_out or n_composed > _MOST_COMPOSED:
         return unsampled
     # the start: many releases are nearly Gaussian, and their variances add up
-    start = enough * sampling.batch_size / sampling.n_samples
-    low = high = 1 / math.sqrt(math.log1p(start**-2))
-    growth = _GROWTH
-    while not is_enough(high):
-        if high >= enough:
-            return unsampled
-        low, high, growth = high, high * growth, growth * growth
-    while low == high or (low > _LEAST_MULTIPLIER and is_enough(low)):
-        low, high, growth = low / growth, low, growth * growth
-    while high > low * (1 + _TOLERANCE):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    ratio = enough * sampling.batch_size / sampling.n_samples
+    start = 1.05 / math.sqrt(math.log1p(ratio**-2))
+    high = bracketed(is_enough, _TOLERANCE, _LEAST_MULTIPLIER, max(start, 2 * _LEAST_MULTIPLIER))[1]
     return unsampled if high >= enough else (make(high), "pld")
