@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 from support import assert_refuses
 
@@ -211,23 +210,6 @@ def test_the_projection_is_the_nearest_point(d):
             # over a polytope this inequality at every vertex is necessary and sufficient
             slack = (corners - nearest) @ (x - nearest)
             assert slack.max() <= 1e-10 * geometry.radius * (1 + np.abs(x).max()), (geometry, x)
-
-
-def test_the_projection_against_a_generic_solver():
-    for geometry in (L1Ball(1.3), Simplex(1.3)):
-        corners = points_of(geometry.vertices(4))
-        for x in points_to_project(geometry, 4)[:20:4]:
-            # the point as a convex combination of the vertices
-            found = minimize(
-                lambda w, x=x, corners=corners: ((w @ corners - x) ** 2).sum(),
-                np.full(len(corners), 1 / len(corners)),
-                jac=lambda w, x=x, corners=corners: 2 * corners @ (w @ corners - x),
-                bounds=[(0, 1)] * len(corners),
-                constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
-                method="SLSQP",
-                options={"ftol": 1e-15, "maxiter": 500},
-            )
-            np.testing.assert_allclose(geometry.project(x), found.x @ corners, atol=1e-6)
 
 
 def test_the_projection_of_far_points():

@@ -263,32 +263,6 @@ def test_without_noise_it_follows_the_leader(loss):
         np.testing.assert_allclose(found, mean if average else last, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["dense", "fortran", "csr", "csc"])
-def test_gradient_sums_of_every_storage(name):
-    X, y = scaled_table(70, 5, density=0.6)
-    weight = (np.arange(70) % 7 > 0).astype(float)
-
-    class Own(Squared):
-        """No kernel knows it."""
-
-    for fit_intercept in (True, False):
-        center = np.linspace(-0.5, 0.5, 5) if fit_intercept else None
-        rows = make_rows(storage(X, name), fit_intercept, weight).row_major().centered(center)
-        coef = np.random.default_rng(1).normal(size=rows.dimension)
-        full = X if center is None else np.column_stack((X - center, np.ones(70)))
-        factor = weight * np.minimum(1, 1.3 / np.maximum(np.linalg.norm(full, axis=1), 1e-9))
-        for loss in (Squared(), Own()):
-            r = np.clip(loss.derivative(full @ coef + 0.2, y), -0.4, 0.4) * factor
-            found = rows.clipped_gradient_sum(coef, y, Terms(0.2, loss, 0.4), 1.3)
-            np.testing.assert_allclose(found, full.T @ r, rtol=1e-10, atol=1e-12)
-        part = np.array([5, 3, 60])
-        halves = [
-            rows.part(p).clipped_gradient_sum(coef, y[p], Terms(0.2, loss, 0.4), 1.3)
-            for p in (part, np.setdiff1d(np.arange(70), part))
-        ]
-        np.testing.assert_allclose(halves[0] + halves[1], found, rtol=1e-10, atol=1e-12)
-
-
 def test_iterates_stay_in_the_feasible_set():
     X, y = scaled_table(300, 4)
     for geometry, mirror_map in (
