@@ -68,7 +68,7 @@ class ScalerPlan(Overviewed):
         """The plan for a table of this size."""
         allowance = budget.mixed_allowance
         facts = n_samples, n_features, budget.record_factor
-        columns = Columns("feature", *facts, allowance, allowance)
+        columns = Columns("feature", *facts, allowance)
         # the search with most rounds whose noise allows them; none if all of it is too noisy
         rounds = (*_ROUNDS, (0, math.inf)) if with_centering else ((0, math.inf),)
         searches = (_search(columns, n_rounds, most) for n_rounds, most in rounds)

@@ -539,27 +539,6 @@ def selections_game(releases: Sequence[Release], rows: int) -> tuple[float, int,
     return rows * max(ranges), count, rows * math.sqrt(2 * gaussian)
 
 
-def selection_slack(budget: PrivacyBudget, releases: Sequence[Release]) -> float:
-    """By how much all noise could fall if a plan in "gdp" composed as "adaptive-range".
-
-    The optimum of few selections is well below the Gaussian curve above it; those of several
-    ranges count as if all had the largest. At most 2, below 1 if the plan needs more noise, and
-    0 where the optimum is not known: without selections, for too many or on disjoint records.
-    """
-    if budget.is_pure or budget.currency != "auto" or any(r.group is not None for r in releases):
-        return 0.0
-    eta, count, mu = selections_game(releases, budget.rows_per_user)
-    if count == 0 or not has_optimum(budget.epsilon, budget.delta, count):
-        return 0.0
-    claim = budget.epsilon, budget.delta
-    low, high = 0.5, 2.0
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        is_enough = middle * eta <= selection_epsilon(*claim, count, middle * mu)
-        low, high = (middle, high) if is_enough else (low, middle)
-    return low
-
-
 def renyi(releases: Sequence[Release], order: float) -> float:
     """Renyi divergence of this order of all releases, for the worst record."""
     borne = _worst(releases, lambda release: release.count * release.mechanism.renyi(order))

@@ -20,7 +20,7 @@ N = 20_000
 
 def planned_search(n, d, allowance, *, center=True, factor=2.0, noise=0.04):
     return plan_search(
-        Columns("features", n, d, factor, allowance, allowance),
+        Columns("features", n, d, factor, allowance),
         private_center=center, private_scale=True, largest_share=0.3, largest_noise=noise,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_a_rare_flag_does_not_reach_far():
     # few records have a size at all, and a small part of those is less than the noise
     flags = (np.random.default_rng(0).random((N, 200)) < 0.03) * 1.0
     data, allowance = solver_data(flags, np.zeros(N)), PrivacyBudget(100.0, 1e-6).allowance
-    planned = magnitudes.plan_reach(Columns("feature", N, 200, 1.0, allowance, allowance), 0.25)
+    planned = magnitudes.plan_reach(Columns("feature", N, 200, 1.0, allowance), 0.25)
     typical, reach = planned.run(data, stream(0))
     assert np.mean(reach > 4 * 8 * typical) < 0.04
 

@@ -24,8 +24,8 @@ from ...data.rows import SolverData, Terms, WithNumbers, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
 from ...mechanisms import Release, additive_noise
-from ...privacy.budget import Composition, PrivacyBudget
-from ...privacy.guarantee import Guarantee, selection_slack
+from ...privacy.budget import PrivacyBudget
+from ...privacy.guarantee import Guarantee
 from ...randomness.stream import RandomStream
 from .. import base, statistics
 from ..base import Frame, Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
@@ -43,8 +43,6 @@ from .oracles import (
     make_oracle,
 )
 
-# Less noise by this factor is worth another analysis, as long as it is quickly found.
-_WORTHWHILE, _MOST_STEPS = 1.005, 12
 # These only keep numbers finite: far beyond any useful clip
 _LARGEST_DERIVATIVE, _TARGET_BOX = 2.0**300, 2.0**100
 
@@ -306,20 +304,8 @@ class SCOF(Solver):
         if problem.feasible_set is Geometry:
             problem = replace(problem, feasible_set=L2Ball)
         self._check_used(problem)
-        draft, factor = _Draft(problem, budget, self), 1.0
-        composition: Composition = draft.allowance.kind
-        # few selections cost less than the Gaussian curve above them
-        step = selection_slack(budget, draft.releases)
-        for _ in range(_MOST_STEPS):
-            if step <= _WORTHWHILE:
-                break
-            other = _Draft(problem, budget, self, factor * step)
-            slack = selection_slack(budget, other.releases)
-            if slack >= 1:
-                draft, factor, step, composition = other, factor * step, slack, "adaptive-range"
-            else:
-                step = 1 + (step - 1) / 2
-        kind, guarantee = problem.feasible_set, Guarantee.of(budget, draft.releases, composition)
+        draft, kind = _Draft(problem, budget, self), problem.feasible_set
+        guarantee = Guarantee.of(budget, draft.releases, draft.allowance.kind)
         geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
         facts = problem, budget, self.form, draft.max_iter, guarantee, geometry
         descent = draft.oracle, draft.steps, draft.learning_rate, self.l2_penalty
@@ -362,7 +348,7 @@ class UnboundedDescent(Descent):
         if self.scale_share is not None and not self.private_scale_X:
             raise ValueError("scale_share has no effect where scale_X is declared")
         allowance, rules = budget.mixed_allowance, HEAVY_TAIL[problem.loss.task]
-        n, facts = problem.n_samples, (budget.record_factor, allowance, allowance)
+        n, facts = problem.n_samples, (budget.record_factor, allowance)
         features, target = None, None
         if self.private_scale_X:
             columns = magnitudes.Columns("feature", n, problem.n_features, *facts)
@@ -419,7 +405,7 @@ class SCOFSlices(SCOF):
 
 
 class _Draft:
-    """A plan with all noise smaller by a factor than Gaussian DP alone allows."""
+    """What a plan is made of."""
 
     row_norm: Noise | None = None
     intercept: Noise | None = None
@@ -429,15 +415,12 @@ class _Draft:
     learning_rate: float = 0.0
     max_iter: int = 0
 
-    def __init__(
-        self, problem: Problem, budget: PrivacyBudget, solver: Any, factor: float = 1.0
-    ) -> None:
+    def __init__(self, problem: Problem, budget: PrivacyBudget, solver: Any) -> None:
         self.problem, self.budget, self.solver = problem, budget, solver
         self.rules = HEAVY_TAIL[problem.loss.task]
         self.is_regression = problem.loss.task == "regression"
         selects = solver.private_scale_X or (self.is_regression and solver.private_scale_y)
-        self.whole = budget.mixed_allowance if selects else budget.gaussian_allowance
-        self.allowance = self.whole.share(factor**2)
+        self.allowance = budget.mixed_allowance if selects else budget.gaussian_allowance
         self.noise_kind = additive_noise(self.allowance)
         rules, self.is_sliced = self.rules, solver.form == "scof-slices"
         usual = rules.pure_steps if budget.is_pure else affordable_steps(problem, rules)
@@ -494,7 +477,7 @@ class _Draft:
             share = rules.target_share_alone if is_alone else rules.target_share
         facts = problem.n_samples, n_columns, self.budget.record_factor
         return magnitudes.plan_search(
-            magnitudes.Columns(what, *facts, self.allowance, self.whole),
+            magnitudes.Columns(what, *facts, self.allowance),
             private_center=getattr(solver, f"private_center_{which}") and problem.fit_intercept,
             private_scale=getattr(solver, f"private_scale_{which}"),
             largest_share=share,

@@ -263,9 +263,6 @@ class Columns:
     n_columns: int
     record_factor: float
     allowance: Allowance  # all of the budget
-    # Before anything is gained by how few selections compose. It decides what is released, so that
-    # a little less noise does not change that.
-    nominal: Allowance
 
     @property
     def power(self) -> int:
@@ -281,9 +278,9 @@ class Columns:
     def selection_noise(self, n_columns: int) -> float:
         """Scale of the noise on a score, if one scale for each of n_columns is released."""
         change = self.record_factor / self.n_samples
-        if self.nominal.kind == "pure":
-            return change * n_columns / self.nominal.amount
-        return change * math.sqrt(n_columns / (8 * self.nominal.amount))
+        if self.allowance.kind == "pure":
+            return change * n_columns / self.allowance.amount
+        return change * math.sqrt(n_columns / (8 * self.allowance.amount))
 
     def selection_share(self, n_columns: int, most: float, largest_noise: float) -> float:
         """Share for scales of that many columns, at most `most`; 0 if they are too noisy."""
@@ -293,7 +290,7 @@ class Columns:
 
     def mean_noise(self, bound: float, share: float) -> float:
         """Standard deviation of the noise in a mean of numbers within a bound."""
-        part = self.nominal.share(share)
+        part = self.allowance.share(share)
         change = bound * (self.record_factor / self.n_samples)
         if part.kind == "pure":
             return math.sqrt(2) * change / part.amount
