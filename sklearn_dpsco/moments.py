@@ -135,14 +135,13 @@ class MomentsPlan(Plan):
             sizes = purse.noise(of_squares, _SQUARES, d, N_SIZES)
         long, length, far = (purse.rank(share) for share in (_SIZE, _SIZE, _FAR))
         center = purse.noise(mean, _CENTER, d, 1 + (sizes is not None) * len(RECENTRED))
-        units = LearnedUnits(
-            problem, m, None, None, None, long, length, center, moments, n_rounds, None, None, 0.0,
-            purse.left, sizes, present=present,
-        )  # fmt: skip
+        of_rows = {"long": long, "length": length, "center": center, "sizes": sizes}
+        of_rows |= {"moments": moments, "n_rounds": n_rounds, "present": present}
+        units = LearnedUnits(problem, m, purse.left, **of_rows)
         wider, size = Problem(n_samples, d + 1, Squared(), Geometry), (d + 1) * (d + 2) // 2
         last = purse.noise(statistics.second_moments(wider, budget), purse.left, size)
-        of_rows = ("tails of columns", tails, 1), ("far rows", far, 1), ("all moments", last, 1)
-        releases = *units.releases, *named_releases(*of_rows)
+        named = ("tails of columns", tails, 1), ("far rows", far, 1), ("all moments", last, 1)
+        releases = *units.releases, *named_releases(*named)
         n_far = math.floor(min(_FAR_SHARE * n_samples, 6 * far.scale))
         guarantee = Guarantee.of(budget, releases, purse.allowance.kind)
         return cls(problem, budget, "moments", 1, guarantee, units, tails, far, n_far, last)

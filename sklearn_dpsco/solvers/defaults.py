@@ -242,18 +242,18 @@ class LearnedUnitsDefaults:
     m is n mu over the record factor. (benchmarks/learned_units.py)
     """
 
-    # The m below which the units of the bounds are better than learned ones, over the root of the
-    # number of outputs.
-    least: float
-    unbiased: float  # the m below which two classes' first derivatives are not clipped
-    norm_share: float  # the largest, for each of two norms that few rows exceed
-    least_for_norms: float  # the m sqrt(share) below which they are not released
     smallest_clip: float
-    largest_clip: float
     prediction_noise: float  # standard deviation of the noise that is accepted in a prediction
     signal: float  # norm of a useful gradient, in units of its clip
-    least_mean_share: float  # for the mean of the targets, which aims at m = 8
-    most_mean_share: float
+    most_mean_share: float  # for the mean of the targets, which aims at m = 8
+    least_mean_share: float = 0.02
+    # The m below which the units of the bounds are better than learned ones, over the root of the
+    # number of outputs.
+    least: float = 0.0
+    unbiased: float = 0.0  # the m below which two classes' first derivatives are not clipped
+    norm_share: float = 0.08  # the largest, for each of two norms that few rows exceed
+    least_for_norms: float = 7.0  # the m sqrt(share) below which they are not released
+    largest_clip: float = 1.0
     median_share: float = 0.25
     spread_share: float = 0.15
     widest_mean: float = 4.0
@@ -291,7 +291,6 @@ class LearnedUnitsDefaults:
     far_share: float = 0.02
     clear_center: float = 3.0  # of rows, in units of the noise of their centre
     clear_count: float = 4.0
-    white_bound: float = 1.0  # of whitened rows, in units of their root mean square
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
     # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
     # spectral norm of the noise.
@@ -310,19 +309,16 @@ class LearnedUnitsDefaults:
 
 LEARNED_UNITS = {
     "regression": LearnedUnitsDefaults(
-        least=14.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0,
-        smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.15, median_share=0.12,
+        least=14.0, smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
+        most_mean_share=0.15, median_share=0.12,
     ),
     "classification": LearnedUnitsDefaults(
-        least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
-        smallest_clip=0.3, largest_clip=1.0, prediction_noise=1.0, signal=0.2,
-        least_mean_share=0.04, most_mean_share=0.3,
+        unbiased=20.0, smallest_clip=0.3, prediction_noise=1.0, signal=0.2,
+        most_mean_share=0.3, least_mean_share=0.04, norm_share=0.1, least_for_norms=2.0,
     ),
     "rates": LearnedUnitsDefaults(
-        least=0.0, unbiased=0.0, norm_share=0.08, least_for_norms=7.0, present_share=0.02,
-        smallest_clip=1.0, largest_clip=1.0, prediction_noise=0.4, signal=0.3,
-        least_mean_share=0.02, most_mean_share=0.07, median_share=0.07,
+        smallest_clip=1.0, prediction_noise=0.4, signal=0.3,
+        most_mean_share=0.07, median_share=0.07, present_share=0.02,
     ),
 }  # fmt: skip
 
@@ -349,17 +345,16 @@ class RatesDefaults:
 RATES = RatesDefaults()
 
 
-# the same for more features than are copied (benchmarks/wide_units.py)
+# what differs with more features than are copied (benchmarks/wide_units.py)
 WIDE_UNITS = {
-    "regression": LearnedUnitsDefaults(
-        least=20.0, unbiased=0.0, norm_share=0.05, least_for_norms=5.0,
-        smallest_clip=1.0, largest_clip=6.0, prediction_noise=0.2, signal=0.04,
-        least_mean_share=0.02, most_mean_share=0.15, center_share=0.1, least_for_center=400.0,
+    "regression": replace(
+        LEARNED_UNITS["regression"], least=20.0, smallest_clip=1.0, prediction_noise=0.2,
+        signal=0.04, median_share=0.25, norm_share=0.05, least_for_norms=5.0,
+        center_share=0.1, least_for_center=400.0,
     ),
-    "classification": LearnedUnitsDefaults(
-        least=0.0, unbiased=20.0, norm_share=0.1, least_for_norms=2.0,
-        smallest_clip=0.5, largest_clip=1.0, prediction_noise=0.2, signal=0.02,
-        least_mean_share=0.03, most_mean_share=0.3, center_share=0.1, least_for_center=400.0,
+    "classification": replace(
+        LEARNED_UNITS["classification"], smallest_clip=0.5, prediction_noise=0.2,
+        signal=0.02, least_mean_share=0.03, center_share=0.1, least_for_center=400.0,
     ),
 }  # fmt: skip
 
@@ -665,7 +660,6 @@ class HeavyTailDefaults(StepLimits):
     second_moment: float = 0.35
     smoothness: float = 0.75  # top eigenvalue of the rows' second moments, per feature
     least_target_clip: float = 2.0
-    noise_energy: float = 1.0  # norm of the noise in the model, in units of the target's scale
     bounded_clip: float = 0.3  # a bounded derivative has light tails, and needs no wide clip
     accurate: float = 0.02
     most_steps: int = 400

@@ -22,10 +22,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtri, expit, gamma, gammainc, gammaincc
 
 from .._types import Array
-from ..data.rows import (
-    UNIT_ROUNDOFF,
-    SolverData,
-)
+from ..data.rows import UNIT_ROUNDOFF, SolverData
 from ..losses import Multinomial, Squared
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import PrivacyBudget
@@ -151,22 +148,22 @@ class LearnedUnits(Part):
 
     problem: Problem
     accuracy: float  # m = n mu / phi, that of a mean of numbers in [-1, 1] with the whole budget
-    target_median: SelectVertex | None  # of a regression, once for each target
-    target_spread: SelectVertex | None
-    target_mean: Gaussian | None  # deviations of the targets, or frequencies of the classes
-    long: SelectVertex | None  # norm that few rows exceed
-    length: SelectVertex | None  # and of the centred rows
-    center: Gaussian | None
-    moments: Gaussian | None  # second moments, of each round
-    n_rounds: int
-    far: SelectVertex | None  # the length that few whitened rows exceed
-    top: Gaussian | None  # their largest eigenvalue alone
-    median_share: float  # of the budget, for a target's median
-    left: float  # and for the descent
-    sizes: Gaussian | None = None  # mean squares of the columns, before any second moments
+    left: float  # of the budget, for the descent
+    median_share: float = 0.0  # and for a target's median
+    n_rounds: int = 0
     cuts_rows: bool = False  # whether long rows become shorter in the place of counting less
     present: Gaussian | None = None  # the share of the records that are not empty, if some may be
     positive: Gaussian | None = None  # the share of rates above 0
+    target_median: SelectVertex | None = None  # of a regression, once for each target
+    target_spread: SelectVertex | None = None
+    target_mean: Gaussian | None = None  # deviations of the targets, or frequencies of the classes
+    long: SelectVertex | None = None  # norm that few rows exceed
+    length: SelectVertex | None = None  # and of the centred rows
+    center: Gaussian | None = None
+    sizes: Gaussian | None = None  # mean squares of the columns, before any second moments
+    moments: Gaussian | None = None  # second moments, of each round
+    far: SelectVertex | None = None  # the length that few whitened rows exceed
+    top: Gaussian | None = None  # their largest eigenvalue alone
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -373,7 +370,10 @@ class LearnedUnits(Part):
         copy = data.map(statistics.copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
-            bound = self._release_far(copy, n, stream)
+            share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
+            grid, few = 2.0 ** (_LENGTHS / 4), math.ceil(share * problem.n_samples)
+            facts = n, grid, np.zeros(grid.size), self.far, stream, few
+            bound = statistics.median_on_grid(copy.sum(statistics.norm_counts, grid), *facts)
             bound = min(1.0, max(bound, math.sqrt(trace)))  # if most rows are 0
             copy = copy.map(statistics.bounded, bound).kept()
         top, top_noise = top / bound**2, math.inf
@@ -451,17 +451,6 @@ class LearnedUnits(Part):
                     measured = measured.map(statistics.centred, center)
         facts = 2 * rough, rough / 2, self.length, stream, fall
         return center, rough, statistics.scale_on_grid(measured, n, *facts)
-
-    def _release_far(self, copy: Any, n: int, stream: RandomStream) -> float:
-        """A length that few rows of a copy exceed, of which n are present."""
-        assert self.far is not None
-        rules, grid = unit_rules(self.problem), 2.0 ** (_LENGTHS / 4)
-        counts = copy.sum(statistics.norm_counts, grid)
-        share = rules.clear_count / math.sqrt(rules.far_share) / self.accuracy
-        few = math.ceil(share * self.problem.n_samples)
-        return statistics.median_on_grid(
-            counts, n, grid, np.zeros(grid.size), self.far, stream, few
-        )
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -562,8 +551,8 @@ class LearnedUnits(Part):
             root, values, ridge = statistics.whitening(noisy, d, scale)
             white = values / (values + ridge)
             trace = max(float(white.sum()), 0.7)  # one deviation of noise
-            bound = unit_rules(self.problem).white_bound * math.sqrt(trace)
-            bound = min(bound * cut, 1 / math.sqrt(float(values.min()) + ridge))
+            # rows over their root mean square
+            bound = min(math.sqrt(trace) * cut, 1 / math.sqrt(float(values.min()) + ridge))
             is_last = t == self.n_rounds - 1
             bound /= cut / growth if is_last else 1.0
             before = by if np.ndim(by) == 2 else by * np.eye(d)
@@ -580,7 +569,7 @@ class LearnedUnits(Part):
         bound: float,
         ridge: float,
         usual: float,
-        ratio: float = 1.0,
+        ratio: float,
     ) -> Doubts | None:
         """Which directions may hold noise alone, of the rows times `transform`; see `Units.ratio`.
 
@@ -694,55 +683,66 @@ def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
     Or, if units are diagonal, before the first releases of a solver with a set.
     """
     problem, budget, m = purse.problem, purse.budget, purse.accuracy
-    rules, d, k = unit_rules(problem), problem.n_features, problem.n_outputs
-    unit, of_one = statistics.unit_mean(problem, budget), share_present(problem)
+    rules, d = unit_rules(problem), problem.n_features
     empty = rules.present_share * problem.may_be_empty
-    median_share, spread_share, mean_share = _shares_of_targets(purse, is_diagonal, empty)
-    median = spread = mean = positive = present = center = moments = top = far = None
-    if problem.loss.task == "regression":
-        median, spread = purse.rank(median_share, k), purse.rank(spread_share, k)
-    if problem.loss.task == "rates":
-        median = purse.rank(max(_share(m, 20, 0.25), _share(m, 2500, rules.median_share)))
-        share = max(_share(m, 10, 0.1), _share(m, 2000, rules.positive_share))
-        positive = purse.noise(of_one, share)
-        share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))
-        mean = purse.noise(of_one, share, 2)
-    elif problem.fit_intercept and not is_diagonal:  # a box has one later
-        change = unit
-        if problem.loss.task == "classification":
-            change = statistics.target_mean(problem, budget, 2)
-        # a loss that is not convex is for gross errors, which would move a mean
-        if problem.loss.is_convex or problem.loss.task == "classification":
-            mean = purse.noise(change, mean_share, k * (1 + _tells_whole_means(purse)))
+    found = _plan_targets(purse, is_diagonal, empty)
     share = 0.0 if problem.is_wide or is_diagonal else _share(m, 160, rules.norm_share / 4)
     for_place = _for_box(m) if is_diagonal else _FOR_PLACE
     share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms, empty))
-    long, length = purse.rank(share), purse.rank(share)
+    found |= {"long": purse.rank(share), "length": purse.rank(share)}
     if problem.may_be_empty:
-        present = purse.noise(of_one, rules.present_share)
-    clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
-    has_moments = is_diagonal or (m > clear and not problem.is_wide)
+        found["present"] = purse.noise(share_present(problem), rules.present_share)
     has_sizes = not (is_diagonal or problem.is_wide) and m > least_for_sizes(problem)
-    n_rounds = 0
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
-        center = purse.noise(unit, rules.center_share, d, 1 + has_sizes * len(RECENTRED))
+        of_mean, count = statistics.unit_mean(problem, budget), 1 + has_sizes * len(RECENTRED)
+        found["center"] = purse.noise(of_mean, rules.center_share, d, count)
     of_squares = statistics.second_moments(problem, budget)
-    sizes = purse.noise(of_squares, rules.sizes_share, d, N_SIZES) if has_sizes else None
-    if has_moments:
-        n_rounds, numbers = (1, 2 * d) if is_diagonal else (2, d * (d + 1) // 2)
-        moments = purse.noise(of_squares, rules.moments_share, numbers, n_rounds)
-        far = None if is_diagonal else purse.rank(rules.far_share)
+    if has_sizes:
+        found["sizes"] = purse.noise(of_squares, rules.sizes_share, d, N_SIZES)
+    clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
+    if is_diagonal:
+        found |= {"moments": purse.noise(of_squares, rules.moments_share, 2 * d), "n_rounds": 1}
+    elif m > clear and not problem.is_wide:
+        moments = purse.noise(of_squares, rules.moments_share, d * (d + 1) // 2, 2)
+        found |= {"moments": moments, "n_rounds": 2, "far": purse.rank(rules.far_share)}
     elif m >= rules.scalars:
-        change = statistics.top_eigenvalue(problem)
-        change = moments_size(problem, budget) if problem.is_wide else change
-        top = purse.noise(change, rules.scalar_share)
-    rows = long, length, center, moments, n_rounds, far, top, median_share, purse.left, sizes
-    return LearnedUnits(problem, m, median, spread, mean, *rows, present=present, positive=positive)
+        of_top = statistics.top_eigenvalue(problem)
+        if problem.is_wide:
+            of_top = moments_size(problem, budget)
+        found["top"] = purse.noise(of_top, rules.scalar_share)
+    return LearnedUnits(problem, m, purse.left, **found)
 
 
 def _for_box(m: float) -> float:
     """The m sqrt(share) of a selection for a box, where few rows or targets may tell."""
     return max(BOX_UNITS.aim, m / 20)
+
+
+def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, Any]:
+    """What is released of the targets, as fields of `LearnedUnits`."""
+    problem, m, k = purse.problem, purse.accuracy, purse.problem.n_outputs
+    rules, is_label = unit_rules(problem), problem.loss.task == "classification"
+    found: dict[str, Any] = {}
+    if problem.loss.task == "rates":
+        of_one = share_present(problem)
+        share = max(_share(m, 20, 0.25), _share(m, 2500, rules.median_share))
+        found["target_median"] = purse.rank(share)
+        share = max(_share(m, 10, 0.1), _share(m, 2000, rules.positive_share))
+        found["positive"] = purse.noise(of_one, share)
+        share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))
+        found["target_mean"] = purse.noise(of_one, share, 2)
+        return found
+    median, spread, mean = _shares_of_targets(purse, is_diagonal, empty)
+    if not is_label:
+        found |= {"median_share": median, "target_median": purse.rank(median, k)}
+        found["target_spread"] = purse.rank(spread, k)
+    # a box has one later; a loss that is not convex is for gross errors, which would move a mean
+    if problem.fit_intercept and not is_diagonal and (is_label or problem.loss.is_convex):
+        of_mean = statistics.unit_mean(problem, purse.budget)
+        if is_label:
+            of_mean = statistics.target_mean(problem, purse.budget, 2)
+        found["target_mean"] = purse.noise(of_mean, mean, k * (1 + _tells_whole_means(purse)))
+    return found
 
 
 def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:

@@ -849,7 +849,7 @@ def test_directions_are_in_doubt_where_noise_alone_does_not_explain_them():
     def kept(moments):
         """By what the coefficients of directions with these moments are multiplied, at least."""
         root = np.diag(1 / np.sqrt(moments + ridge))
-        found = units._doubts(np.eye(d), root, 1.0, ridge, float(moments.mean()))
+        found = units._doubts(np.eye(d), root, 1.0, ridge, float(moments.mean()), 1.0)
         of_column = np.abs(found.turn).argmax(axis=1)
         return found.kept[np.argsort(of_column)]
 

@@ -539,7 +539,8 @@ class _Draft:
         self.learning_rate = solver.learning_rate or min(
             1.9 / smoothness,
             rules.reach / (2 * whole * math.sqrt(n_iter)),
-            rules.noise_energy**2 / (smoothness * whole**2),
+            # so that the noise in the model has a norm of about the target's scale
+            1 / (smoothness * whole**2),
         )
 
 
