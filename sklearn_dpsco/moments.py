@@ -432,21 +432,19 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 n, d = X.shape
                 bounds, _ = declared_bounds(self.bounds_X, d)
                 known = feature_scaling(bounds, d, self._feature_names())
-                plan = self.plan(n, d)
-                scale, shift = self._table_units(d)
+                plan, columns = self.plan(n, d), self._encoded()
                 self._spend(account, plan)
             stream = self._noise_of("moments")
             data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
             matrix, back = plan.run(data, stream).estimate
+        scale, shift = np.ones(d), np.zeros(d)
+        if columns:
+            scale, shift = np.array([(column.width, column.shift) for column in columns]).T
         to_data = np.diag(np.append(known.width * scale, 1.0))
         to_data[:d, d] = known.shift * scale + shift
         self._keep_claim(plan, stream)
         released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
-        encoder: Any = self.bounds_X
-        columns = encoder.output_columns() if hasattr(encoder, "output_columns") else []
-        is_named = [column.name for column in columns] == self._names
-        sources = [column.source for column in columns] if is_named else []
-        released |= {"columns": self._names, "sources": sources}
+        released |= {"columns": self._names, "sources": [column.source for column in columns]}
         released |= {"n_samples": n, "n_far": plan.n_far}
         released |= {"noise_is_secret": self.noise_is_secret_}
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
@@ -467,20 +465,15 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         self._references = references(self.bounds_X)
         return self
 
-    def _table_units(self, n_features: int) -> tuple[Array, Array]:
-        """How wide a column's 1 is in the table before an encoder in `bounds_X`, and where its 0.
-
-        Columns without names get the encoder's.
-        """
+    def _encoded(self) -> list[Any]:
+        """What an encoder in `bounds_X` tells of its columns, which get its names; [] of others."""
         encoder: Any = self.bounds_X
-        if hasattr(encoder, "output_columns"):
-            names = list(encoder.get_feature_names_out())
-            if self._feature_names() in (None, names):  # else X was renamed, or made otherwise
-                self.feature_names_in_ = np.array(names, dtype=object)
-                columns = encoder.output_columns()
-                pairs = np.array([(column.width, column.shift) for column in columns])
-                return pairs[:, 0], pairs[:, 1]
-        return np.ones(n_features), np.zeros(n_features)
+        columns = encoder.output_columns() if hasattr(encoder, "output_columns") else []
+        names = [column.name for column in columns]
+        if not columns or self._feature_names() not in (None, names):
+            return []  # X was renamed, or made otherwise
+        self.feature_names_in_ = np.array(names, dtype=object)
+        return list(columns)
 
     # -------------------------------------------------------------------- post-processing
 
