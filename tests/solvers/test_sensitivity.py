@@ -97,7 +97,7 @@ EVERY = {
         lambda n: 4.0 * CLIP / n * (2 - 0.5**5),
     ),
     "octave_score": (
-        lambda n, budget: magnitudes.octave_score(n, budget.record_factor, 160) / PRIOR_ROOM,
+        lambda n, budget: magnitudes.octave_score(n, budget.record_factor) / PRIOR_ROOM,
         lambda n: 1 / n,
     ),
     "vector_sum": (
@@ -237,11 +237,10 @@ def test_the_orders_of_a_norm_differ_by_the_number_of_coordinates():
 
 
 def test_roundings_and_the_prior_of_a_score_are_counted():
-    assert magnitudes.octave_score(4, 2.0, 0) == 0.5 * PRIOR_ROOM
-    assert magnitudes.octave_score(4, 1.0, 0) == 0.25 * PRIOR_ROOM
-    # both scores of both neighbours, each with an error of its own
-    more = magnitudes.octave_score(4, 2.0, 3) - magnitudes.octave_score(4, 2.0, 0)
-    assert more == close(4 * 3 * UNIT_ROUNDOFF, 1e-1)
+    for factor in (1.0, 2.0):
+        # both scores of both neighbours, each with an error of its own
+        more = magnitudes.octave_score(4, factor) / PRIOR_ROOM - factor / 4
+        assert more == close(4 * 160 * UNIT_ROUNDOFF, 1e-2)
 
 
 def test_sums_of_a_stream_have_a_bound_on_their_norm():

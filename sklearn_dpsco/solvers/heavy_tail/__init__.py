@@ -377,14 +377,13 @@ class HeavyTail(Solver):
         SCOF().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
-        may_descend = problem.feasible_set is Geometry and knows(problem.loss)
-        kind: type[Solver] = SCOF
-        if may_descend and not (budget.is_pure or problem.is_wide):
-            rules, d = HEAVY_TAIL[problem.loss.task], problem.n_features
-            enough = max(rules.descent, rules.descent_columns * d**0.5)
-            kind = UnboundedDescent if Purse(problem, budget).accuracy >= enough else SCOF
+        rules, is_free = HEAVY_TAIL[problem.loss.task], problem.feasible_set is Geometry
+        may_descend = is_free and knows(problem.loss) and not (budget.is_pure or problem.is_wide)
+        enough = max(rules.descent, rules.descent_columns * problem.n_features**0.5)
+        is_best = may_descend and Purse(problem, budget).accuracy >= enough
         facts = {name: value for name, value in vars(self).items() if name.startswith("private_")}
-        return kind().with_facts(**facts).plan(problem, budget)
+        solver = UnboundedDescent() if is_best else SCOF()
+        return solver.with_facts(**facts).plan(problem, budget)
 
 
 class SCOFSlices(SCOF):

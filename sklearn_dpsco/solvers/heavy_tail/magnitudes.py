@@ -296,9 +296,9 @@ class Columns:
             return math.sqrt(2) * change / part.amount
         return change / math.sqrt(2 * part.amount)
 
-    def plan_select(self, share: float, count: int) -> SelectVertex:
+    def plan_select(self, share: float, count: int, factor: float | None = None) -> SelectVertex:
         """Mechanism for that many scales, which have this share of the budget together."""
-        change = octave_score(self.n_samples, self.record_factor, _FLOAT_TERMS)
+        change = octave_score(self.n_samples, factor or self.record_factor)
         return SelectVertex.calibrate(change, self.allowance.share(share), count)
 
     def plan_presence(self, most: float) -> tuple[Noise | None, float]:
@@ -340,11 +340,11 @@ class Columns:
 
 def plan_reach(columns: Columns, most: float) -> ReachSearch:
     """The search for the reach of columns, with at most this share of the allowance."""
-    n, d, shared = columns.n_samples, columns.n_columns, None
+    d, is_target = columns.n_columns, columns.what == "target"
+    shared, presence, spent = None, None, 0.0
     at_all, far, beyond = columns.selection_noise(d), None, 0.5
     # under zero-out, other records than those of the median change by up to 1 - q, on both sides
     twice = 2 / columns.record_factor * at_all
-    spent, presence, is_target = 0.0, None, columns.what == "target"
     if is_target:
         most = max(most, min(_MOST_FOR_TARGET, (at_all / _TARGET_NOISE) ** 2))
         presence, spent = columns.plan_presence(_MOST_FOR_PRESENCE * most)
@@ -352,9 +352,7 @@ def plan_reach(columns: Columns, most: float) -> ReachSearch:
         most /= 2
         share = min(most, (twice / _FAR_NOISE_AIMED) ** 2)
         spent += share
-        change = octave_score(n, 2.0, _FLOAT_TERMS)
-        far = SelectVertex.calibrate(change, columns.allowance.share(share), d)
-        beyond = _CLEAR_SHARE * twice / math.sqrt(share)
+        far, beyond = columns.plan_select(share, d, 2.0), _CLEAR_SHARE * twice / math.sqrt(share)
     share = min(most, (at_all / _NOISE_AIMED) ** 2)
     spent += share
     # targets of one table are few, and may be of very different sizes
@@ -524,11 +522,10 @@ def targets_as_rows(data: SolverData) -> SolverData:
 # ------------------------------------------------------------------------------ sensitivities
 
 
-def octave_score(n_samples: int, record_factor: float, roundings: int) -> float:
+def octave_score(n_samples: int, record_factor: float) -> float:
     """Range of the change of the scores of a magnitude's candidates, with a prior (section 7.4).
 
-    For q = 1/2; the factor is 2 under both relations for others.
-
-    The float scores of both neighbours err by `roundings` roundings of numbers below 1.
+    For q = 1/2; the factor is 2 under both relations for others. Float scores of both neighbours
+    err by so many roundings of numbers below 1.
     """
-    return (record_factor / n_samples + 4 * roundings * UNIT_ROUNDOFF) * PRIOR_ROOM
+    return (record_factor / n_samples + 4 * _FLOAT_TERMS * UNIT_ROUNDOFF) * PRIOR_ROOM
