@@ -96,7 +96,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
 def test_nor_does_a_record_of_pieces():
     for relation in RELATIONS:
         plan = run_in_pieces(planned("gradient", 20, 3, relation=relation))
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 6))
+        found = check_sensitivity(plan, neighbours(plan.problem, relation, 3))
         assert not found.violations, found
 
 
@@ -130,7 +130,7 @@ def test_values_of_any_size_stay_within_the_sensitivities(relation):
 
 def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most():
     """So that two of them, at no obtuse angle, differ by the root of 2 at most."""
-    for seed, kind in itertools.product(range(20), STORAGES):
+    for seed, kind in itertools.product(range(8), STORAGES):
         rng, d = np.random.default_rng(seed), 1 + seed % 6
         X = rng.uniform(-1, 1, (40, d)) * 10.0 ** rng.choice([0, 0, 0, -5, -160, -310], (40, d))
         center = np.zeros(d) if kind != "dense" else rng.uniform(-1, 1, d)

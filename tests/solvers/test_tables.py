@@ -197,7 +197,7 @@ def test_a_table_is_the_envelope_within_the_resolution_of_the_grid(name):
 def test_tables_are_monotone_and_no_steeper_than_beta(name):
     """For the very numbers in the table, in exact arithmetic."""
     own = COPIES[name][0] if name in COPIES else Own(HOSTILE[name])
-    targets = np.random.default_rng(0).uniform(-1, 1, 5)
+    targets = np.random.default_rng(0).uniform(-1, 1, 2)
     for clip, beta in ((0.3, 1e-30), (0.3, 1.0), (1e9, 1 / 3), (2.0, 1e3), (1e-9, 1e20)):
         knots, values = tables(own, targets, clip, beta)
         assert np.abs(values).max() <= clip
@@ -316,7 +316,7 @@ def test_replays_in_learned_units():
         )
         plan = PhasedSGD().plan(fact, PrivacyBudget(300.0))
         assert isinstance(plan.first, LearnedUnits)
-        found = check_sensitivity(plan, neighbours(fact, "replace-one", 8))
+        found = check_sensitivity(plan, neighbours(fact, "replace-one", 4))
         assert not found.violations
         assert found.ratios["phases[0].noise"] > 0.4
 

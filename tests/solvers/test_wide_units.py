@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from audit_cases import flipped_label, run_in_pieces
+from audit_cases import run_in_pieces
 from scipy import sparse
 from support import problem, recomputed_epsilon, rest_is_slow, solver_data, stream
 
@@ -18,7 +18,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
 )
-from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.data.rows import SolverData, WithNumbers, make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
@@ -102,7 +102,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             fit_intercept=fit_intercept, nonnegative=nonnegative,
         )  # fmt: skip
         assert plan.units.center is not None
-        found = check_sensitivity(stored(plan), neighbours(plan.problem, relation, 12))
+        found = check_sensitivity(stored(plan), neighbours(plan.problem, relation, 8))
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         assert found.ratios["step"] > 0.4, found
@@ -115,16 +115,6 @@ def test_a_replay_finds_rows_that_are_too_long_in_their_units(monkeypatch, all_w
     monkeypatch.setattr(wide_units, "clipped_to", lambda bound, norms: np.full(norms.size, 0.9))
     found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 8))
     assert "step" in found.violations
-
-
-@rest_is_slow("relation", RELATIONS, ("zero-out",))
-def test_black_box_audits_flag_too_little_noise_and_nothing_else(relation, all_wide):
-    fact, solver = facts(60, 2, "classification"), Descent(max_iter=4)
-    plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
-    pair = flipped_label(fact, relation)
-    assert not audit_plan(plan, *pair, 200, random_state=0).flagged
-    weak = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / 60))
-    assert audit_plan(weak, *pair, 200, random_state=0).flagged
 
 
 def test_norms_in_units_are_those_of_the_rows_and_never_below():
@@ -283,8 +273,8 @@ def test_text_is_learned_by_default_and_nothing_is_copied():
 
 
 def test_nothing_is_copied():
-    X, z = texts(20_000, 3000)
-    for rows in (X, X[:2000].toarray()):
+    X, z = texts(10_000, 3000)
+    for rows in (X, X[:1000].toarray()):
         y = z[: rows.shape[0], 0] / 20
         model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(-1, 1), random_state=0)
         tracemalloc.start()
