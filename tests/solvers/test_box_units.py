@@ -88,7 +88,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
             fit_intercept=fit_intercept,
         )  # fmt: skip
         assert is_learned(plan)
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
+        found = check_sensitivity(plan, neighbours(plan.problem, relation, 5))
         assert not found.violations, found
         assert found.ratios["first.units.moments"] > 0.4, found
 
@@ -308,9 +308,9 @@ def test_storage_does_not_matter():
 
 def test_bounds_a_hundred_times_too_wide_cost_next_to_nothing():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((20_000, 10)) * 10.0 ** np.linspace(-1, 1, 10)
+    X = rng.standard_normal((10_000, 10)) * 10.0 ** np.linspace(-1, 1, 10)
     signal = (X / X.std(axis=0))[:, :4] @ [1.0, -1.0, 0.5, 0.5]
-    y = signal + rng.standard_normal(20_000)
+    y = signal + rng.standard_normal(10_000)
     labels = np.where(y > 0, "b", "a")
     fitting = 4 * X.std(axis=0)
     for solver, units in (
@@ -354,7 +354,7 @@ def test_columns_in_which_most_rows_have_nothing_keep_their_slopes():
             DPLassoFW(bounds_X=(0, high), bounds_y=(-10, 10), random_state=seed)
             .fit(X, y.clip(-10, 10))
             .score(X, y)
-            for seed in range(4)
+            for seed in range(2)
         ]
         assert min(scores) > 0.4, scores
 

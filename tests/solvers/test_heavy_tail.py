@@ -196,7 +196,7 @@ def test_tables_too_small_to_descend_warn(kind):
 )
 def test_targets_far_from_0_are_found_in_small_tables(n, far, settings):
     scores = []
-    for seed in range(9):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, 3))
         y = X @ [1.0, -1.0, 0.5] + rng.standard_normal(n) + 1.8 * far
@@ -225,7 +225,7 @@ def test_features_need_the_centre_of_the_target():
         assert HeavyTailDPRegressor(**settings).plan(200, 2).oracle is not None
     # far from 0 in units of its spread, where the noise would be that of its size
     X, y = table(n=200, d=2)
-    fits = [HeavyTailDPRegressor(random_state=k).fit(X, y).score(X, y) for k in range(9)]
+    fits = [HeavyTailDPRegressor(random_state=k).fit(X, y).score(X, y) for k in range(5)]
     assert np.median(fits) > -3
 
 
@@ -307,17 +307,15 @@ def test_records_of_any_size_stay_within_the_sensitivities(oracle, form, relatio
 
 def test_the_presence_of_the_target_stays_within_its_sensitivity():
     for relation in RELATIONS:
-        problem = facts(300, 2)
-        solver = SCOF(max_iter=2)
+        problem, solver = facts(300, 2), SCOF(max_iter=2)
         plan = solver.plan(problem, PrivacyBudget(2.0, 1e-6, relation))
-        pairs = extreme_pairs(problem, relation, np.random.default_rng(0))
+        pairs = extreme_pairs(problem, relation, np.random.default_rng(0), 4)
         found = check_sensitivity(plan, pairs)
         assert not found.violations, found.violations
         assert 0.9 < found.ratios["first.target.presence"] <= 1
         # the audit's own pairs reach it, too
         plan = solver.plan(facts(40, 2), PrivacyBudget(300.0, 1e-3, relation))
-        pairs = neighbours(plan.problem, relation, 8)
-        assert not check_sensitivity(plan, pairs).untested
+        assert not check_sensitivity(plan, neighbours(plan.problem, relation, 4)).untested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,7 +335,7 @@ def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle, cell
     for tau in taus if cells == "all" else taus[oracle == "clipped" :: 2]:
         solver = SCOF(**of_two_buckets(oracle), tau=tau, max_iter=2)
         plan = solver.plan(dataclasses.replace(base, loss=Overflowing()), PrivacyBudget(1.0))
-        assert not check_sensitivity(plan, extreme_pairs(base, "replace-one", rng, 6)).violations
+        assert not check_sensitivity(plan, extreme_pairs(base, "replace-one", rng, 4)).violations
 
 
 def test_an_oracle_without_its_clip_is_found():
@@ -400,7 +398,7 @@ def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity
 
 def test_columns_that_hardly_vary_do_not_explode():
     """In 98 of 100 records they are one value, and anything in the others."""
-    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(4)):
+    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(2)):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, 8))
         X[:, :4] = np.where(rng.random((n, 4)) < 0.98, 3.7, rng.uniform(-50, 50, (n, 4)))
@@ -430,7 +428,7 @@ def test_targets_may_be_0_or_of_very_different_sizes():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3))
     rare = np.where(rng.random(5000) < 0.002, 1.0, 0.0)
-    for seed, y in itertools.product(range(6), (np.zeros(5000), rare)):
+    for seed, y in itertools.product(range(3), (np.zeros(5000), rare)):
         model = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, y)
         assert model.plan_.solver == "descent"
         assert np.abs(model.predict(X)).max() < 1e-3, seed
@@ -441,7 +439,7 @@ def test_targets_may_be_0_or_of_very_different_sizes():
     signal = X @ [1.0, -1.0, 0.5]
     noise = 0.5 * rng.standard_normal((5000, 3))
     Y = (signal[:, None] + noise) * [1e6, 1.0, 1e-2]
-    for seed in range(4):
+    for seed in range(2):
         found = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, Y).predict(X)
         assert np.all(((Y - found) ** 2).mean(axis=0) < 0.3 * Y.var(axis=0)), seed
 
