@@ -290,8 +290,7 @@ class SCOF(Solver):
         if type(geometry).project is Geometry.project:
             raise ValueError(f"the heavy-tail solvers need a set with `project`, got {geometry!r}")
 
-    def _check_used(self: Any, problem: Problem) -> None:
-        """Raise if a parameter has no effect beside what else is declared."""
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
         # in a regression, moments decide on the clip of the target's mean as well
         is_clipped = problem.loss.task == "regression" and problem.fit_intercept
         if self.tau is not None and not is_clipped:
@@ -299,11 +298,8 @@ class SCOF(Solver):
         learns_center = self.private_center_X and problem.fit_intercept
         if self.scale_share is not None and not (self.private_scale_X or learns_center):
             raise ValueError("scale_share has no effect where scale_X and center_X are declared")
-
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> HeavyTailPlan:
         if problem.feasible_set is Geometry:
             problem = replace(problem, feasible_set=L2Ball)
-        self._check_used(problem)
         draft, kind = _Draft(problem, budget, self), problem.feasible_set
         guarantee = Guarantee.of(budget, draft.releases, draft.allowance.kind)
         geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
