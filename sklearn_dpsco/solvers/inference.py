@@ -101,16 +101,6 @@ class Estimate(NamedTuple):
         return Estimate(*found, *self[7:])
 
 
-class Point(NamedTuple):
-    """Where scores are taken."""
-
-    coef: Array  # of shape (dimension,) or (dimension, n_outputs), in the units
-    unit: Array
-    offset: Any
-    loss: Loss
-    largest: float  # prediction
-
-
 class Bread(NamedTuple):
     """The inverse of the second derivatives, 0 in weak directions, and its root, in a basis."""
 
@@ -158,32 +148,25 @@ class NewtonSteps(Part):
         of what errors of slopes add to the logarithm of the mean of exponentials.
         """
         problem, n = units.problem, units.problem.n_samples
-        facts = units.unit, units.frame.offset, problem.loss, units.largest
-        at = Point(coef.reshape(problem.shape), *facts)
         n_present = max(units.n_users or units.n_present, 8 * self.n_large)
-        copy = units.copy.map(_unweighed, units.unit, units.users)
-        copy = copy.map(predicted, at).map(scored, at, True)
-        bound = self._bound(copy, n_present, _n_joint(problem), stream)
-        copy = copy.map(_weighed, at, bound)
-        bread = self._bread(problem, copy, at, bound, stream)
-        at, copy, bread, before, first_clip = self._first_steps(
-            at, copy, units, bread, bound, n_present, stream
-        )
-        there, sum_of, clip = copy.map(scored, at, False), score_sum, first_clip
+        found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
+        point, copy, bread, bound, before, first_clip = found_there
+        level_unit = float(units.unit[-1])
+        there, sum_of, clip = copy.map(scored), score_sum, first_clip
         if self.moments is not None:
             clip = self._clip(there, n_present, units, first_clip, bound, stream)
             sum_of = score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
-        last, bread = _move(problem, bread, scores, at.unit[-1])
+        last, bread = _move(problem, bread, scores, level_unit)
         basis = bread.basis
-        found = basis @ (basis.T @ at.coef.ravel() - last)
+        found = basis @ (basis.T @ point.ravel() - last)
         pulls, of_last = bread.root.T @ basis.T @ scores, _noise(problem, bread, last, variance)
         noise = bread.inverse @ of_last @ bread.inverse
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change on its way
             bend = _bend(float(pulls @ pulls), units.balance)
-            half = bend * bread.root @ _bent(problem, bread, at.coef, basis @ last)
+            half = bend * bread.root @ _bent(problem, bread, point, basis @ last)
             noise = noise + half @ half.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
         noise = noise + _far(units, longest, basis @ last) ** 2 * np.outer(last, last)
@@ -191,7 +174,7 @@ class NewtonSteps(Part):
         best = _best(units, coef, found, basis @ bread.root, noise)
         k, errors = problem.n_outputs, np.diag(noise)
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
-        level = float(errors[-k:].mean()) * float(units.unit[-1]) ** 2 + of_slopes**2
+        level = float(errors[-k:].mean()) * level_unit**2 + of_slopes**2
         if self.moments is None:
             return best, level, None
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
@@ -206,32 +189,35 @@ class NewtonSteps(Part):
         return best, level, _in_plain_units(units, Estimate(found, *whole, *seen))
 
     def _first_steps(
-        self,
-        at: Point,
-        copy: Any,
-        units: Units,
-        bread: Bread,
-        bound: float,
-        n_present: int,
-        stream: RandomStream,
-    ) -> tuple[Point, Any, Bread, Array | None, float]:
-        """The steps before the last: point, copy, bread there, noise of the last one, and clip."""
+        self, units: Units, point: Array, n_present: int, stream: RandomStream
+    ) -> tuple[Array, Any, Bread, float, Array | None, float]:
+        """The steps before the last.
+
+        Returned are the point, the copy and the bread there, the bound on roots of second
+        derivatives, the noise of the last of these steps, and their clip.
+        """
         problem, before = units.problem, None
+        of_predictions = units.frame.offset, units.largest
+        copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
+        copy = copy.map(predicted, point, *of_predictions).map(curved)
+        bound = self._bound(copy, n_present, _n_joint(problem), stream)
+        copy = copy.map(_weighed, bound)
         is_labels = problem.loss.task == "classification" and self.moments is not None
         # without a covariance that of the descent, if there is noise
         clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
         for t in range(self.n_first):
             assert self.first is not None
-            if 0 < t < self.n_hessians:
-                bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
-            there = copy.map(scored, at, False)
+            if t < self.n_hessians:
+                bread = self._bread(problem, copy, bound, stream)
+            there = copy.map(scored)
             if t == 0 and self.moments is not None:
-                seen = copy.map(whatever_label, at) if is_labels else there
+                seen = copy.map(whatever_label) if is_labels else there
                 clip = self._size(seen, n_present, self.n_large, stream)
                 clip = max(clip, units.clip if problem.loss.task == "rates" else 0.0)
             mean = there.sum(score_sum, clip) / problem.n_samples
             # (second derivatives there are released anew, or those of all points are the same)
-            move, _ = _move(problem, bread, clip * self.first.release(mean, stream), at.unit[-1])
+            noisy = clip * self.first.release(mean, stream)
+            move, _ = _move(problem, bread, noisy, float(units.unit[-1]))
             if t == 0 and is_labels:
                 # few predictions move by more; where a label is rare, long steps overshoot
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
@@ -239,12 +225,12 @@ class NewtonSteps(Part):
             if problem.loss.task == "rates":  # of exponentials a long step overshoots by as much
                 move *= 1 - _far(units, bound, bread.basis @ move)
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
-            at = at._replace(coef=at.coef - (bread.basis @ move).reshape(problem.shape))
+            point = point - (bread.basis @ move).reshape(problem.shape)
             # rows whose second derivatives are larger here count less in scores, too
-            copy = copy.map(predicted, at).map(scored, at, True).map(_weighed, at, bound)
-        if self.n_hessians > max(1, self.n_first):
-            bread = self._bread(problem, copy.map(scored, at, True), at, bound, stream)
-        return at, copy, bread, before, clip
+            copy = copy.map(predicted, point, *of_predictions).map(curved).map(_weighed, bound)
+        if self.n_hessians > self.n_first:
+            bread = self._bread(problem, copy, bound, stream)
+        return point, copy, bread, bound, before, clip
 
     def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
         """The size that so many of n exceed."""
@@ -319,14 +305,12 @@ class NewtonSteps(Part):
         of_noise = spread * math.hypot(kept, 1 / math.sqrt(problem.dimension))
         return math.hypot(of_noise, math.sqrt((3 * kurtosis - 1) / problem.n_samples))
 
-    def _bread(
-        self, problem: Problem, copy: Any, at: Point, bound: float, stream: RandomStream
-    ) -> Bread:
+    def _bread(self, problem: Problem, copy: Any, bound: float, stream: RandomStream) -> Bread:
         n_classes, basis = problem.n_outputs, np.eye(problem.size)
         if isinstance(problem.loss, Multinomial):
             apart = np.linalg.qr(np.eye(n_classes)[:, : n_classes - 1] - 1 / n_classes)[0]
             basis = np.kron(np.eye(problem.dimension), apart)
-        total = copy.sum(curvature_sum, at, bound) / problem.n_samples
+        total = copy.sum(curvature_sum, bound) / problem.n_samples
         noisy, k = self.hessian.release(statistics.isometric_vector(total), stream), len(total)
         of_one = bound**2 * statistics.symmetric_matrix(noisy, k)
         hessian = np.kron(of_one, np.eye(problem.size // k))
@@ -581,25 +565,21 @@ def _newton_steps(
     if problem.by_user and task == "rates":
         factor, most = rules.hessian_of_users
     share = min(most, max(rules.hessian_least, factor * rules.hessian[task] * k**1.5 / m))
-
-    def noise(change: float, share: float, count: int, dimension: int) -> Gaussian:
-        change = statistics.of_users(change, problem, purse.budget)
-        return purse.noise(change, share * left, dimension, count)
-
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
     of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF
     moments, first, spent = None, None, rules.last_share
     if n_first > 0:
-        first = noise(change, rules.first_share, n_first, size)
+        first = purse.noise(change, rules.first_share * left, size, n_first, of_users=True)
         spent += rules.first_share
     if problem.inference:
-        moments = noise(of_matrix, rules.moments_share, 1, size * (size + 1) // 2)
-        spent += rules.moments_share
+        numbers, spent = size * (size + 1) // 2, spent + rules.moments_share
+        moments = purse.noise(of_matrix, rules.moments_share * left, numbers, of_users=True)
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
-    hessian = noise(of_matrix, share, n_hessians, k * (k + 1) // 2)
-    last = noise(change, rules.last_share - share, 1, size)
+    numbers = k * (k + 1) // 2
+    hessian = purse.noise(of_matrix, share * left, numbers, n_hessians, of_users=True)
+    last = purse.noise(change, (rules.last_share - share) * left, size, of_users=True)
     purse.left = (1 - spent) * left
     return NewtonSteps(
         size=of_size,
@@ -792,6 +772,7 @@ class Sized(NamedTuple):
 
     x: NDArray[Any]
     unit: Array  # z is this times [x, 1], or times x
+    loss: Loss
     counted: Flags  # of each present record once: of users, at their first rows
     users: Users | None  # None where each row is a record
     weights: Array
@@ -810,7 +791,7 @@ def _scaled(x: NDArray[Any], factors: Array, dimension: int) -> Array:
     return rows
 
 
-def _unweighed(copy: WithNumbers, unit: Array, users: Users | None) -> WithNumbers:
+def _unweighed(copy: WithNumbers, unit: Array, loss: Loss, users: Users | None) -> WithNumbers:
     """The copy with no weights but the records' own, and with norms."""
     x, rows = copy.numbers[0], copy.data.rows
     d = x.shape[1]
@@ -821,58 +802,62 @@ def _unweighed(copy: WithNumbers, unit: Array, users: Users | None) -> WithNumbe
     if users is not None:
         counted = np.zeros(len(x), dtype=bool)
         counted[users.order[users.starts]] = users.present
-    numbers = Sized(x, unit, counted, users, weights, norms, norms, norms, norms)
+    numbers = Sized(x, unit, loss, counted, users, weights, norms, norms, norms, norms)
     return WithNumbers(copy.data, numbers)
 
 
-def predicted(copy: WithNumbers, at: Point) -> WithNumbers:
-    """The copy with predictions at a point."""
-    x = copy.numbers.x
-    raw = make_rows(x, len(at.unit) > x.shape[1]).product((at.unit * at.coef.T).T) + at.offset
-    raw = np.clip(raw, -LARGEST_PREDICTION, at.largest)
+def predicted(copy: WithNumbers, point: Array, offset: Any, largest: float) -> WithNumbers:
+    """The copy with predictions at a point of shape (dimension,) or (dimension, n_outputs)."""
+    x, unit = copy.numbers.x, copy.numbers.unit
+    raw = make_rows(x, len(unit) > x.shape[1]).product((unit * point.T).T) + offset
+    raw = np.clip(raw, -LARGEST_PREDICTION, largest)
     return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
 
 
-def scored(copy: WithNumbers, at: Point, is_curved: bool) -> WithNumbers:
-    """The copy with what its records have there, of scores or of second derivatives."""
-    numbers = copy.numbers
-    weights, norms, raw, users = numbers.weights, numbers.norms, numbers.raw, numbers.users
-    if is_curved:
-        of_each, curvature = _curvature(at.loss, raw)
-        sizes = norms * np.sqrt(weights * curvature)
-        if users is not None:  # the trace of a sum bounds its Frobenius norm
-            most = int((users.ends - users.starts).max())
-            squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
-            sizes = np.sqrt(squares * (1 + norm_error(most)))[users.of_rows]
-    else:
-        r = clipped_derivative(at.loss, raw, copy.data.y, math.inf)
-        of_each = times_rows(r, weights)
-        if users is not None:
-            return WithNumbers(copy.data, _of_users(numbers, users, of_each.reshape(len(r), -1)))
-        lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
-        sizes = norms * lengths * (1 + norm_error(len(at.unit)))
+def curved(copy: WithNumbers) -> WithNumbers:
+    """The copy with what its records have of second derivatives there."""
+    numbers, users = copy.numbers, copy.numbers.users
+    of_each, curvature = _curvature(numbers.loss, numbers.raw)
+    sizes = numbers.norms * np.sqrt(numbers.weights * curvature)
+    if users is not None:  # the trace of a sum bounds its Frobenius norm
+        most = int((users.ends - users.starts).max())
+        squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
+        sizes = np.sqrt(squares * (1 + norm_error(most)))[users.of_rows]
     return WithNumbers(copy.data, numbers._replace(of_each=of_each, sizes=sizes))
 
 
-def whatever_label(copy: WithNumbers, at: Point) -> WithNumbers:
+def scored(copy: WithNumbers) -> WithNumbers:
+    """The copy with the scores of its records there, or of its users."""
+    numbers = copy.numbers
+    r = clipped_derivative(numbers.loss, numbers.raw, copy.data.y, math.inf)
+    of_each = times_rows(r, numbers.weights)
+    if numbers.users is not None:
+        return WithNumbers(copy.data, _of_users(numbers, of_each.reshape(len(r), -1)))
+    lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
+    sizes = numbers.norms * lengths * (1 + norm_error(len(numbers.unit)))
+    return WithNumbers(copy.data, numbers._replace(of_each=of_each, sizes=sizes))
+
+
+def whatever_label(copy: WithNumbers) -> WithNumbers:
     """The scores with the norms that they have with the least probable label.
 
     A few events in a rare group are fewer than a rank sees, but its rows are not. Of users, with
     the largest such norm of a row where that of their sum is smaller: that of one event.
     """
-    numbers, p = copy.numbers, at.loss.probability(copy.numbers.raw)  # type: ignore[attr-defined]
+    numbers: Sized = copy.numbers
+    p = numbers.loss.probability(numbers.raw)  # type: ignore[attr-defined]
     if p.ndim == 1:
         most = np.maximum(p, 1 - p)
     else:
         most = np.sqrt((p**2).sum(axis=1) + 1 - 2 * p.min(axis=1))
-    sizes, there = numbers.norms * numbers.weights * most, scored(copy, at, False)
+    sizes, there = numbers.norms * numbers.weights * most, scored(copy)
     if numbers.users is not None:
         sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
     sizes = np.maximum(sizes, there.numbers.sizes)
     return WithNumbers(copy.data, there.numbers._replace(sizes=sizes))
 
 
-def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
+def _of_users(numbers: Sized, of_each: Array) -> Sized:
     """The scores of the users, in the place of rows.
 
     What is computed of a user is the same whatever the others hold, and is what is scaled down: the
@@ -880,7 +865,8 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     """
     from .._kernels.products import add_by_user
 
-    unit = np.repeat(numbers.unit, of_each.shape[1])
+    users, unit = numbers.users, np.repeat(numbers.unit, of_each.shape[1])
+    assert users is not None
     starts, ends = users.starts, users.ends
     s = np.zeros((starts.size, unit.size))
 
@@ -890,7 +876,8 @@ def _of_users(numbers: Sized, users: Users, of_each: Array) -> Sized:
     on_threads(fill, row_slices(s), uses_blas=False)
     s *= unit
     sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
-    return Sized(s, np.ones(unit.size), users.present, None, ones, sizes, ones, ones, sizes)
+    units = np.ones(unit.size)
+    return Sized(s, units, numbers.loss, users.present, None, ones, sizes, ones, ones, sizes)
 
 
 def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
@@ -914,7 +901,7 @@ def _size_counts(copy: WithNumbers, grid: Array) -> Array:
     return place_counts(copy.numbers.sizes, copy.numbers.counted, grid)
 
 
-def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
+def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
     """The copy with weights with which no root of second derivatives is above the bound.
 
     Of a user with too much, the last rows count less: a weight of all that depends on how many rows
@@ -924,11 +911,11 @@ def _weighed(copy: WithNumbers, at: Point, bound: float) -> WithNumbers:
     if users is not None:
         from .._kernels.products import shares_of_first
 
-        squares = numbers.norms**2 * numbers.weights * _curvature(at.loss, numbers.raw)[1]
+        squares = numbers.norms**2 * numbers.weights * _curvature(numbers.loss, numbers.raw)[1]
         shares = np.ones(len(squares))
         shares_of_first(squares, users.order, users.starts, users.ends, bound**2, shares)
         weighed = numbers._replace(weights=numbers.weights * shares)
-        return scored(WithNumbers(copy.data, weighed), at, True)
+        return curved(WithNumbers(copy.data, weighed))
     factors = clipped_to(bound, numbers.sizes)
     weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
     return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
@@ -965,14 +952,15 @@ def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
     return np.asarray(total * np.vstack((units, np.outer(units, units))))
 
 
-def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
+def curvature_sum(copy: WithNumbers, bound: float) -> Array:
     """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
-    x, p = copy.numbers.x, copy.numbers.of_each
+    x, p, unit = copy.numbers.x, copy.numbers.of_each, copy.numbers.unit
+    is_joint, dimension = isinstance(copy.numbers.loss, Multinomial), len(unit)
     factors = copy.numbers.weights * (clipped_to(bound, copy.numbers.sizes) / bound) ** 2
 
     def added(part: slice) -> Array:
-        q, f, dimension = p[part], factors[part], len(at.unit)
-        if not isinstance(at.loss, Multinomial):
+        q, f = p[part], factors[part]
+        if not is_joint:
             z = _scaled(x[part], np.sqrt(f * (q if q.ndim == 1 else q[:, 0])), dimension)
             return np.asarray(z.T @ z)
         z, k = _scaled(x[part], np.ones(len(q)), dimension), q.shape[1]
@@ -983,6 +971,6 @@ def curvature_sum(copy: WithNumbers, at: Point, bound: float) -> Array:
                 total[:, a, :, b] = total[:, b, :, a] = block
         return total.reshape(dimension * k, dimension * k)
 
-    units = np.repeat(at.unit, p.shape[1] if isinstance(at.loss, Multinomial) else 1)
+    units = np.repeat(unit, p.shape[1] if is_joint else 1)
     total = sum_on_threads(added, row_slices(x))
     return np.asarray(total * np.outer(units, units))

@@ -658,9 +658,19 @@ class Purse:
             rows = budget.rows_per_user
             self.user_accuracy = m * problem.n_users * rows / problem.n_samples
 
-    def noise(self, change: float, share: float, dimension: int = 1, count: int = 1) -> Gaussian:
-        """For releases of vectors that one record moves by `change`."""
+    def noise(
+        self,
+        change: float,
+        share: float,
+        dimension: int = 1,
+        count: int = 1,
+        *,
+        of_users: bool = False,
+    ) -> Gaussian:
+        """For releases of vectors that one record moves by `change`, or as `rank` a user."""
         self.left -= share
+        if of_users:
+            change = statistics.of_users(change, self.problem, self.budget)
         return Gaussian.calibrate(change, self.allowance.share(share), count, dimension)
 
     def rank(self, share: float, count: int = 1, *, of_users: bool = False) -> Any:

@@ -9,7 +9,7 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -85,11 +85,13 @@ class Stage(Part):
     ) -> Iterator[Array]:
         """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
         (noise,) = self.noises
-        gradient_at = _gradient_source(part, noise, stream)
+        if noise.batches is not None:
+            part = replace(part, data=part.data.row_major())
         mirror_map, center = plan.mirror_map, coef if self.anchor > 0 else None
         total, weights, energy = np.zeros(coef.size), 0.0, 0.0
         for t in steps(range(self.n_steps)):
-            gradient = noise.release(gradient_at(coef), stream)
+            mean = part.mean_gradient(coef, noise.batches, stream)
+            gradient = noise.release(mean, stream)
             if plan.l2_penalty > 0:
                 gradient = gradient + plan.l2_penalty * coef
             if center is not None:
@@ -220,22 +222,6 @@ class MirrorDescentPlan(SetPlan):
                 coef, result = point, point if number == 0 else result
                 number -= 1
         return frame.result(result, problem, self.max_iter)
-
-
-def _gradient_source(
-    part: Records, noise: VectorNoise, stream: RandomStream
-) -> Callable[[Array], Array]:
-    """The mean gradient at a point: over all records, or over a fresh batch at each call."""
-    batches = noise.batches
-    if batches is None:
-        return part.mean_gradient
-    part = replace(part, data=part.data.row_major())
-
-    def batch_gradient(coef: Array) -> Array:
-        batch = replace(part, data=part.data.part(batches.draw(stream), is_drawn=True))
-        return batch.mean_gradient(coef) * (batch.data.n_samples / batches.batch_size)
-
-    return batch_gradient
 
 
 # ------------------------------------------------------------------------------- planning
@@ -397,21 +383,18 @@ class NoisyMD(SetDescent):
             raise ValueError("batch_size needs units='bounds': medians have no sampled guarantee")
         super()._check(loss, feasible_set, budget, units)
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan:
-        if self.batch_size is not None and self.batch_size > problem.n_samples:
-            raise ValueError(
-                f"batch_size={self.batch_size} is larger than the number of samples "
-                f"{problem.n_samples}; the smallest n that works is {self.batch_size}"
-            )
-        return super()._plan(problem, budget)
-
     def _stages(
         self: Any, facts: Facts, first: FirstReleases, left: Allowance
     ) -> tuple[Stages, Composition | None]:
         if self.batch_size in (None, facts.problem.n_samples):
             return super()._stages(facts, first, left)
+        if self.batch_size > facts.problem.n_samples:
+            raise ValueError(
+                f"batch_size={self.batch_size} is larger than the number of samples "
+                f"{facts.problem.n_samples}; the smallest n that works is {self.batch_size}"
+            )
         # noise on random batches, calibrated by an accountant that counts the sampling
-        problem, budget, size = facts.problem, facts.budget, int(self.batch_size or 0)
+        problem, budget, size = facts.problem, facts.budget, self.batch_size
         # of about ten passes over the records
         n_steps = self.max_iter or min(2000, max(200, 10 * problem.n_samples // size))
         fixed = budget.relation == "replace-one"

@@ -178,7 +178,7 @@ class PhasedSGDPlan(Plan):
     def _move_level(self, units: Any, coef: Array) -> None:
         """Move intercepts, in place, toward those of the released frequencies."""
         phase, unit = self.phases[-1], float(units.unit[-1])
-        if tells_levels(units) and unit > 0:
+        if tells_levels(units):
             n, length = self.max_iter, phase.size * phase.learning_rate
             # a pass is as a step of length 1, and less is left where derivatives are not clipped
             curvature = min(1.0, 0.4 * units.curvature * length * unit**2)

@@ -24,6 +24,7 @@ from ..data.rows import (
     times_rows,
 )
 from ..losses import clipped_derivative, clipped_to
+from ..randomness.subsets import RandomBatches
 from .base import Problem
 
 
@@ -61,12 +62,18 @@ class Records:
         """The records of a range or of a list of numbers."""
         return replace(self, data=self.data.part(which))
 
-    def mean_gradient(self, coef: Array) -> Array:
-        """At coefficients of shape (size,), and in that shape."""
-        if self.data.n_samples == 0:
+    def mean_gradient(
+        self, coef: Array, batches: RandomBatches | None = None, stream: Any = None
+    ) -> Array:
+        """At coefficients of shape (size,), and in that shape; over all, or over a fresh batch."""
+        data = self.data
+        if batches is not None:
+            data = data.part(batches.draw(stream), is_drawn=True)
+        if data.n_samples == 0:
             return np.zeros(coef.size)
-        total = self.data.sum(gradient_sum, coef.reshape(self.problem.shape), self.terms)
-        return total.ravel() / self.data.n_samples
+        total = data.sum(gradient_sum, coef.reshape(self.problem.shape), self.terms)
+        mean = total.ravel() / data.n_samples
+        return mean if batches is None else mean * (data.n_samples / batches.batch_size)
 
     def mean_over(
         self,

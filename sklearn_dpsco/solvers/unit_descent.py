@@ -26,14 +26,7 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import (
-    SolverData,
-    Terms,
-    WithNumbers,
-    gamma,
-    gradient_sum,
-    place_counts,
-)
+from ..data.rows import SolverData, Terms, WithNumbers, gamma, gradient_sum, place_counts
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -44,13 +37,7 @@ from . import statistics
 from .base import Part, Plan, Problem, Solver, SolverResult, named_releases, releases_of
 from .defaults import CORRECTION, RATES, UNIT_DESCENT, affordable_steps, unit_rules
 from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
-from .learned_units import (
-    LearnedUnits,
-    Purse,
-    Units,
-    pays,
-    plan_units,
-)
+from .learned_units import LearnedUnits, Purse, Units, pays, plan_units
 from .mirror_descent import NoisyMD
 from .records import Users, user_gradients
 from .statistics import TINY, few_longer, median_on_grid, norm_counts
@@ -147,7 +134,14 @@ class Descent(Solver):
         change = statistics.mean_of_numbers(*sizes, budget.record_factor)
         if problem.is_wide:
             change = wide_mean(problem, budget)
-        of_users, correction, inference = _plan_users(purse), None, None
+        of_users, correction, inference = None, None, None
+        if problem.by_user:
+            present = None
+            if problem.may_be_empty:
+                of_one = statistics.share_present(problem) / budget.rows_per_user
+                present = purse.noise(of_one, UNIT_DESCENT.present_share)
+            size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
+            of_users = OfUsers(present, size, purse.user_accuracy)
         if problem.inference or is_rate:
             inference = plan_steps(purse, change)
         if inference is None and not (is_rate and budget.rows_per_user > 1):
@@ -158,8 +152,7 @@ class Descent(Solver):
             is_start = problem.inference or is_rate or moves_all
             limits = UNIT_DESCENT.start if is_start else UNIT_DESCENT.whitened
         n_steps = self.max_iter or affordable_steps(problem, limits)
-        change = statistics.of_users(change, problem, budget)
-        step = purse.noise(change, purse.left, problem.size, n_steps)
+        step = purse.noise(change, purse.left, problem.size, n_steps, of_users=True)
         gradient = Release("mean gradient", step, n_steps)
         fields = {"max_iter": n_steps, "units": units, "step": step}
         fields |= {"of_users": of_users, "correction": correction, "inference": inference}
@@ -192,18 +185,6 @@ class MirrorDescent(Solver):
         may_descend = problem.feasible_set is Geometry and problem.units != "bounds"
         is_best = may_descend and knows(problem.loss) and pays(problem, budget)
         return (Descent if problem.inference or is_best else NoisyMD)().plan(problem, budget)
-
-
-def _plan_users(purse: Purse) -> OfUsers | None:
-    """What is released of users if their gradients are added up."""
-    problem, present = purse.problem, None
-    if not problem.by_user:
-        return None
-    if problem.may_be_empty:
-        of_one = statistics.share_present(problem) / purse.budget.rows_per_user
-        present = purse.noise(of_one, UNIT_DESCENT.present_share)
-    size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
-    return OfUsers(present, size, purse.user_accuracy)
 
 
 def _plan_correction(purse: Purse, change: float) -> Correction | None:
@@ -242,8 +223,8 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         of_mean = 2 * math.sqrt(dimension)
         n_above = math.ceil(n_slots / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
         n_above = min(n_above, n_slots // 2)
-    change, left = statistics.of_users(change, problem, purse.budget), purse.left
-    step = purse.noise(change, share * left, dimension, n_steps)
+    left = purse.left
+    step = purse.noise(change, share * left, dimension, n_steps, of_users=True)
     purse.left = (1 - share) * left
     return Correction(tail, n_above, step, n_steps, size)
 
@@ -299,7 +280,7 @@ class UnitDescentPlan(Plan):
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
         coef = _descend(units, np.zeros(problem.size), walk, stream)
-        slopes = coef.reshape(problem.dimension, -1)[:d]
+        slopes, _ = _slopes_and_levels(units, coef)
         before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(problem.base_loss, Squared)
@@ -313,7 +294,7 @@ class UnitDescentPlan(Plan):
             coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
         if self.correction is not None:
             coef = self.correction.run(units, coef, stream, clear)
-        elif self.inference is None and tells_levels(units) and units.unit[d] > 0:
+        elif self.inference is None and tells_levels(units):
             # clipped derivatives hardly pull back what noise has moved
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
             move_toward_levels(units, coef, noise + push(units, walk.clip, walk.length) ** 2)
@@ -324,7 +305,7 @@ class UnitDescentPlan(Plan):
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
             _start_levels(units, coef)
         coef, noise, estimate = self.inference.run(units, coef, stream)
-        if tells_levels(units) and units.unit[d] > 0:
+        if tells_levels(units):
             move_toward_levels(units, coef, noise)
         if loss.task == "regression" and units.may_be_none:
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
@@ -657,6 +638,11 @@ def _level_stretch(units: Units, walk: Walk) -> tuple[float, float]:
     return stretch, stretch * noise
 
 
+def _slopes_and_levels(units: Units, coef: Array) -> list[Array]:
+    """Views of coefficients of shape (size,): slopes of shape (d, K), and intercepts, if any."""
+    return np.split(coef.reshape(units.problem.dimension, -1), [units.problem.n_features])
+
+
 def _point(units: Units, coef: Array) -> Array:
     """The coefficients as rows take them, a matrix of several outputs if these are not tied."""
     problem = units.problem
@@ -761,8 +747,7 @@ def _restore_levels(
     """
     if not np.all(units.level_noise + units.center_noise < math.inf):  # they were not released
         return
-    d, last = units.problem.n_features, units.transform[-1, -1]
-    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    last, (slopes, own) = units.transform[-1, -1], _slopes_and_levels(units, coef)
     variance = units.level_noise + units.center_variance(slopes)
     variance += walk.variance * walk.kept_noise(units.curvature * unit**2) * unit**2
     doubtful, level = CORRECTION.level_doubt * variance, last * own
@@ -779,8 +764,7 @@ def restore_whole_means(units: Units, coef: Array) -> None:
     """
     if not np.all(units.whole_noise + units.center_noise < math.inf):  # they were not released
         return
-    d, last = units.problem.n_features, max(units.transform[-1, -1], TINY)
-    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    last, (slopes, own) = max(units.transform[-1, -1], TINY), _slopes_and_levels(units, coef)
     variance = units.whole_noise + units.center_variance(slopes)
     # chance costs the more, the more spreads of the targets the noise is
     sure = (CORRECTION.mean_doubt + 4 * np.log1p(variance)) * variance
@@ -825,18 +809,18 @@ class Correction(Part):
 
     def _moved(self, units: Units, coef: Array, stream: RandomStream) -> tuple[Array, Walk]:
         """All coefficients moved, and the steps."""
-        problem, d, curvature = units.problem, units.problem.n_features, units.curvature
+        problem, curvature = units.problem, units.curvature
         length = 0.75 * self.n_steps / (curvature * units.top)
         clip = self._clip(units, coef, stream)
         walk = Walk(self.step, clip, self.n_steps, length, 0.0, units.ratio)
         move = _descend(units, coef, walk, stream, may_overshoot=True) - coef
-        move = move.reshape(problem.dimension, -1)
         variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
-        for part in (move[:d], move[d:]):
+        parts = _slopes_and_levels(units, move)
+        for part in parts:
             energy = max(float((part**2).sum()), TINY)
             part *= max(0.0, 1 - part.size * variance / energy)
-        move[:d] = _without_doubts(units, move[:d], walk)
-        return coef + move.ravel(), walk
+        parts[0][:] = _without_doubts(units, parts[0], walk)
+        return coef + move, walk
 
     def _scaled(
         self, units: Units, coef: Array, stream: RandomStream, clear: Clear
@@ -851,7 +835,7 @@ class Correction(Part):
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         spread, line = self._line(units, point[:d], stream)
-        slopes = coef.reshape(problem.dimension, k)[:d]
+        slopes, _ = _slopes_and_levels(units, coef)
         # scores of several classes that are clear are in groups, and not normal
         points = _normal_points(slopes, spread) if k == 1 and tells_levels(units) else None
 
@@ -886,7 +870,7 @@ class Correction(Part):
         found = level(steeper) + kept[1:] * (after[1:] * half - thought)
         coef = coef * steeper
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
-            coef.reshape(problem.dimension, k)[d] = found / units.unit[d]
+            _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
 
     def _line(self, units: Units, point: Array, stream: RandomStream) -> tuple[float, Units]:
@@ -953,6 +937,8 @@ def tells_levels(units: Units) -> bool:
     """Whether frequencies were released of which the means of probabilities can be had."""
     problem = units.problem
     is_told = problem.loss.task == "classification" and units.level_noise < math.inf
+    # (where the last unit is 0, all rows are, and for certain)
+    is_told = is_told and units.unit[-1] > 0
     return is_told and not (problem.is_wide or problem.has_weights)
 
 
@@ -961,14 +947,13 @@ def move_toward_levels(units: Units, coef: Array, noise: float) -> None:
 
     By the variances of both, that of predictions where features are 0 being `noise`.
     """
-    d = units.problem.n_features
-    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    unit, (slopes, own) = units.unit[-1], _slopes_and_levels(units, coef)
     points = _points_of(units, slopes)
     thought = _levels(units, points)
     wrong = _levels(units, CORRECTION.law_doubt * points) - thought
     doubt = _level_variance(units, slopes) + wrong**2
     kept = doubt / np.maximum(doubt + noise, TINY)
-    own[0] = thought / units.unit[d] + kept * (own[0] - thought / units.unit[d])
+    own[0] = thought / unit + kept * (own[0] - thought / unit)
 
 
 def push(units: Units, clip: float, length: float) -> float:
@@ -991,13 +976,12 @@ def _start_levels(units: Units, coef: Array) -> None:
     overshoot. From above they fall short, so not far above the levels of the released frequencies:
     at their log-odds, the offset, if slopes are small.
     """
-    d = units.problem.n_features
-    slopes, own = np.split(coef.reshape(units.problem.dimension, -1), [d])
+    slopes, own = _slopes_and_levels(units, coef)
     own[:] = 0.0
-    if tells_levels(units) and units.unit[d] > 0:
+    if tells_levels(units):
         level = _levels(units, _points_of(units, slopes))
         far = np.maximum(np.abs(level) - CORRECTION.start_above, 0.0)
-        own[:] = np.sign(level) * far / units.unit[d]
+        own[:] = np.sign(level) * far / units.unit[-1]
 
 
 def _points_of(units: Units, slopes: Array) -> Array:
@@ -1067,8 +1051,7 @@ def _slope_curvature(units: Units, points: Array, level: Array) -> float:
 
 def _level_variance(units: Units, slopes: Array) -> Array:
     """Variance of `_levels` by the noise in the frequencies and in the centre of the rows."""
-    offset = units.frame.offset
-    frequencies = softmax(offset) if units.problem.n_outputs > 1 else softmax([0.0, offset])[1:]
+    frequencies = softmax(_class_offsets(units))[-units.problem.n_outputs :]
     noise = math.sqrt(units.level_noise)
     unit = np.maximum(frequencies, noise) * np.maximum(1 - frequencies, noise)
     return np.asarray((noise / unit) ** 2 + units.center_variance(slopes))

@@ -293,19 +293,21 @@ def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, r
 
 @pytest.mark.filterwarnings("ignore:n_users=20 is too small")
 def test_a_replay_finds_users_that_are_not_clipped_as_a_whole(monkeypatch):
-    of_users, scored, each = inference._of_users, inference.scored, np.arange(80)
+    of_users, each = inference._of_users, np.arange(80)
 
-    def longest_row(numbers, users, of_each):
+    def longest_row(numbers, of_each):
         # the norm of a user's largest row in the place of that of the sum
-        rows = of_users(
-            numbers, inference.Users(each, each, each, each + 1, each >= 0), of_each
-        ).sizes
-        sizes = np.maximum.reduceat(rows[users.order], users.starts)
-        return of_users(numbers, users, of_each)._replace(sizes=sizes)
+        alone = inference.Users(each, each, each, each + 1, each >= 0)
+        rows = of_users(numbers._replace(users=alone), of_each).sizes
+        sizes = np.maximum.reduceat(rows[numbers.users.order], numbers.users.starts)
+        return of_users(numbers, of_each)._replace(sizes=sizes)
 
-    def each_row_a_record(copy, at, is_curved):
-        numbers = copy.numbers._replace(users=None)
-        return scored(dataclasses.replace(copy, numbers=numbers), at, is_curved)
+    def each_row_a_record(of_records):
+        def changed(copy):
+            numbers = copy.numbers._replace(users=None)
+            return of_records(dataclasses.replace(copy, numbers=numbers))
+
+        return changed
 
     with monkeypatch.context() as patch:
         patch.setattr(inference, "_of_users", longest_row)
@@ -313,7 +315,8 @@ def test_a_replay_finds_users_that_are_not_clipped_as_a_whole(monkeypatch):
         assert {"inference.first", "inference.moments", "inference.last"} <= found.keys()
         assert "inference.hessian" not in found
     with monkeypatch.context() as patch:
-        patch.setattr(inference, "scored", each_row_a_record)
+        for name in ("scored", "curved"):
+            patch.setattr(inference, name, each_row_a_record(getattr(inference, name)))
         found = replayed_users("classification").violations
         assert {f"inference.{part}" for part in PARTS[1:]} <= found.keys()
     monkeypatch.setattr(inference, "clipped_to", lambda bound, norms: np.ones(norms.size))
@@ -479,11 +482,11 @@ def test_what_counts_less_of_a_person_does_not_depend_on_the_outcome(monkeypatch
 
     bounds = []
 
-    def all_rows_alike(copy, at, bound):
+    def all_rows_alike(copy, bound):
         factors = inference.clipped_to(bound, copy.numbers.sizes) ** 2 if not bounds else 1.0
         bounds.append(bound)
         numbers = copy.numbers._replace(weights=copy.numbers.weights * factors)
-        return inference.scored(dataclasses.replace(copy, numbers=numbers), at, True)
+        return inference.curved(dataclasses.replace(copy, numbers=numbers))
 
     monkeypatch.setattr(inference, "_weighed", all_rows_alike)
     assert np.any(np.abs(errors()) > 5.5)
@@ -496,9 +499,9 @@ def test_rows_count_alike_in_last_scores_and_second_derivatives(monkeypatch):
     y = rng.random(50_000) < expit(-X[:, 0] - 2)
     weighed, summed = inference._weighed, inference.score_and_moment_sum
 
-    def bounded(copy, at, bound):
+    def bounded(copy, bound):
         bounds.append(bound)
-        return weighed(copy, at, bound)
+        return weighed(copy, bound)
 
     def sized(copy, clip):
         numbers, p = copy.numbers, expit(copy.numbers.raw)
