@@ -178,6 +178,10 @@ class Plan(Overviewed):
     max_iter : int
     guarantee : Guarantee
         The claim and every release.
+    reads_pieces : bool
+        Whether `run` is better given rows in pieces, of which few are in memory at a time.
+    clips_users : bool
+        Whether sums over the rows of a user are clipped, and not rows alone.
     """
 
     problem: Problem
@@ -185,21 +189,14 @@ class Plan(Overviewed):
     solver: str
     max_iter: int
     guarantee: Guarantee
+    reads_pieces: bool = field(default=False, kw_only=True, repr=False, compare=False)
+    clips_users: bool = field(default=False, kw_only=True, repr=False, compare=False)
 
     @property
     def n_steps(self) -> int:
         """How many steps `run` reports to `_progress.steps`."""
         return self.max_iter
 
-    @property
-    def reads_pieces(self) -> bool:
-        """Whether `run` is better given rows in pieces, of which few are in memory at a time."""
-        return False
-
-    @property
-    def clips_users(self) -> bool:
-        """Whether sums over the rows of a user are clipped, and not rows alone."""
-        return False
 
     def run(self, data: Any, stream: RandomStream) -> SolverResult:
         """Do what the plan says; all noise and all random choices come from `stream`."""

@@ -287,7 +287,6 @@ class Box:
 
     problem: Problem  # as the solver sees it: in learned units nothing is declared of the rows
     budget: PrivacyBudget
-    whole: Problem  # as it was declared
     is_learned: bool
     allowance: Allowance  # all of it, for Gaussian noise and, of learned units, medians
 
@@ -301,9 +300,9 @@ class Box:
             is_clear = Purse(problem, budget).accuracy >= BOX_UNITS.clear * problem.n_features
             is_learned = auto and is_learned and is_free and is_clear
         if not is_learned:
-            return cls(problem, budget, problem, False, budget.gaussian_allowance)
+            return cls(problem, budget, False, budget.gaussian_allowance)
         inner = replace(problem, row_norm=None, nonnegative=False)
-        return cls(inner, budget, problem, True, budget.mixed_allowance)
+        return cls(inner, budget, True, budget.mixed_allowance)
 
     def first(
         self, budget: PrivacyBudget, allowance: Allowance, plan: Callable[..., FirstReleases]
@@ -311,7 +310,7 @@ class Box:
         """The first releases, after the units': `plan(problem, budget, allowance)`."""
         if not self.is_learned:
             return plan(self.problem, budget, allowance)
-        units = plan_units(Purse(self.whole, budget, allowance), is_diagonal=True)
+        units = plan_units(Purse(self.problem, budget, allowance), is_diagonal=True)
         first = plan(self.problem, budget, allowance.share(units.left))
         return replace(first, left=units.left * first.left, units=units)
 

@@ -180,8 +180,10 @@ class NewtonSteps(Part):
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
         # 0 but for noise, where scores shortened as before pull no other way; losses that are not
         # quadratic leave more
-        is_quadratic = problem.loss.task == "regression"
-        pvalue = _pvalue(bread, pulls, before, variance) if is_quadratic else math.nan
+        pvalue, is_quadratic = math.nan, problem.loss.task == "regression"
+        if is_quadratic and before is not None and pulls.size > 0 and variance > 0:
+            cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
+            pvalue = float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
         n_records = units.n_present if units.users is None else units.users.starts.size
         sizes = n_records, units.n_present
         seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, *sizes
@@ -394,13 +396,6 @@ def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Arra
     of_hessian = bread.scale**2 / 2 * of_hessian.reshape(problem.size, problem.size)
     return variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
 
-
-def _pvalue(bread: Bread, pulls: Array, before: Array | None, variance: float) -> float:
-    """Of pulls that are 0 but for noise, where scores shortened as before pull no other way."""
-    if before is None or pulls.size == 0 or variance == 0:
-        return math.nan
-    cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
-    return float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
 
 
 def _bend(energy: float, balance: float) -> float:

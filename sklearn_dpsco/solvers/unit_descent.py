@@ -156,6 +156,8 @@ class Descent(Solver):
         gradient = Release("mean gradient", step, n_steps)
         fields = {"max_iter": n_steps, "units": units, "step": step}
         fields |= {"of_users": of_users, "correction": correction, "inference": inference}
+        fields["reads_pieces"] = problem.is_large and not (problem.is_wide or problem.by_user)
+        fields["clips_users"] = problem.by_user
         last = releases_of(correction or inference)
         releases = *units.releases, *releases_of(of_users), gradient, *last
         return fields, releases
@@ -261,16 +263,6 @@ class UnitDescentPlan(Plan):
         """See `Plan.n_steps`."""
         return self.max_iter + (0 if self.correction is None else self.correction.n_steps)
 
-    @property
-    def reads_pieces(self) -> bool:
-        """See `Plan.reads_pieces`."""
-        problem = self.problem
-        return problem.is_large and not (problem.is_wide or problem.by_user)
-
-    @property
-    def clips_users(self) -> bool:
-        """See `Plan.clips_users`."""
-        return self.problem.by_user
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
