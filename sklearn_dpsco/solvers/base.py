@@ -197,7 +197,6 @@ class Plan(Overviewed):
         """How many steps `run` reports to `_progress.steps`."""
         return self.max_iter
 
-
     def run(self, data: Any, stream: RandomStream) -> SolverResult:
         """Do what the plan says; all noise and all random choices come from `stream`."""
         raise NotImplementedError

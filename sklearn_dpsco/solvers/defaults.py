@@ -250,7 +250,6 @@ class LearnedUnitsDefaults:
     # The m below which the units of the bounds are better than learned ones, over the root of the
     # number of outputs.
     least: float = 0.0
-    unbiased: float = 0.0  # the m below which two classes' first derivatives are not clipped
     norm_share: float = 0.08  # the largest, for each of two norms that few rows exceed
     least_for_norms: float = 7.0  # the m sqrt(share) below which they are not released
     largest_clip: float = 1.0
@@ -313,7 +312,7 @@ LEARNED_UNITS = {
         most_mean_share=0.15, median_share=0.12,
     ),
     "classification": LearnedUnitsDefaults(
-        unbiased=20.0, smallest_clip=0.3, prediction_noise=1.0, signal=0.2,
+        smallest_clip=0.3, prediction_noise=1.0, signal=0.2,
         most_mean_share=0.3, least_mean_share=0.04, norm_share=0.1, least_for_norms=2.0,
     ),
     "rates": LearnedUnitsDefaults(

@@ -397,7 +397,6 @@ def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Arra
     return variance * np.eye(basis.shape[1]) + basis.T @ of_hessian @ basis
 
 
-
 def _bend(energy: float, balance: float) -> float:
     """The error of a step of labels of this squared length, in the norm of their derivatives.
 

@@ -402,8 +402,6 @@ class _Draft:
         # the root of `Units.growth`, for classes of the same size
         growth = math.sqrt(max(1.0, units.growth * m / problem.dimension))
         each = min(units.largest_clip, units.smallest_clip * growth)
-        if m < units.unbiased:
-            each = units.largest_clip  # as in `unit_descent`
         target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
         clip = each / target_unit * problem.joint_unit
         if solver.gradient_clip is not None:

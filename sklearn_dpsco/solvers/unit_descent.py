@@ -263,7 +263,6 @@ class UnitDescentPlan(Plan):
         """See `Plan.n_steps`."""
         return self.max_iter + (0 if self.correction is None else self.correction.n_steps)
 
-
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         problem, d = self.problem, self.problem.n_features
@@ -328,11 +327,6 @@ class UnitDescentPlan(Plan):
         clip *= problem.joint_unit
         last = _loss_at(problem.loss, n_steps, n_steps)
         clip = min(clip, last.derivative_bound(math.inf))
-        if problem.n_outputs == 1 and self.units.accuracy / units.ratio < rules.unbiased:
-            # clipped derivatives of unequal classes do not cancel out, and where the centre of the
-            # rows is not found, they push the model along it
-            frequency = float(expit(units.frame.offset))
-            clip = max(clip, frequency, 1 - frequency)
         if units.users is not None or is_rate:
             clip = units.clip
         size = 1.0 if is_rate and units.users is None else clip
