@@ -97,7 +97,7 @@ class Inference(DPLinearModel):
             for slopes, level in pairs
         )
         found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
-        problem, guarantee = self.plan_.problem, self.guarantee_
+        problem, guarantee, steps = self.plan_.problem, self.guarantee_, self.plan_.inference
         residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
         by_user = guarantee.rows_per_user > 1
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
@@ -113,7 +113,7 @@ class Inference(DPLinearModel):
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
             notes=(
-                *_notes(found, "users" if by_user else "rows", self._encoder, targets.class_weight),
+                *_notes(found, steps, self._encoder, targets.class_weight),
                 *self._beyond(scaling, targets.scaling),
             ),
         )
@@ -457,14 +457,15 @@ def _is_at_end(mean: Array, low: Any, high: Any) -> Any:
     return (np.abs(mean - ends) < room).any(axis=0)
 
 
-def _notes(found: Any, records: str, encoder: Any, class_weight: Any) -> tuple[str, ...]:
+def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str, ...]:
     """What a reader of the table must know, of public facts and released numbers."""
+    records = "users" if steps.rows_per_user > 1 else "rows"
     notes = [
         "std err and intervals are about coef; predicting: coef_, the model that predicts best; it "
         "has noise of its own and need not be smaller",
-        f"about {found.n_beyond:.3g} of {found.n_records} scores (residual times row) are "
-        f"shortened, {found.n_cut} or more {records} count less",
-        f"effects that rest on {found.n_large} {records} or fewer may be missed, also by intervals",
+        f"about {steps.n_beyond:.3g} of {found.n_records} scores (residual times row) are "
+        f"shortened, {steps.n_cut} or more {records} count less",
+        f"effects that rest on {steps.n_large} {records} or fewer may be missed, also by intervals",
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(

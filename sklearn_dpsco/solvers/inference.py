@@ -85,9 +85,6 @@ class Estimate(NamedTuple):
     gram: Array  # W W^T, for coefficients W w of the w in which those were found
     doubt: float  # standard deviation of a variance by sampling, over that variance
     residual: Array  # of a regression, the variance of the targets about their means
-    n_beyond: float  # about how many scores were shortened
-    n_cut: int  # and records counted less
-    n_large: int  # records that may lie beyond the largest size that is looked for
     clip_pvalue: float  # of scores that move the estimate as little if they are shortened more
     n_records: int  # users if scores are summed by user; else as the next
     n_present: int  # about how many rows are not empty
@@ -185,10 +182,9 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        sizes = n_records, units.n_present
-        seen: Any = doubt, residual, self.n_beyond, self.n_cut, self.n_large, pvalue, *sizes
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
-        return best, level, _in_plain_units(units, Estimate(found, *whole, *seen))
+        estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
+        return best, level, _in_plain_units(units, estimate)
 
     def _first_steps(
         self, units: Units, point: Array, n_present: int, stream: RandomStream
