@@ -13,7 +13,7 @@ import dask
 import numpy as np
 from support import CONSTANT, in_pieces, problem, running, solver_data, solver_of
 
-from sklearn_dpsco.audit import map_mechanisms
+from sklearn_dpsco.audit import audit_plan, map_mechanisms
 from sklearn_dpsco.data import rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.mechanisms import AdditiveNoise, SelectVertex
@@ -287,6 +287,12 @@ CASES = [
 def weaker(plan, factor):
     """The plan with all its noise divided by `factor`."""
     return map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=m.scale / factor))
+
+
+def assert_only_too_little_noise_is_flagged(plan, pair, n_trials=120, factor=60.0):
+    """By black-box audits of the plan, and of one with so much less noise."""
+    assert not audit_plan(plan, *pair, n_trials, random_state=0).flagged
+    assert audit_plan(weaker(plan, factor), *pair, n_trials, random_state=0).flagged
 
 
 def _as_planned(_, plan):
