@@ -664,7 +664,6 @@ class Purse:
         share: float,
         dimension: int = 1,
         count: int = 1,
-        *,
         of_users: bool = False,
     ) -> Gaussian:
         """For releases of vectors that one record moves by `change`, or as `rank` a user."""

@@ -229,21 +229,18 @@ def constant_for_mean(
         of_second, spread = (1 + means[0]) / 2, spread / 2
         frequencies = np.array([1 - of_second, of_second])
     usual, least = RULES.least_frequency / frequencies.size, max(spread, 1 / problem.n_samples)
-    most = 1 - 2 * min(usual, least)
-    if problem.class_weight is None:
-        is_label = problem.loss.task == "classification"
-        return Frame(constants_for(problem, np.clip(means, -most, most) if is_label else means))
-    is_balanced = problem.class_weight == "balanced"
-    frequencies = np.maximum(frequencies, max(usual, spread) if is_balanced else least)
-    frequencies /= frequencies.sum()
-    weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
-    counted = weights * frequencies
-    means = np.clip(2 * counted / counted.sum() - 1, -most, most)
-    return Frame(
-        constants_for(problem, means if k > 1 else means[1:]),
-        class_weight=weights if is_balanced else None,
-        mean_weight=float(counted.sum()),
-    )
+    balanced, mean_weight = None, 1.0
+    if problem.class_weight is not None:
+        is_balanced = problem.class_weight == "balanced"
+        frequencies = np.maximum(frequencies, max(usual, spread) if is_balanced else least)
+        frequencies /= frequencies.sum()
+        balanced = frequencies.min() / frequencies if is_balanced else None
+        counted = frequencies * (balanced if is_balanced else np.array(problem.class_weight))
+        means, mean_weight = (2 * counted / counted.sum() - 1)[-k:], float(counted.sum())
+    if problem.loss.task == "classification":
+        most = 1 - 2 * min(usual, least)
+        means = np.clip(means, -most, most)
+    return Frame(constants_for(problem, means), class_weight=balanced, mean_weight=mean_weight)
 
 
 def constants_for(problem: Problem, means: Array) -> Any:
