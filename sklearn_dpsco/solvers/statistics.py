@@ -234,8 +234,8 @@ def constant_for_mean(
         is_balanced = problem.class_weight == "balanced"
         frequencies = np.maximum(frequencies, max(usual, spread) if is_balanced else least)
         frequencies /= frequencies.sum()
-        balanced = frequencies.min() / frequencies if is_balanced else None
-        counted = frequencies * (balanced if is_balanced else np.array(problem.class_weight))
+        weights = frequencies.min() / frequencies if is_balanced else np.array(problem.class_weight)
+        counted, balanced = weights * frequencies, weights if is_balanced else None
         means, mean_weight = (2 * counted / counted.sum() - 1)[-k:], float(counted.sum())
     if problem.loss.task == "classification":
         most = 1 - 2 * min(usual, least)
