@@ -159,8 +159,7 @@ class Descent(Solver):
         fields["reads_pieces"] = problem.is_large and not (problem.is_wide or problem.by_user)
         fields["clips_users"] = problem.by_user
         last = releases_of(correction or inference)
-        releases = *units.releases, *releases_of(of_users), gradient, *last
-        return fields, releases
+        return fields, (*releases_of(units, of_users), gradient, *last)
 
 
 def knows(loss: Loss) -> bool:
@@ -774,7 +773,7 @@ class Correction(Part):
         sizes = ("prediction size", self.size, 1), ("residual size", self.tail, 1)
         return named_releases(*sizes, ("last gradient", self.step, self.n_steps))
 
-    def run(self, units: Units, coef: Array, stream: RandomStream, clear: Clear = WHOLE) -> Array:
+    def run(self, units: Units, coef: Array, stream: RandomStream, clear: Clear) -> Array:
         """The corrected coefficients, in the units.
 
         All are moved as far as the move is above its noise, slopes and intercept apart; or see
