@@ -526,24 +526,21 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             "Take fewer features or targets, a larger epsilon or inference=False"
         )
     m = Purse(problem, budget, purse.allowance.share(left)).user_accuracy
-    n_records = problem.n_users if problem.by_user else problem.n_samples
-    needed = rules.least * k**1.5 / m * n_records
+    needed = rules.least * k**1.5 / m * purse.n_records
     # of few coefficients of labels, the error of a whole step is more than its part
     few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
     enough = _ENOUGH * needed * max(1.0, few)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
-    elif n_records < needed:
+    elif purse.n_records < needed:
         return None
-    return _newton_steps(purse, change, left, m, n_records, enough)
+    return _newton_steps(purse, change, left, m, enough)
 
 
-def _newton_steps(
-    purse: Purse, change: float, left: float, m: float, n_records: int, enough: float
-) -> NewtonSteps:
+def _newton_steps(purse: Purse, change: float, left: float, m: float, enough: float) -> NewtonSteps:
     """Those of `plan_steps`; `left` is without the share of the sizes, and m what it buys."""
-    rules, problem, size = INFERENCE, purse.problem, purse.problem.size
-    k, loss, task = _n_joint(problem), problem.base_loss, problem.loss.task
+    rules, problem, n_records = INFERENCE, purse.problem, purse.n_records
+    k, size, loss = _n_joint(problem), problem.size, problem.base_loss
     n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
     if isinstance(loss, Tweedie) and m > 1e3 * problem.n_samples:
         n_first = _MOST_STEPS  # hardly any noise: until they converge
@@ -552,9 +549,10 @@ def _newton_steps(
     n_sizes = 4 + (n_first > 0) if problem.inference else 1
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
     factor, most = 1.0, rules.hessian_most
-    if problem.by_user and task == "rates":
+    if problem.by_user and problem.loss.task == "rates":
         factor, most = rules.hessian_of_users
-    share = min(most, max(rules.hessian_least, factor * rules.hessian[task] * k**1.5 / m))
+    usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
+    share = min(most, max(rules.hessian_least, usual))
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
     of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF

@@ -654,8 +654,9 @@ class Purse:
         # m = n mu / phi: a mean of numbers in [-1, 1] has noise 1 / m with all of it
         m = problem.n_samples * math.sqrt(2 * self.allowance.amount) / budget.record_factor
         self.accuracy = self.user_accuracy = m
+        self.n_records = problem.n_samples
         if problem.by_user:  # of what is released for users, whose gradients are added up
-            rows = budget.rows_per_user
+            self.n_records, rows = problem.n_users, budget.rows_per_user
             self.user_accuracy = m * problem.n_users * rows / problem.n_samples
 
     def noise(

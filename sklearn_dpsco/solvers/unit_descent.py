@@ -218,12 +218,11 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         size = purse.rank(min(rules.size_share, (rules.aim / m) ** 2))
         change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
     if problem.loss.task == "regression" or problem.by_user:
-        n_slots = problem.n_users if problem.by_user else problem.n_samples
         tail = purse.rank(rules.tail_share, of_users=True)
         # as many as the noise of a mean hides, and no fewer than can be counted
         of_mean = 2 * math.sqrt(dimension)
-        n_above = math.ceil(n_slots / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
-        n_above = min(n_above, n_slots // 2)
+        n_above = math.ceil(purse.n_records / m * max(of_mean, 4 / math.sqrt(rules.tail_share)))
+        n_above = min(n_above, purse.n_records // 2)
     left = purse.left
     step = purse.noise(change, share * left, dimension, n_steps, of_users=True)
     purse.left = (1 - share) * left
