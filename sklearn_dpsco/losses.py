@@ -171,11 +171,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class _Known(Loss):
-    """A loss of this package: convex, and with a kink, unless it says otherwise.
-
-    One with a closed form states it in `envelope_derivative`, that of the loss being at an infinite
-    beta; the others state `derivative`.
-    """
+    """A loss of this package: convex, and with a kink, unless it says otherwise."""
 
     task: ClassVar[str] = "regression"
     is_convex: ClassVar[bool] = True
@@ -188,8 +184,22 @@ class _Known(Loss):
             value = check_real(self._parameter, getattr(self, self._parameter), **self._limits)
             object.__setattr__(self, self._parameter, value)
 
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
+        """The derivative of the envelope, at an infinite beta that of the loss itself.
+
+        For arrays, and compiled for numbers (`_kernels/derivatives.py`). Where the envelope has no
+        closed form, `beta` is not looked at.
+        """
+        raise NotImplementedError
+
     def derivative(self, z: Array, y: Array) -> Array:
-        return self.envelope_derivative(z, y, math.inf)
+        with np.errstate(over="ignore"):  # of exp, which gives the limit 0
+            return self.formula(z, y, self.kernel_parameter, math.inf)
+
+    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+        self.excess(beta)
+        return self.formula(z, y, self.kernel_parameter, beta)
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         if self._steepest is not None:
@@ -197,20 +207,28 @@ class _Known(Loss):
         # of a convex loss the derivative does not fall in z, so that it is largest at the ends; by
         # the formula that is known here, also where a user's subclass has a `derivative` of its own
         z, y = np.array([-prediction_bound, prediction_bound]), np.array([y_bound, -y_bound])
-        return float(np.abs(self.envelope_derivative(z, y, math.inf)).max())
+        return float(np.abs(self.formula(z, y, self.kernel_parameter, math.inf)).max())
 
     def best_constant(self, mean: float) -> float:
         return mean
 
 
-def _pull(r: Array, beta: float) -> Array:
+# what the formulas call
+
+
+def clip(x: Any, low: float, high: float) -> Any:
+    """As `np.clip`, which would make an array of each number when it is compiled."""
+    return np.clip(x, low, high)
+
+
+def pull(r: Any, beta: float) -> Any:
     """A residual times beta, and its sign where beta is infinite."""
     return np.sign(r) if beta == math.inf else beta * r
 
 
-def _shrunk(beta: float) -> float:
+def shrunk(beta: float) -> float:
     """By what the envelope of a parabola is less steep than it."""
-    return 1.0 if beta == math.inf else beta / (1 + beta)
+    return 1.0 if beta == math.inf else beta / (1.0 + beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +251,9 @@ class Squared(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return (z - y) ** 2 / 2
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return (z - y) * _shrunk(beta)
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
+        return (z - y) * shrunk(beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +288,9 @@ class Huber(_Known):
         r = np.abs(z - y)
         return np.where(r <= self.threshold, r**2 / 2, self.threshold * (r - self.threshold / 2))
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return np.clip((z - y) * _shrunk(beta), -self.threshold, self.threshold)
+    @staticmethod
+    def formula(z: Any, y: Any, threshold: float, beta: float) -> Any:
+        return clip((z - y) * shrunk(beta), -threshold, threshold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +328,7 @@ class Welsch(_Known):
     smoothness: ClassVar[float] = 1.0
     is_convex: ClassVar[bool] = False
     weak_convexity: ClassVar[float] = 2 * math.exp(-1.5)
+    envelope_derivative = Loss.envelope_derivative  # by bisection
 
     def __post_init__(self) -> None:
         if not (isinstance(self.width, str) and self.width == "auto"):
@@ -321,9 +342,10 @@ class Welsch(_Known):
         w = self.kernel_parameter
         return -(w**2 / 2) * np.expm1(-(((z - y) / w) ** 2))
 
-    def derivative(self, z: Array, y: Array) -> Array:
+    @staticmethod
+    def formula(z: Any, y: Any, width: float, beta: float) -> Any:
         r = z - y
-        return r * np.exp(-((r / self.kernel_parameter) ** 2))
+        return r * np.exp(-((r / width) ** 2))
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         w = self.kernel_parameter
@@ -349,14 +371,15 @@ class Logistic(_Known):
 
     smoothness: ClassVar[float] = 0.25
     task: ClassVar[str] = "classification"
+    envelope_derivative = Loss.envelope_derivative  # by bisection
 
     def value(self, z: Array, y: Array) -> Array:
         return np.logaddexp(0.0, -y * z)
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        # numpy's exp is ten times faster than scipy's expit; its overflow gives the limit 0
-        with np.errstate(over="ignore"):
-            return -y / (1 + np.exp(y * z))
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
+        # numpy's exp is ten times faster than scipy's expit
+        return -y / (1.0 + np.exp(y * z))
 
     def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
         return float(expit(prediction_bound))
@@ -413,8 +436,9 @@ class SmoothedHinge(_Known):
         gap = np.maximum(1 - y * z, 0.0)
         return np.where(gap < self.width, gap**2 / (2 * self.width), gap - self.width / 2)
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return -y * np.clip((1 - y * z) / (self.width + 1 / beta), 0.0, 1.0)
+    @staticmethod
+    def formula(z: Any, y: Any, width: float, beta: float) -> Any:
+        return -y * clip((1.0 - y * z) / (width + 1.0 / beta), 0.0, 1.0)
 
     def best_constant(self, mean: float) -> float:
         if mean == 0:
@@ -443,8 +467,9 @@ class Absolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.abs(z - y)
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return np.clip(_pull(z - y, beta), -1.0, 1.0)
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
+        return clip(pull(z - y, beta), -1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,8 +503,9 @@ class Quantile(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return np.clip(_pull(z - y, beta), -self.level, 1 - self.level)
+    @staticmethod
+    def formula(z: Any, y: Any, level: float, beta: float) -> Any:
+        return clip(pull(z - y, beta), -level, 1.0 - level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,11 +536,10 @@ class EpsilonInsensitive(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(np.abs(z - y) - self.width, 0.0)
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+    @staticmethod
+    def formula(z: Any, y: Any, width: float, beta: float) -> Any:
         r = z - y
-        if beta == math.inf:
-            return np.where(np.abs(r) > self.width, np.sign(r), 0.0)
-        return np.copysign(np.clip(beta * (np.abs(r) - self.width), 0.0, 1.0), r)
+        return np.copysign(clip(pull(np.abs(r) - width, beta), 0.0, 1.0), r)
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,16 +576,16 @@ class LogAbsolute(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return self.width * np.log1p(np.abs(z - y) / self.width)
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        self.excess(beta)
-        m = np.abs(z - y)
-        total = m + self.width
+    @staticmethod
+    def formula(z: Any, y: Any, width: float, beta: float) -> Any:
+        r = z - y
+        total = np.abs(r) + width
         if beta == math.inf:
-            return np.sign(z - y) * (self.width / total)
-        # the proximal point u of m is 0, or the larger root of beta (m - u) (w + u) = w
-        root = np.sqrt(np.maximum(total**2 - 4 * self.width / beta, 0.0))
-        slope = np.minimum(beta * m, np.minimum(2 * self.width / (total + root), 1.0))
-        return np.copysign(slope, z - y)
+            return np.sign(r) * (width / total)
+        # the proximal point u of m = |r| is 0, or the larger root of beta (m - u) (w + u) = w
+        root = np.sqrt(np.maximum(total**2 - 4.0 * width / beta, 0.0))
+        falling = np.minimum(2.0 * width / (total + root), 1.0)
+        return np.copysign(np.minimum(beta * np.abs(r), falling), r)
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,13 +622,15 @@ class MCPAbsolute(_Known):
         r = np.minimum(np.abs(z - y), self.width)
         return r * (1 - r / (2 * self.width))
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        r, falling = z - y, 1 - np.abs(z - y) / self.width
+    @staticmethod
+    def formula(z: Any, y: Any, width: float, beta: float) -> Any:
+        r = z - y
+        falling = 1.0 - np.abs(r) / width
         if beta == math.inf:
             return np.sign(r) * np.maximum(falling, 0.0)
         # u = 0, (beta m - 1) / (beta - 1 / w) or m: firm thresholding of m = |r|
-        falling = falling * (beta / self.excess(beta))
-        return np.copysign(np.clip(np.minimum(beta * np.abs(r), falling), 0.0, 1.0), r)
+        falling = falling * (beta / (beta - 1.0 / width))
+        return np.copysign(clip(np.minimum(beta * np.abs(r), falling), 0.0, 1.0), r)
 
 
 @dataclass(frozen=True, slots=True)
@@ -626,10 +653,11 @@ class Hinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0)
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
         if beta == math.inf:
-            return np.where(y * z < 1, -y, 0.0)
-        return -y * np.clip(beta * (1 - y * z), 0.0, 1.0)
+            return -y * (y * z < 1.0)
+        return -y * clip(beta * (1.0 - y * z), 0.0, 1.0)
 
     def best_constant(self, mean: float) -> float:
         return math.copysign(1.0, mean) if mean else 0.0
@@ -656,8 +684,9 @@ class SquaredHinge(_Known):
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1 - y * z, 0.0) ** 2 / 2
 
-    def envelope_derivative(self, z: Array, y: Array, beta: float) -> Array:
-        return -y * np.maximum(1 - y * z, 0.0) * _shrunk(beta)
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
+        return -y * np.maximum(1.0 - y * z, 0.0) * shrunk(beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -683,14 +712,16 @@ class Sigmoid(_Known):
     # of s = l: l'' = s (1 - s) (1 - 2 s), largest at s = (3 - sqrt 3) / 6, and odd about 1/2
     smoothness: ClassVar[float] = 1 / (6 * math.sqrt(3))
     _steepest: ClassVar[float | None] = 0.25
+    envelope_derivative = Loss.envelope_derivative  # by bisection
     # (`best_constant` is the mean: the minimum is at infinity, where all derivatives vanish)
 
     def value(self, z: Array, y: Array) -> Array:
         return expit(-y * z)
 
-    def derivative(self, z: Array, y: Array) -> Array:
+    @staticmethod
+    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
         e = np.exp(-np.abs(y * z))
-        return -y * e / (1 + e) ** 2
+        return -y * e / (1.0 + e) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -727,6 +758,7 @@ class Tweedie(_Known):
     _parameter: ClassVar[str] = "power"
     _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
     _steepest: ClassVar[float | None] = math.inf
+    envelope_derivative = Loss.envelope_derivative  # by bisection
 
     def value(self, z: Array, y: Array) -> Array:
         p, mean = self.power, np.exp(z)
@@ -734,9 +766,10 @@ class Tweedie(_Known):
             return mean - y * z if p == 1 else z + y / mean
         return mean ** (2 - p) / (2 - p) - y * mean ** (1 - p) / (1 - p)
 
-    def derivative(self, z: Array, y: Array) -> Array:
-        z = np.clip(z, -_FAR, _FAR)
-        return np.exp((2 - self.power) * z) - y * np.exp((1 - self.power) * z)
+    @staticmethod
+    def formula(z: Any, y: Any, power: float, beta: float) -> Any:
+        z = clip(z, -_FAR, _FAR)
+        return np.exp((2.0 - power) * z) - y * np.exp((1.0 - power) * z)
 
     def information(self, z: Array) -> Array:
         r"""The mean of second derivatives at z, :math:`\mu^{2 - p}`, if that of y is exp(z)."""
@@ -860,7 +893,7 @@ class Multinomial(Joint):
         return weights
 
 
-_LOSSES: dict[str, type[Loss]] = {
+_LOSSES: dict[str, type[_Known]] = {
     "squared": Squared,
     "huber": Huber,
     "absolute": Absolute,
@@ -882,6 +915,7 @@ _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 # the numbers by which `_kernels/derivatives.py` knows them
 _KERNEL_IDS = {kind: number for number, kind in enumerate((*_LOSSES.values(), Tweedie))}
+FORMULAS = tuple(kind.formula for kind in _KERNEL_IDS)
 
 
 def kernel_id(loss: Loss) -> int | None:

@@ -6,15 +6,16 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
+from .. import losses
 from .arguments import MULTINOMIAL, Slope, Tables
 from .jit import njit
 
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
-_SQUARED, _LOGISTIC = 0, 5  # their numbers
+_SQUARED, _LOGISTIC = map(losses.kernel_id, (losses.Squared(), losses.Logistic()))
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
@@ -23,67 +24,29 @@ _LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _TO_INTEGER = 1.5 * 2.0**52  # added to a small number, leaves the nearest integer in its last bits
 
 
-@njit(cache=True, forceinline=True)
-def _pointwise_derivative(loss_id: int, z: float, y: float, parameter: float) -> float:
-    if loss_id == 0:  # squared
-        return z - y
-    if loss_id == 1:  # huber
-        return min(max(z - y, -parameter), parameter)
-    if loss_id == 2:  # absolute
-        return (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
-    if loss_id == 3:  # quantile
-        return (1.0 - parameter if z > y else 0.0) - (parameter if z < y else 0.0)
-    if loss_id == 4:  # epsilon-insensitive
-        return (1.0 if z - y > parameter else 0.0) - (1.0 if y - z > parameter else 0.0)
-    if loss_id == 5:  # logistic; beyond 700 exp would overflow
-        return -y / (1.0 + math.exp(min(y * z, 700.0)))
-    if loss_id == 6:  # smoothed hinge
-        return -y * min(max((1.0 - y * z) / parameter, 0.0), 1.0)
-    if loss_id == 7:  # hinge
-        return -y if y * z < 1.0 else 0.0
-    if loss_id == 8:  # squared hinge
-        return -y * max(1.0 - y * z, 0.0)
-    if loss_id == 9:  # welsch
-        return (z - y) * math.exp(-(((z - y) / parameter) ** 2))
-    if loss_id == 12:  # sigmoid
-        e = math.exp(-abs(y * z))
-        return -y * e / ((1.0 + e) * (1.0 + e))
-    sign = (1.0 if z > y else 0.0) - (1.0 if z < y else 0.0)
-    if loss_id == 10:  # log-absolute
-        return sign * (parameter / (parameter + abs(z - y)))
-    if loss_id == 13:  # tweedie
-        z = min(max(z, -300.0), 300.0)
-        return math.exp((2.0 - parameter) * z) - y * math.exp((1.0 - parameter) * z)
-    # mcp-absolute
-    return sign * max(1.0 - abs(z - y) / parameter, 0.0)
+def _or_else(loss_id: int, formula: Any, others: Any) -> Any:
+    """The formula for that number of a loss, for the rest the others."""
+    formula = njit(cache=False, forceinline=True)(formula)
+
+    @njit(cache=False, forceinline=True)
+    def chosen(number: int, z: float, y: float, parameter: float, beta: float) -> Any:
+        if others is None or number == loss_id:
+            return formula(z, y, parameter, beta)
+        return others(number, z, y, parameter, beta)
+
+    return chosen
 
 
-@njit(cache=True, forceinline=True)
-def _envelope_derivative(loss_id: int, z: float, y: float, parameter: float, beta: float) -> float:
-    if loss_id == 0:  # squared
-        return (z - y) * (beta / (1.0 + beta))
-    if loss_id == 1:  # huber
-        return min(max((z - y) * (beta / (1.0 + beta)), -parameter), parameter)
-    if loss_id == 2:  # absolute
-        return min(max(beta * (z - y), -1.0), 1.0)
-    if loss_id == 3:  # quantile
-        return min(max(beta * (z - y), -parameter), 1.0 - parameter)
-    if loss_id == 4:  # epsilon-insensitive
-        return math.copysign(min(max(beta * (abs(z - y) - parameter), 0.0), 1.0), z - y)
-    if loss_id == 6:  # smoothed hinge
-        return -y * min(max((1.0 - y * z) / (parameter + 1.0 / beta), 0.0), 1.0)
-    if loss_id == 7:  # hinge
-        return -y * min(max(beta * (1.0 - y * z), 0.0), 1.0)
-    if loss_id == 8:  # squared hinge
-        return -y * max(1.0 - y * z, 0.0) * (beta / (1.0 + beta))
-    m = abs(z - y)
-    if loss_id == 10:  # log-absolute
-        total = m + parameter
-        root = math.sqrt(max(total * total - 4.0 * parameter / beta, 0.0))
-        return math.copysign(min(beta * m, 2.0 * parameter / (total + root), 1.0), z - y)
-    # mcp-absolute
-    falling = (1.0 - m / parameter) * (beta / (beta - 1.0 / parameter))
-    return math.copysign(min(max(min(beta * m, falling), 0.0), 1.0), z - y)
+# what the formulas of `losses` call
+register_jitable(forceinline=True)(losses.pull)
+register_jitable(forceinline=True)(losses.shrunk)
+overload(losses.clip, jit_options={"forceinline": True}, strict=False)(
+    lambda x, low, high: lambda x, low, high: min(max(x, low), high)
+)
+
+_derivative: Any = None  # the first formula comes first: it is added last
+for _number, _formula in reversed([*enumerate(losses.FORMULAS)]):
+    _derivative = _or_else(_number, _formula, _derivative)
 
 
 @njit(cache=True, forceinline=True)
@@ -96,10 +59,8 @@ def _clipped(value: float, clip: float) -> float:
 @njit(cache=True, forceinline=True)
 def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
     """The derivative that `slope` describes."""
-    z, parameter = slope.offset + prediction, slope.parameter
-    if slope.beta == math.inf:
-        return _clipped(_pointwise_derivative(slope.loss_id, z, y, parameter), slope.clip)
-    return _clipped(_envelope_derivative(slope.loss_id, z, y, parameter, slope.beta), slope.clip)
+    z = slope.offset + prediction
+    return _clipped(_derivative(slope.loss_id, z, y, slope.parameter, slope.beta), slope.clip)
 
 
 @njit(cache=True)

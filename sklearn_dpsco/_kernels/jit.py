@@ -2,8 +2,9 @@
 
 numba keeps compiled code as long as the file of a function stays as it is. But what the function
 calls is compiled into it, and so are the places of fields: a change in another file, of a clip for
-example, would have no effect. Here code is kept as long as all files of this folder stay as they
-are, and can be read: a damaged file of the cache must not end a fit that was charged.
+example, would have no effect. Here code is kept as long as all files of this folder, and the
+formulas of `losses`, stay as they are, and can be read: a damaged file of the cache must not end a
+fit that was charged.
 """
 
 from __future__ import annotations
@@ -23,11 +24,9 @@ from .._progress import remark
 
 _PACKAGE = __name__.partition(".")[0]
 _logger = logging.getLogger(_PACKAGE)
-_sources = sorted(
-    (file for file in files(__package__).iterdir() if file.name.endswith(".py")),
-    key=lambda file: file.name,
-)
-_DIGEST = hashlib.sha256(b"".join(file.read_bytes() for file in _sources)).hexdigest()
+_sources = [files(_PACKAGE) / "losses.py", *files(__package__).iterdir()]
+_texts = sorted(file.read_bytes() for file in _sources if file.name.endswith(".py"))
+_DIGEST = hashlib.sha256(b"".join(_texts)).hexdigest()
 
 
 def number_of_threads() -> int:
@@ -63,7 +62,7 @@ event.register("numba:compile", _Watch())  # type: ignore[no-untyped-call]
 
 
 class _Cache(FunctionCache):
-    """What is kept of a kernel until a file of this folder changes; it costs time if it is lost."""
+    """What is kept of a kernel until a file that it may be of changes; a loss of it costs time."""
 
     def _impl_class(self, function: Any) -> Any:  # type: ignore[override]
         kept = CompileResultCacheImpl(function)  # type: ignore[no-untyped-call]
@@ -86,7 +85,7 @@ class _Cache(FunctionCache):
 
 
 def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit`, whose cache depends on every file of this folder, and may be damaged."""
+    """`numba.njit`, whose cache depends on every file that kernels are of, and may be damaged."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options | {"no_cfunc_wrapper": True})(function)
