@@ -23,8 +23,10 @@ _LAST = _SMOOTH.size - 1
 
 
 @njit(cache=True, inline="always")
-def _smooth(value: float, bound: float) -> float:
-    """The smoothed truncation of `value`, clipped to [-bound, bound]; 0 at 0."""
+def _bounded(value: float, is_smooth: bool, bound: float) -> float:
+    """The value, or its smoothed truncation, clipped to [-bound, bound]; 0 at 0."""
+    if not is_smooth:
+        return min(max(value, -bound), bound)
     a = min(abs(value), 1e15)
     inverse = 1.0 / (a + 1.0)
     s = (a - 1.0) * inverse
@@ -32,11 +34,6 @@ def _smooth(value: float, bound: float) -> float:
     for k in range(_LAST - 1, -1, -1):
         h = _SMOOTH[k] + s * h
     return math.copysign(min(h * (a * inverse), bound), value)
-
-
-@njit(cache=True, inline="always")
-def _bounded(value: float, is_smooth: bool, bound: float) -> float:
-    return _smooth(value, bound) if is_smooth else min(max(value, -bound), bound)
 
 
 @njit(cache=True, error_model="numpy")

@@ -72,13 +72,17 @@ def plain_sum(values: Any) -> float:
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def square_sum(row: Any) -> float:
-    """The squared norm of a row, in float64 also if the row is not."""
-    total = 0.0
+def _norm(row: Any, is_present: bool, norm_error: float) -> float:
+    """The norm of a row, rounded up; infinite if it is not present or beyond all measure.
+
+    `norm_error` is as in `RowForm`.
+    """
+    square = 0.0
     for j in range(row.size):
         value = np.float64(row[j])
-        total += value * value
-    return total
+        square += value * value
+    square *= 1.0 + norm_error
+    return math.sqrt(square) if is_present and square < _LARGEST_SQUARE else math.inf
 
 
 @njit(cache=True, nogil=True)
@@ -105,16 +109,6 @@ def stored_products(X: Compressed, i: int, center: Any, w: Any) -> Any:
 def row_factor(scale: float, square: float, bound: float) -> float:
     """The factor s of `RowForm`, from the squared norm of [x - center, bias], its error added."""
     return scale * (bound / max(bound, math.sqrt(square)))
-
-
-@njit(cache=True, inline="always")
-def _norm(row: Any, is_present: bool, norm_error: float) -> float:
-    """The norm of a row, rounded up; infinite if it is not present or beyond all measure.
-
-    `norm_error` is as in `RowForm`.
-    """
-    square = square_sum(row) * (1.0 + norm_error)
-    return math.sqrt(square) if is_present and square < _LARGEST_SQUARE else math.inf
 
 
 @njit(cache=True, nogil=True)

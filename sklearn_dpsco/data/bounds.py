@@ -26,9 +26,8 @@ from .cells import as_numbers
 from .compressed import canonical, slices, stored_places, value_parts, with_values
 from .rows import on_threads
 
-_NARROWEST = SMALLEST  # high - low, and in units of the larger end:
-_FINEST = 1e-12
-_APART = f"at least {_NARROWEST:g} and {_FINEST:g} times the larger end apart"
+_FINEST = 1e-12  # high - low in units of the larger end
+_APART = f"at least {SMALLEST:g} and {_FINEST:g} times the larger end apart"
 
 _SHIFTING_BOUNDS = (
     "sparse X needs bounds_X with one end at 0 or symmetric about 0 in every column (without an "
@@ -207,7 +206,7 @@ def _is_pair(value: Any) -> bool:
 def _is_wide_enough(low: Array, high: Array) -> bool:
     """Whether low < high in each column, so far that no rounding of a map shows in predictions."""
     size = np.maximum(np.abs(low), np.abs(high))
-    return bool(np.all(high - low >= np.maximum(_NARROWEST, _FINEST * size)))
+    return bool(np.all(high - low >= np.maximum(SMALLEST, _FINEST * size)))
 
 
 def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:

@@ -191,11 +191,9 @@ class Rows:
             squares = np.empty(self.n_samples)
             center = np.zeros(self.n_columns) if self.center is None else self.center
             units = np.ones(self.n_columns) if unit is None else unit
-
-            def fill(part: slice) -> None:
-                squared_norms(self.X[part], center, units, squares[part])
-
-            on_threads(fill, self.tasks)
+            on_threads(
+                lambda part: squared_norms(self.X[part], center, units, squares[part]), self.tasks
+            )
             return np.sqrt(squares * (1 + error) + self.has_intercept)
         weights = np.ones(self.n_columns) if unit is None else unit**2
         if self._storage == "csr":
