@@ -914,8 +914,9 @@ _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 
 # the numbers by which `_kernels/derivatives.py` knows them
-_KERNEL_IDS = {kind: number for number, kind in enumerate((*_LOSSES.values(), Tweedie))}
-FORMULAS = tuple(kind.formula for kind in _KERNEL_IDS)
+_KINDS: tuple[type[_Known], ...] = (*_LOSSES.values(), Tweedie)
+_KERNEL_IDS = {kind: number for number, kind in enumerate(_KINDS)}
+FORMULAS = tuple(kind.formula for kind in _KINDS)
 
 
 def kernel_id(loss: Loss) -> int | None:

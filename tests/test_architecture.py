@@ -12,8 +12,9 @@ ROOT = Path(sklearn_dpsco.__file__).parent
 ROOMS = [
     ["exceptions", "_checks", "_types", "_overview"],
     ["_progress"],
+    ["losses"],
     ["_kernels"],
-    ["losses", "geometry", "randomness", "estimates"],
+    ["geometry", "randomness", "estimates"],
     ["data"],
     ["privacy"],
     ["mechanisms"],
