@@ -38,13 +38,7 @@ ORDERED = {
         "ledger",
         "accountant",
     ],
-    "preprocessing": [
-        "schema",
-        "declared",
-        "scaler",
-        "encoder",
-        "leaks",
-    ],
+    "preprocessing": ["schema", "declared", "scaler", "encoder", "leaks"],
     "geometry": ["mirror_maps", "sets"],
     "data": ["compressed", "cells", "rows", "bounds"],
 }
