@@ -915,7 +915,7 @@ _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 
 # the numbers by which `_kernels/derivatives.py` knows them
 _KINDS: tuple[type[_Known], ...] = (*_LOSSES.values(), Tweedie)
-_KERNEL_IDS = {kind: number for number, kind in enumerate(_KINDS)}
+_KERNEL_IDS: dict[type[Loss], int] = {kind: number for number, kind in enumerate(_KINDS)}
 FORMULAS = tuple(kind.formula for kind in _KINDS)
 
 

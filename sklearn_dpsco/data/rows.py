@@ -185,17 +185,17 @@ class Rows:
     def norms(self, unit: Array | None = None) -> Array:
         """l2 norms of the unscaled rows [unit (x - center), 1], rounded up; `unit` is optional."""
         error = norm_error(self.n_columns)
+        unit = np.ones(self.n_columns) if unit is None else unit
         if self._storage == "dense":
             from .._kernels.products import squared_norms
 
             squares = np.empty(self.n_samples)
             center = np.zeros(self.n_columns) if self.center is None else self.center
-            units = np.ones(self.n_columns) if unit is None else unit
             on_threads(
-                lambda part: squared_norms(self.X[part], center, units, squares[part]), self.tasks
+                lambda part: squared_norms(self.X[part], center, unit, squares[part]), self.tasks
             )
             return np.sqrt(squares * (1 + error) + self.has_intercept)
-        weights = np.ones(self.n_columns) if unit is None else unit**2
+        weights = unit**2
         if self._storage == "csr":
             from .._kernels.sparse_sums import row_norms
 
