@@ -242,7 +242,7 @@ def new_key(what: str) -> str:
     return f"dpsco-{what}-{uuid.uuid4().hex}"
 
 
-def here(read: Callable[[slice], Any], n_samples: int, n_columns: int) -> Pieces:
+def in_memory(read: Callable[[slice], Any], n_samples: int, n_columns: int) -> Pieces:
     """Records in the memory of this process, or mapped there, as pieces that `read` makes."""
     parts = slices(n_samples, max(1, _NUMBERS_READ // n_columns))
     of_each = tuple((k,) for k in range(len(parts))), ((),) * len(parts)

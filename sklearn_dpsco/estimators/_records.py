@@ -19,7 +19,7 @@ from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
 from ..data.compressed import row_range
-from ..data.pieces import Pieces, here
+from ..data.pieces import Pieces, in_memory
 from ..data.rows import SolverData, make_rows, scaled_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
@@ -220,7 +220,7 @@ class LocalTable:
         """Scaled records; in pieces, that are scaled when they are read."""
         if not in_pieces:
             return self.records(scaling, fit_intercept)
-        return here(lambda part: self.part(part).records(scaling, fit_intercept), *self.shape)
+        return in_memory(lambda part: self.part(part).records(scaling, fit_intercept), *self.shape)
 
     def part(self, which: slice) -> LocalTable:
         """The records of a range."""
