@@ -1,7 +1,7 @@
-"""Public docstrings: each has an example, and all examples run."""
+"""Public names: the reference lists each, each has an example, and all examples run."""
 
 import doctest
-import importlib
+import importlib.util
 import os
 import pkgutil
 import random
@@ -14,21 +14,18 @@ import pytest
 from support import rest_is_slow
 
 import sklearn_dpsco
+from sklearn_dpsco import solvers
 from sklearn_dpsco.randomness import stream
 
 API = Path(__file__).parent.parent / "doc" / "api.rst"
-MODULES = [
-    module.name for module in pkgutil.walk_packages(sklearn_dpsco.__path__, "sklearn_dpsco.")
-]
 
 
 def examples():
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    found = {}
-    for name in MODULES:
-        module = importlib.import_module(name)
-        tests = finder.find(module, name)
-        found |= {test.name: test for test in tests if test.examples}
+    finder, found = doctest.DocTestFinder(exclude_empty=True), {}
+    for _, name, _ in pkgutil.walk_packages(sklearn_dpsco.__path__, "sklearn_dpsco."):
+        if ">>>" in Path(importlib.util.find_spec(name).origin).read_text():
+            tests = finder.find(importlib.import_module(name), name)
+            found |= {test.name: test for test in tests if test.examples}
     return found
 
 
@@ -50,6 +47,13 @@ def test_example(name, tmp_path, monkeypatch):
     with warnings.catch_warnings():  # an example may change the filters
         runner.run(EXAMPLES[name], out=said.append)
     assert not runner.failures, "".join(said)
+
+
+def test_the_reference_lists_every_public_name_once():
+    listed = re.findall(r"^   ([A-Za-z][\w.]*)$", API.read_text(), re.M)
+    assert len(listed) == len(set(listed))
+    public = {*sklearn_dpsco.__all__} - {"__version__"}
+    assert public | {f"solvers.{name}" for name in solvers.__all__} <= set(listed)
 
 
 def documented():
