@@ -771,9 +771,14 @@ class Tweedie(_Known):
         z = clip(z, -_FAR, _FAR)
         return np.exp((2.0 - power) * z) - y * np.exp((1.0 - power) * z)
 
-    def information(self, z: Array) -> Array:
-        r"""The mean of second derivatives at z, :math:`\mu^{2 - p}`, if that of y is exp(z)."""
-        return np.exp((2 - self.power) * np.clip(z, -_FAR, _FAR))
+    def information(self, z: Array, y: Array | None = None) -> Array:
+        r"""Second derivatives at z, :math:`(2 - p) \mu^{2 - p} + (p - 1) y \mu^{1 - p}`.
+
+        Without y their mean, :math:`\mu^{2 - p}`, if that of y is :math:`\mu = e^z`.
+        """
+        z, p = np.clip(z, -_FAR, _FAR), self.power
+        mean = np.exp((2 - p) * z)
+        return mean if y is None else (2 - p) * mean + (p - 1) * y * np.exp((1 - p) * z)
 
 
 # ------------------------------------------------------------------------ several outputs

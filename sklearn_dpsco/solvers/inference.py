@@ -174,6 +174,9 @@ class NewtonSteps(Part):
         level = float(errors[-k:].mean()) * level_unit**2 + of_slopes**2
         if self.moments is None:
             return best, level, None
+        if problem.loss.task == "rates" and self.hessian.scale == 0:
+            # noise hides by how much they differ from their mean; without it this is HC0
+            bread = self._bread(problem, copy.map(curved, True), float(_SIZES[-1]), stream)
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
         # 0 but for noise, where scores shortened as before pull no other way; losses that are not
         # quadratic leave more
@@ -802,10 +805,10 @@ def predicted(copy: WithNumbers, point: Array, offset: Any, largest: float) -> W
     return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
 
 
-def curved(copy: WithNumbers) -> WithNumbers:
-    """The copy with what its records have of second derivatives there."""
+def curved(copy: WithNumbers, is_observed: bool = False) -> WithNumbers:
+    """The copy with what its records have of second derivatives there, of rates in the mean."""
     numbers, users = copy.numbers, copy.numbers.users
-    of_each, curvature = _curvature(numbers.loss, numbers.raw)
+    of_each, curvature = _curvature(numbers.loss, numbers.raw, copy.data.y if is_observed else None)
     sizes = numbers.norms * np.sqrt(numbers.weights * curvature)
     if users is not None:  # the trace of a sum bounds its Frobenius norm
         most = int((users.ends - users.starts).max())
@@ -868,10 +871,10 @@ def _of_users(numbers: Sized, of_each: Array) -> Sized:
     return Sized(s, units, numbers.loss, users.present, None, ones, sizes, ones, ones, sizes)
 
 
-def _curvature(loss: Loss, raw: Array) -> tuple[Array, Array]:
+def _curvature(loss: Loss, raw: Array, y: Array | None = None) -> tuple[Array, Array]:
     """What second derivatives in predictions follow from, and a bound on their Frobenius norms."""
     if isinstance(loss, Tweedie):
-        information = loss.information(raw)
+        information = loss.information(raw, y)
         return information, information
     if loss.task == "regression":
         ones = np.ones(raw.shape)
