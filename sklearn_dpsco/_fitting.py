@@ -42,21 +42,19 @@ from .solvers.base import P, plan_within
 _NO_NOISE = "epsilon=inf adds no noise: nothing that is learned is private"
 
 
-def relation_of(relation: Any, accountant: Any) -> Any:
-    """The parameter, "auto" being that of the accountant in force, or without one replace-one."""
+def relation_of(relation: Any, account: Account | None) -> Any:
+    """The parameter, "auto" being that of the account, or without one replace-one."""
     if check_choice("relation", relation, ("auto", *RELATIONS)) != "auto":
         return relation
-    account = accountant_in_force(accountant)
     return "replace-one" if account is None else account.budget.relation
 
 
-def rows_of(max_rows_per_user: Any, accountant: Any) -> int:
-    """The parameter, "auto" being that of the accountant in force, or without one 1."""
+def rows_of(max_rows_per_user: Any, account: Account | None) -> int:
+    """The parameter, "auto" being that of the account, or without one 1."""
     given = auto_or(check_count, "max_rows_per_user", max_rows_per_user)
-    if given is None:
-        account = accountant_in_force(accountant)
-        given = 1 if account is None else account.max_rows_per_user
-    return int(given)
+    if given is not None:
+        return int(given)
+    return 1 if account is None else account.max_rows_per_user
 
 
 class Accounting(NamedTuple):
@@ -71,20 +69,19 @@ class Accounting(NamedTuple):
         cls, epsilon: Any, delta: Any, relation: Any, rows: Any, precision: Any, accountant: Any
     ) -> Accounting:
         """From parameters; "auto" is the accountant's: a fit can spend all but its slack."""
-        accountant, relation = accountant_in_force(accountant), relation_of(relation, accountant)
-        # an accountant adds up plans, in a currency that they share
-        currency: Any = "auto" if accountant is None else accountant.currency
-        order = None if accountant is None else accountant.order
-        given = check_delta(delta)
-        fallback = LARGEST_DEFAULT_DELTA if accountant is None else accountant.budget.delta
-        delta = fallback if given is None else given
-        rows = rows_of(rows, accountant)
+        account, given = accountant_in_force(accountant), check_delta(delta)
+        relation, rows = relation_of(relation, account), rows_of(rows, account)
+        terms: Any = LARGEST_DEFAULT_DELTA, "auto", None
+        if account is not None:  # it adds up plans, in a currency that they share
+            terms = account.budget.delta, account.currency, account.order
+        delta, currency, order = terms
+        delta = delta if given is None else given
         budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
         if not budget.is_infinite:
             _ = budget.gaussian_allowance  # what cannot be converted raises here
-        elif accountant is not None:
+        elif account is not None:
             raise PrivacyBudgetError(INFINITE)
-        return cls(accountant, budget, given is None and accountant is None)
+        return cls(account, budget, given is None and account is None)
 
     def of_size(self, n_samples: int) -> Accounting:
         """The same with the delta that belongs to so many records, if `sizes_delta`."""
@@ -223,7 +220,7 @@ class PrivateFit:
     @property
     def _rows_per_user(self) -> int:
         """The parameter `max_rows_per_user`, or the number that its "auto" stands for now."""
-        return rows_of(self.max_rows_per_user, self.accountant)
+        return rows_of(self.max_rows_per_user, accountant_in_force(self.accountant))
 
     def _accounting(self) -> Accounting:
         """The accountant in force at this moment, and the budget of a fit under it.

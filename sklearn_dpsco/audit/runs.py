@@ -16,6 +16,7 @@ from .._fitting import relation_of, rows_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
 from ..data.rows import SolverData
+from ..privacy.accountant import accountant_in_force
 from ..privacy.budget import PrivacyBudget, check_delta, default_delta, mu_epsilon
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Plan
@@ -92,7 +93,8 @@ def audit(
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
     parameters = estimator.get_params()
     fixed: dict[str, Any] = {"accountant": None} if "accountant" in parameters else {}
-    account = parameters.get("accountant")  # is left out, and what it says is kept
+    # is left out, and what it says is kept
+    account = accountant_in_force(parameters.get("accountant"))
     if parameters.get("relation") == "auto":
         fixed["relation"] = relation_of("auto", account)
     most = rows_of(parameters.get("max_rows_per_user", 1), account)
