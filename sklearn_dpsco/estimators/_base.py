@@ -6,8 +6,8 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_type_hints
 
@@ -230,8 +230,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         plans_set = is_auto and self._may_plan_set
         feasible_set = Geometry if plans_set else get_geometry(self.feasible_set)
         fit_intercept = check_bool("fit_intercept", self.fit_intercept)
-        kind = type(feasible_set) if isinstance(feasible_set, Geometry) else feasible_set
-        if fit_intercept and not kind.allows_intercept:
+        if fit_intercept and not feasible_set.allows_intercept:
             raise ValueError(
                 f"feasible_set={self.feasible_set!r} needs fit_intercept=False: its points have "
                 "no room for an intercept"
@@ -459,11 +458,13 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 times = min(times, present)
             if times >= 3:
                 # noise of columns' means is a few percent of their bounds then, and no sign of one
-                self._warn_of_means(scaling if times >= 30 else None, table.targets.scaling)
+                for note in self._beyond(scaling if times >= 30 else None, table.targets.scaling):
+                    warn_user(f"{note}. Is a unit wrong, or a bound?", PrivacyParameterWarning)
         return self
 
-    def _warn_of_means(self, features: Any, target: Any) -> None:
-        """Warn where released means tell that bounds do not suit."""
+    def _beyond(self, features: Any, target: Any) -> Iterable[str]:
+        """Notes on released means of columns and targets that tell of bounds that do not suit."""
+        return ()
 
     def _plan(
         self, settings: Settings, shape: tuple[Any, Any], n_outputs: int, class_weight: Any = None
@@ -501,6 +502,19 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         of_fit = self._reader, predict, self.n_features_in_, self._feature_names()
         read = functools.partial(read_and_predict, *of_fit)
         return map_blocks(read, X, predict(np.zeros((0, self.n_features_in_))))
+
+    def _score(self: Any, metric: Callable[..., Any], X: Any, y: Any, sample_weight: Any) -> float:
+        """A metric of the predictions; its errors say what can be done about missing targets."""
+        cells.check_order(X=X, y=y, sample_weight=sample_weight)
+        found, weight = here(self.predict(X)), here(sample_weight)
+        try:
+            return float(metric(here(y), found, sample_weight=weight))
+        except (TypeError, ValueError) as error:
+            what = error if isinstance(error, ValueError) else "y has labels of several types"
+            raise ValueError(
+                f"{what}. Where targets are missing: dp_score leaves such records out, as a fit "
+                "with nonfinite='zero' does"
+            ) from None
 
     def _units(self, encoder: Any, units: str) -> tuple[list[str], Any, Array, Array]:
         """Names of the features, what they stand for in an encoder's table, shift and width.
@@ -667,10 +681,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        cells.check_order(X=X, y=y, sample_weight=sample_weight)
-        found, weight = here(self.predict(X)), here(sample_weight)
-        with scoring():
-            return float(r2_score(here(y), found, sample_weight=weight))
+        return self._score(r2_score, X, y, sample_weight)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """``X @ coef_.T + intercept_`` within `bounds_y`, shape (n_samples,) or like y.
@@ -815,10 +826,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        cells.check_order(X=X, y=y, sample_weight=sample_weight)
-        found, weight = here(self.predict(X)), here(sample_weight)
-        with scoring():
-            return float(accuracy_score(here(y), found, sample_weight=weight))
+        return self._score(accuracy_score, X, y, sample_weight)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest score, shape (n_samples,).
@@ -848,19 +856,6 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
-
-
-@contextmanager
-def scoring() -> Iterator[None]:
-    """Errors of scores say what can be done about records that lack a target."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        known = f"{error}. " if isinstance(error, ValueError) else "y has labels of several types. "
-        raise ValueError(
-            f"{known}Where targets are missing: dp_score leaves such records out, as a fit with "
-            "nonfinite='zero' does"
-        ) from None
 
 
 # ----------------------------- predictions, by what may be sent to whoever holds the rows

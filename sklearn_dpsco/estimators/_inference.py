@@ -76,10 +76,6 @@ class Inference(DPLinearModel):
 
     inference: bool = False
 
-    def _warn_of_means(self, features: FeatureScaling | None, target: TargetScaling | None) -> None:
-        for note in self._beyond(features, target):
-            warn_user(f"{note}. Is a unit wrong, or a bound?", PrivacyParameterWarning)
-
     def _keep_estimate(self, estimate: Any, scaling: FeatureScaling, targets: Targets) -> None:
         """Set what tells how sure the coefficients are."""
         d, (n_outputs, n_params) = self.n_features_in_, estimate.coef.shape

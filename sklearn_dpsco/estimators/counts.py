@@ -17,7 +17,7 @@ from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_sca
 from ..data.cells import as_weights, check_in_memory, check_order, numbers_of_records
 from ..losses import Tweedie
 from ..solvers import Descent
-from ._base import DPRegressor, Settings, estimator, scoring
+from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
@@ -213,9 +213,8 @@ class RateModel(Inference, DPRegressor):
             y = here(y) / e
             weights = e ** (2 - self.loss.power)
             sample_weight = weights if sample_weight is None else weights * sample_weight
-        facts, weight = (here(y), here(self.predict(X))), here(sample_weight)
-        with scoring():
-            return float(d2_tweedie_score(*facts, sample_weight=weight, power=self.loss.power))
+        metric = functools.partial(d2_tweedie_score, power=self.loss.power)
+        return self._score(metric, X, y, sample_weight)
 
 
 def _means(largest: float, raw: Array) -> Array:
