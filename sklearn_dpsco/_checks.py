@@ -142,19 +142,20 @@ def telling(hints: Mapping[str, str]) -> Callable[[T], T]:
     return decorated
 
 
-def naming(hints: Mapping[str, str]) -> Callable[[T], T]:
-    """Of a class, a `TypeError` that has hints for some parameters that it does not have."""
+def naming(hint: Callable[[str], str | None]) -> Callable[[T], T]:
+    """Of a class, a `TypeError` that has a hint for a parameter that it does not have."""
 
     def decorated(cls: Any) -> Any:
-        init = cls.__init__
+        init, known = cls.__init__, inspect.signature(cls).parameters
 
         @wraps(init)
         def explained(self: Any, *args: Any, **kwargs: Any) -> None:
-            if wrong := sorted(hints.keys() & kwargs.keys()):
-                raise TypeError(
-                    f"{cls.__name__}.__init__() got an unexpected keyword argument {wrong[0]!r}; "
-                    f"{hints[wrong[0]]}"
-                )
+            for name in kwargs:
+                if name not in known and (advice := hint(name)):
+                    raise TypeError(
+                        f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}; "
+                        f"{advice}"
+                    )
             init(self, *args, **kwargs)
 
         cls.__init__ = explained

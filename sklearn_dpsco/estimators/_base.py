@@ -27,6 +27,7 @@ from .._checks import (
     check_count,
     first_of,
     import_pandas,
+    naming,
     shown,
     warn_user,
 )
@@ -44,7 +45,7 @@ from ..preprocessing.encoder import references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
-from ._public import merged, naming_equivalents
+from ._public import equivalent, merged
 from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
@@ -57,10 +58,11 @@ def estimator(cls: C) -> C:
     Its docstring is made complete, and the error of an unknown parameter names what is meant.
     """
     doc, made = cls.__doc__, cast(Any, dataclass(kw_only=True, repr=False, eq=False)(cls))
-    init, hints = in_order(made).__init__, get_type_hints(made)
-    names = [name for name in inspect.signature(init).parameters if name != "self"]
-    init.__annotations__ = {name: hints[name] for name in names}
-    made.__init__, made.__doc__ = naming_equivalents(init), doc
+    hints = get_type_hints(made)
+    names = inspect.signature(in_order(made)).parameters
+    made.__init__.__annotations__ = {name: hints[name] for name in names}
+    naming(functools.partial(equivalent, made))(made)
+    made.__doc__ = doc
     made.__doc__ = merged(made)
     return cls
 

@@ -8,10 +8,8 @@ class. When a concrete class is created, `merged` makes the text that readers se
 from __future__ import annotations
 
 import difflib
-import functools
 import inspect
 import re
-from collections.abc import Callable
 from typing import Any
 
 # A paragraph of a class that begins like this is for readers of the file only.
@@ -42,8 +40,8 @@ _MEANT = {
 _HERE = {name: here.split() for names, here in _MEANT.items() for name in names.split()}
 
 
-_NOT_HERE = {"n_jobs": ": a fit runs on threads (NUMBA_NUM_THREADS)"}
-_NOT_HERE |= dict.fromkeys(("C", "alpha", "penalty"), ": no penalty is needed beside the noise")
+_NOT_HERE = {"n_jobs": "a fit runs on threads (NUMBA_NUM_THREADS)"}
+_NOT_HERE |= dict.fromkeys(("C", "alpha", "penalty"), "no penalty is needed beside the noise")
 
 
 # of an item such as ``scale_X_, center_X_ : ndarray`` this line, and those below it
@@ -120,40 +118,24 @@ def _described(parts: list[dict[str, list[str]]], title: str, names: list[str]) 
     return [line for header, text in items.items() for line in (header, *text)]
 
 
-def naming_equivalents(init: Callable[..., None]) -> Callable[..., None]:
-    """The constructor, whose `TypeError` for an unknown parameter names the one that is meant."""
-    known = list(inspect.signature(init).parameters)[1:]
-
-    @functools.wraps(init)
-    def explained(self: Any, *args: Any, **parameters: Any) -> None:
-        for name in parameters:
-            if name in known:
-                continue
-            owner = self._with_settings or type(self)
-            there = list(inspect.signature(owner).parameters)
-            of_owner = "{}" if owner is type(self) else f"{owner.__name__}({{}})"
-            solvers = set(owner._solvers.values()) if "solver" in there else set()
-            places = {
-                parameter: of_owner.format(f"solver={kind.__name__}({parameter}=...)")
-                for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
-                for parameter in inspect.signature(kind).parameters
-            }
-            places |= {other: of_owner.format(f"{other}=...") for other in there}
-            places |= {here: repr(here) for here in known}
-            found = [here for here in places if here.lower() == name.lower()]
-            found = found or [here for here in _HERE.get(name, ()) if here in places]
-            found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
-            advice = ""
-            if name in _NOT_HERE and not (found and name in _HERE):
-                advice = _NOT_HERE[name]
-            elif found:
-                advice = f"; see {' and '.join(places[here] for here in found)}"
-            elif self._with_settings:
-                advice = f"; settings are parameters of {owner.__name__}"
-            raise TypeError(
-                f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
-                f"{advice}"
-            )
-        init(self, *args, **parameters)
-
-    return explained
+def equivalent(cls: Any, name: str) -> str | None:
+    """What stands for a parameter of another name, or why nothing does."""
+    owner = cls._with_settings or cls
+    there = inspect.signature(owner).parameters
+    of_owner = "{}" if owner is cls else f"{owner.__name__}({{}})"
+    solvers = set(owner._solvers.values()) if "solver" in there else set()
+    places = {
+        parameter: of_owner.format(f"solver={kind.__name__}({parameter}=...)")
+        for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
+        for parameter in inspect.signature(kind).parameters
+    }
+    places |= {other: of_owner.format(f"{other}=...") for other in there}
+    places |= {here: repr(here) for here in inspect.signature(cls).parameters}
+    found = [here for here in places if here.lower() == name.lower()]
+    found = found or [here for here in _HERE.get(name, ()) if here in places]
+    found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
+    if name in _NOT_HERE and not (found and name in _HERE):
+        return _NOT_HERE[name]
+    if found:
+        return f"see {' and '.join(places[here] for here in found)}"
+    return f"settings are parameters of {owner.__name__}" if cls._with_settings else None

@@ -470,7 +470,7 @@ def _is_same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and repr(first) == repr(second)
 
 
-@naming(_HINTS)
+@naming(_HINTS.get)
 @in_order
 @dataclass(repr=False, eq=False)
 class DPGridSearchCV(_PrivateSearch):
@@ -562,7 +562,7 @@ class DPGridSearchCV(_PrivateSearch):
         return _listed(ParameterGrid, "param_grid", self.param_grid)
 
 
-@naming(_HINTS)
+@naming(_HINTS.get)
 @in_order
 @dataclass(repr=False, eq=False)
 class DPRandomizedSearchCV(_PrivateSearch):

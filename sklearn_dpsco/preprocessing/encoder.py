@@ -37,7 +37,7 @@ _HINTS |= dict.fromkeys(("categories", "bounds", "columns"), "see schema")
 _HINTS |= {"remainder": "extra='drop' leaves columns out; others go beside it in ColumnTransformer"}
 
 
-@naming(_HINTS)
+@naming(_HINTS.get)
 @dataclass(repr=False, eq=False)
 class PublicEncoder(TransformerMixin, BaseEstimator):
     """Encode a raw table by declared bounds and categories, without learning from it.

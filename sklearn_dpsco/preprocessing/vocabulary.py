@@ -92,9 +92,10 @@ class VocabularyPlan(Overviewed):
 _OF_WORDS = "stop_words ngram_range tokenizer token_pattern lowercase analyzer max_features binary"
 _FEW = "see plan_.count.threshold: words of fewer texts are never released"
 _HINTS = dict.fromkeys(_OF_WORDS.split(), "see vectorizer, which has it")
+_HINTS |= {"min_df": _FEW, "use_idf": "weights of words would have to be released, too"}
 
 
-@naming(_HINTS | {"min_df": _FEW, "use_idf": "weights of words would have to be released, too"})
+@naming(_HINTS.get)
 @in_order
 @dataclass(repr=False, eq=False)
 class PrivateVocabulary(  # type: ignore[call-arg]

@@ -52,7 +52,7 @@ _USERS_IN_BRANCHES = (
 )
 
 
-@naming({"path": "save(path) binds it to a new file, and load(path) goes on with one"})
+@naming({"path": "save(path) binds it to a new file, and load(path) goes on with one"}.get)
 class BudgetAccountant(Account):
     r"""A total budget that fits on the same records share, and the ledger of its charges.
 
