@@ -197,6 +197,7 @@ class PrivateFit:
     # of the last one, also before this was known of a stream
     _fits: Fits | None = field(default=None, init=False)
     _has_groups: bool = field(default=False, init=False)
+    _counted: int = field(default=1, init=False)  # of a user's rows
     _target_names: tuple[str, ...] | None = field(default=None, init=False)  # of a frame y
 
     def set_params(self, **params: Any) -> Self:
@@ -234,6 +235,11 @@ class PrivateFit:
 
     def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
         """Charge a plan, if there is an account; else count it among the fits of the clones."""
+        if has_groups and plan.guarantee.rows_per_user < self._counted:
+            raise PrivacyBudgetError(
+                "while the data were read, the block of an accountant was opened or closed, with "
+                "which max_rows_per_user='auto' became smaller: fit again"
+            )
         is_secret, self._has_groups = self.random_state is None, has_groups
         if account is None:
             lineage = self.__dict__.setdefault("_lineage", Lineage())
@@ -296,6 +302,7 @@ class PrivateFit:
         """Flags rows beyond `most` of a user; `counted` and `numbers` are as in `surplus_rows`."""
         if groups is None:
             return None
+        self._counted = most
         users = as_users(groups)
         check_consistent_length(X, users)
         if self._is_strict and np.any(is_nameless(users)):

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from contextlib import ExitStack
 
 import dask.array as da
 import numpy as np
@@ -334,6 +335,26 @@ def test_groups_reach_a_model_in_pipelines_and_searches():
         routed = build("DPMirrorRegressor", "noisy-md").set_fit_request(groups=True)
         scores = cross_val_score(routed, X, y, cv=3, params={"groups": users})
     assert np.all(np.isfinite(scores))
+
+
+def test_a_block_that_closes_while_the_data_are_read_leaves_no_claim_for_fewer_rows():
+    X, y = table("DPMirrorRegressor")
+
+    class Closing:
+        """A table that closes the block as it is read, like another thread might."""
+
+        shape, __len__ = X.shape, X.__len__
+
+        def __array__(self, *_, **__):
+            block.close()
+            return np.array(X)
+
+    for fit in ("fit", "partial_fit"):
+        model = build("DPFTRLRegressor")
+        with ExitStack() as block:
+            block.enter_context(BudgetAccountant(1.0, max_rows_per_user=ROWS))
+            with pytest.raises(PrivacyBudgetError, match="became smaller: fit again"):
+                getattr(model, fit)(Closing(), y, groups=np.arange(60) // ROWS)
 
 
 def test_an_accountant_for_users():
