@@ -195,17 +195,18 @@ class _StreamingModel(DPLinearModel):
 
     # ------------------------------------------------------------ parts of `partial_fit`
 
-    def _progress(self) -> _Progress | Settings:
-        """The stream in progress, or before the first chunk the checked parameters."""
+    def _progress(self) -> _Progress | None:
+        """The stream in progress; None before the first chunk, of which parameters are checked."""
         if not hasattr(self, "_stream"):
-            return self._settings()
+            self._settings()
+            return None
         if self._stream is None:
             raise ValueError(_ENDED)
         return self._stream
 
-    def _validate_chunk(self, X: Any, y: Any, progress: _Progress | Settings) -> tuple[Any, Any]:
-        X, y = self._validate(X, y, reset=isinstance(progress, Settings), min_samples=1)
-        if isinstance(progress, Settings):
+    def _validate_chunk(self, X: Any, y: Any, progress: _Progress | None) -> tuple[Any, Any]:
+        X, y = self._validate(X, y, reset=progress is None, min_samples=1)
+        if progress is None:
             n_seen, horizon = 0, self.horizon or _NO_HORIZON
         else:
             n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
@@ -228,27 +229,28 @@ class _StreamingModel(DPLinearModel):
         y: Any,
         groups: Any,
         sample_weight: Any,
-        progress: _Progress | Settings,
+        progress: _Progress | None,
         read: Callable[[Any], Targets],
     ) -> Self:
         """Take in a chunk; `read` makes targets of the first one's validated y."""
         largest_weight(self.max_weight, has_weights=sample_weight is not None)
         check_order(X=X, y=y, groups=groups, sample_weight=sample_weight)
         # threads take turns, also in counting the rows of users
-        lock = threading.RLock() if isinstance(progress, Settings) else progress.lock
+        lock = threading.RLock() if progress is None else progress.lock
         with lock, np.errstate(all="ignore"):  # as in `fit`
-            if isinstance(progress, _Progress) and self._stream is not progress:
+            if progress is not None and self._stream is not progress:
                 raise ValueError(_ENDED)  # while this thread waited
             with self._unchanged_on_error():
-                if isinstance(progress, Settings):
+                if progress is None:
                     self._target_names = column_names(y)
                 X, y = self._validate_chunk(X, y, progress)
                 # rows of users: counts of the stream so far, behind room for those of this chunk
                 counted: ChainMap[Any, int] | None = None if groups is None else ChainMap({}, {})
-                if isinstance(progress, Settings):
-                    targets, budget = read(y), progress.accounting.budget
+                if progress is None:
+                    targets, rows = read(y), self._rows_per_user
                 else:
-                    targets, budget = progress.targets.of(self._reader, y), progress.plan.budget
+                    targets = progress.targets.of(self._reader, y)
+                    rows = progress.plan.budget.rows_per_user
                     known = progress.rows_of_users
                     if (counted is None) != (known is None):
                         raise ValueError(
@@ -258,12 +260,12 @@ class _StreamingModel(DPLinearModel):
                         last, earlier = known.maps
                         earlier.update(last)  # totals: after an interrupt it is done again
                         counted = ChainMap({}, earlier)
-                is_surplus = self._surplus(X, groups, budget.rows_per_user, counted)
+                is_surplus = self._surplus(X, groups, rows, counted)
                 weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
-                if isinstance(progress, Settings):
-                    progress = self._begin(progress, X, targets, counted is not None, lock)
+                if progress is None:
+                    progress = self._begin(X, targets, counted is not None, lock)
                 else:  # the account in force, unless one that covers it was charged
                     account, charged = accountant_in_force(self.accountant), progress.charged
                     if account is not None and not any(one.covers(account) for one in charged):
@@ -273,12 +275,11 @@ class _StreamingModel(DPLinearModel):
             self._feed(progress, table, counted)
         return self
 
-    def _begin(
-        self, settings: Settings, X: Any, targets: Targets, has_groups: bool, lock: Any
-    ) -> _Progress:
+    def _begin(self, X: Any, targets: Targets, has_groups: bool, lock: Any) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""
-        solver = settings.solver.with_facts(doubling=self.horizon is None, shuffle=False)
-        accounting = self._accounting()  # a block may have been opened since
+        settings = self._settings()  # anew: a block may have been opened since
+        solver, accounting = settings.solver, settings.accounting
+        solver = solver.with_facts(doubling=self.horizon is None, shuffle=False)
         if self.horizon is None:
             accounting = accounting._replace(sizes_delta=False)
         # without a horizon, no delta is known to be large, and no number of records small
@@ -495,10 +496,7 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
         progress = self._progress()
-        if isinstance(progress, Settings):
-            declared = self._declared_classes()
-        else:
-            declared = progress.targets.classes
+        declared = self._declared_classes() if progress is None else progress.targets.classes
         if classes is not None:
             given = check_classes(classes)
             if declared is not None and not np.array_equal(given, declared):

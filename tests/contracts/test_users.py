@@ -349,12 +349,17 @@ def test_a_block_that_closes_while_the_data_are_read_leaves_no_claim_for_fewer_r
             block.close()
             return np.array(X)
 
-    for fit in ("fit", "partial_fit"):
-        model = build("DPFTRLRegressor")
-        with ExitStack() as block:
-            block.enter_context(BudgetAccountant(1.0, max_rows_per_user=ROWS))
-            with pytest.raises(PrivacyBudgetError, match="became smaller: fit again"):
-                getattr(model, fit)(Closing(), y, groups=np.arange(60) // ROWS)
+    model, users = build("DPFTRLRegressor"), np.arange(60) // ROWS
+    with ExitStack() as block:
+        block.enter_context(BudgetAccountant(1.0, max_rows_per_user=ROWS))
+        with pytest.raises(PrivacyBudgetError, match="became smaller: fit again"):
+            model.fit(Closing(), y, groups=users)
+    with ExitStack() as block:  # a stream counts rows after they were read
+        block.enter_context(BudgetAccountant(1.0, max_rows_per_user=ROWS))
+        model.partial_fit(Closing(), y, groups=users)
+    other = build("DPFTRLRegressor").partial_fit(X, y, groups=users)
+    assert model.guarantee_.rows_per_user == 1
+    np.testing.assert_array_equal(outcome(model), outcome(other))
 
 
 def test_an_accountant_for_users():
