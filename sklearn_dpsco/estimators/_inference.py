@@ -403,8 +403,8 @@ class Inference(DPLinearModel):
         found = self._found("return_std=True")
         rows, raw = self.linear_functions(X)
         functions: Any = np.kron(np.eye(raw.shape[1]), rows)  # as in `predict_interval`
-        std = found.errors(functions)[0]
-        return np.reshape(std.reshape(raw.T.shape).T, np.shape(self.predict(X)))
+        std = found.errors(functions)[0].reshape(raw.T.shape).T
+        return std[:, 0] if self.coef_.ndim == 1 else std
 
     def linear_functions(self, X: Any) -> tuple[Array, Array]:
         """Rows of X as functions of the coefficients that `summary` shows, and their values.
