@@ -25,6 +25,7 @@ import sklearn_dpsco
 from sklearn_dpsco import BudgetAccountant, PrivacyBudget, mechanisms
 from sklearn_dpsco.geometry import L1Ball, Simplex
 from sklearn_dpsco.losses import Logistic, Squared, SquaredHinge
+from sklearn_dpsco.mechanisms.laws import AdditiveNoise
 from sklearn_dpsco.privacy.budget import RELATIONS
 from sklearn_dpsco.solvers import (
     FTRL,
@@ -544,6 +545,7 @@ def build(name, form=None, **parameters):
     return kind_of(name)(**settings | parameters)
 
 
+@cache
 def composition_for(name, form):
     """How an accountant of it may add up: only a few papers' solvers have no Gaussian curve."""
     has_curve = build(name, form, accountant=None).plan(60, 3).guarantee.composes_in("gdp")
@@ -632,6 +634,12 @@ def table(name, n=60, d=3, *, seed=0, classes=("no", "yes")):
     return X, targets_of(name, np.clip(signal, -1, 1))
 
 
+@cache
+def fitted(name, form=None):
+    """The estimator fitted to `table(name)`, once for all tests: they leave it as it is."""
+    return build(name, form).fit(*table(name))
+
+
 def targets_of(name, values):
     """Numbers in [-1, 1] as targets in the bounds of those of a regressor."""
     low, high = entry(name).bounds_y
@@ -680,18 +688,9 @@ class Unreadable:
 # --------------------------------------------------------------------------- mechanisms
 
 
-def _additive_noise():
-    """The class that adds all noise that is added to vectors, and its method that does so."""
-    try:
-        from sklearn_dpsco.mechanisms.laws import AdditiveNoise
-    except ImportError:
-        return mechanisms._AdditiveNoise, "_with_noise"
-    return AdditiveNoise, "with_noise"
-
-
 def switch_noise_off(monkeypatch):
     """From now on additive mechanisms release what they are given."""
-    monkeypatch.setattr(*_additive_noise(), lambda self, value, stream: np.array(value))
+    monkeypatch.setattr(AdditiveNoise, "with_noise", lambda self, value, stream: np.array(value))
 
 
 def _kinds_of_mechanisms():

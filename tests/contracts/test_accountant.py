@@ -32,8 +32,17 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
 
-from sklearn_dpsco import BudgetAccountant, PrivacyBudget, PrivacyBudgetError, PrivacyLeakWarning
+from sklearn_dpsco import (
+    BudgetAccountant,
+    DPGridSearchCV,
+    DPLassoFWClassifier,
+    PrivacyBudget,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.privacy.accountant import accountant_in_force
+from sklearn_dpsco.solvers import Gradient, Selection
 
 RESULTS = ("coef_", "intercept_", "plan_", "guarantee_", "n_iter_", "noise_is_secret_", "n_seen_")
 
@@ -53,6 +62,19 @@ class Watched(BudgetAccountant):
 
 def state(model):
     return {key: id(value) for key, value in vars(model).items()}
+
+
+def released(call):
+    """The mechanisms of all releases of a call."""
+    made = []
+
+    def answer(mechanism, _value, release):
+        made.append(mechanism)
+        return release()
+
+    with every_release(answer):
+        call()
+    return made
 
 
 # ----------------------------------------------------------------------------- the charge
@@ -192,6 +214,24 @@ def counts_of(guarantee):
         counts = counted.setdefault(release.mechanism, Counter())
         counts[release.group] += release.count
     return counted
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_every_noise_of_a_search_is_one_of_its_plan(delta):
+    """What is drawn in a run is what the guarantee counts, no more and no other."""
+    X = np.random.default_rng(0).uniform(-1, 1, (1000, 3))
+    y = np.where(X[:, 0] > 0, "b", "a")
+    solver = Gradient(max_iter=3) if delta else Selection(max_iter=3)
+    model = DPLassoFWClassifier(bounds_X=(-1, 1), classes=["a", "b"], solver=solver)
+    grid = {"feasible_set": [L1Ball(1.0), L1Ball(30.0)]}
+    search = DPGridSearchCV(model, grid, delta=delta, epsilon=8.0)
+    seen = released(lambda: search.fit(X, y))
+    plan = search.plan_
+    parts = [g for _, options in plan.guarantee.parts[:-1] for g in options]
+    parts.append(plan.guarantee.parts[-1][1][search.best_index_])
+    planned = [(r.mechanism, r.count) for g in parts for r in g.releases]
+    assert len(seen) == sum(count for _, count in planned)
+    assert set(map(repr, seen)) == {repr(mechanism) for mechanism, _ in planned}
 
 
 @each_solver
@@ -347,25 +387,12 @@ def test_invalid_data_cost_nothing_and_leave_the_earlier_model(name):
 # ------------------------------------------------------------------- fits that do not end
 
 
-def count_releases(model, X, y):
-    """Fit the model; how many releases that took."""
-    made = []
-
-    def answer(_mechanism, _value, release):
-        made.append(None)
-        return release()
-
-    with every_release(answer):
-        model.fit(X, y)
-    return len(made)
-
-
 @each_form
 def test_a_fit_that_fails_after_the_charge_stays_charged_and_leaves_no_model(name, form):
     X, y = table(name)
     accountant = BudgetAccountant(40.0, **composition_for(name, form))
     model = build(name, form, accountant=accountant)
-    n_releases = count_releases(model, X, y)
+    n_releases = len(released(lambda: model.fit(X, y)))
     expected = outcome(model)
     # in the first release, and in the last one, of a model that was fitted before
     for error, at in ((KeyboardInterrupt, 1), (MemoryError, n_releases)):

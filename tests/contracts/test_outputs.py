@@ -15,6 +15,7 @@ from registry import (
     each_form_of_regressors,
     each_regressor,
     entry,
+    fitted,
     main_form,
     outcome,
     parameters_of,
@@ -44,13 +45,13 @@ def bounds(m=3):
 
 
 def declared(name, m=3):
-    return bounds(m) if "bounds_y" in build(name).get_params() else {}
+    return bounds(m) if "bounds_y" in parameters_of(name) else {}
 
 
 @each_form_of_regressors
 def test_a_column_is_a_vector_and_its_model_has_one_row(name, form):
     X, y = table(name)
-    vector, column = build(name, form).fit(X, y), build(name, form).fit(X, y[:, None])
+    vector, column = fitted(name, form), build(name, form).fit(X, y[:, None])
     np.testing.assert_array_equal(outcome(vector), outcome(column))
     assert (vector.coef_.shape, np.shape(vector.intercept_)) == ((3,), ())
     assert (column.coef_.shape, column.intercept_.shape) == ((1, 3), (1,))

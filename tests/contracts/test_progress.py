@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from joblib import parallel_config
-from registry import Unreadable, build, each, each_form_of_all, main_form, outcome, table
+from registry import Unreadable, build, each, each_form_of_all, fitted, main_form, outcome, table
 
 from sklearn_dpsco import (
     DPFTRLRegressor,
@@ -64,12 +64,11 @@ def bars(monkeypatch):
 @each_form_of_all
 def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, form, bars):
     X, y = table(name)
-    plain = build(name, form).fit(X, y)
     model = build(name, form, verbose=True)
     (bar,) = bars(lambda m=model: m.fit(X, y))
     assert (bar.desc, bar.unit, bar.is_open) == (name, "step", False)
     assert sum(bar.updates) == bar.total == model.plan_.n_steps
-    assert np.array_equal(outcome(model), outcome(plain))
+    assert np.array_equal(outcome(model), outcome(fitted(name, form)))
     (other,) = bars(lambda m=model: m.fit(-0.1 * X, y[::-1]))
     assert other.updates == bar.updates
 

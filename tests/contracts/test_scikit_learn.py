@@ -24,6 +24,7 @@ from registry import (
     each_reader_of_labels,
     each_solver,
     entry,
+    fitted,
     is_classifier,
     kind_of,
     main_form,
@@ -156,7 +157,7 @@ def test_parameters_are_left_as_they_are(name):
 @each_form_of_all
 def test_pickles_hold_the_model(name, form):
     X, y = table(name)
-    model = build(name, form).fit(X, y)
+    model = fitted(name, form)
     loaded = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.plan_ == model.plan_
@@ -169,7 +170,7 @@ def test_pickles_hold_the_model(name, form):
 @each
 def test_no_target_of_a_record_is_kept(name):
     """Neither as an entry nor as the memory that a view of none of them holds."""
-    kept = build(name).fit(*table(name))._targets.y
+    kept = fitted(name)._targets.y
     assert kept.size == 0
     assert kept.base is None
 
@@ -193,8 +194,8 @@ def test_tags_say_what_is_accepted(name):
 @each_descending_form
 def test_a_seed_decides_the_noise(name, form):
     X, y = table(name)
-    first, same = (build(name, form).fit(X, y) for _ in range(2))
-    np.testing.assert_array_equal(outcome(first), outcome(same))
+    same = build(name, form).fit(X, y)
+    np.testing.assert_array_equal(outcome(fitted(name, form)), outcome(same))
     # no grid on which two draws may meet, and too little noise for any to be clipped
     far_apart = {"precision": "float", **STRONG}
     models = [
@@ -213,7 +214,7 @@ def test_a_seed_decides_the_noise(name, form):
 def test_data_frames_and_declarations_by_name(name):
     X, y = table(name)
     frame = columns_as(X)
-    plain = build(name).fit(X, y)
+    plain = fitted(name)
     model = build(name).fit(frame, pd.Series(y))
     np.testing.assert_allclose(outcome(model), outcome(plain), rtol=1e-9, atol=1e-12)
     assert list(model.feature_names_in_) == ["a", "b", "c"]
@@ -260,7 +261,8 @@ def test_attributes_and_linear_predictions(name, form):
     X, y = table(name)
     far = 50 * X  # predictions are linear wherever they are asked for
     # (where slopes may be left out as noise, with little of it)
-    model = build(name, form, **(STRONG if entry(name).of_rates else {})).fit(X, y)
+    of_rates = entry(name).of_rates
+    model = build(name, form, **STRONG).fit(X, y) if of_rates else fitted(name, form)
     shape = (1, 3) if is_classifier(name) else (3,)
     assert (model.coef_.shape, model.coef_.dtype) == (shape, np.float64)
     assert model.n_features_in_ == 3
@@ -299,7 +301,7 @@ def test_before_a_fit_and_with_other_columns(name):
     with pytest.raises(NotFittedError):
         model.score(X, y)
     assert not [key for key in vars(model) if key.endswith("_")]
-    model.fit(X, y)
+    model = fitted(name)
     for method in methods:
         with pytest.raises(ValueError, match="2 features"):
             getattr(model, method)(X[:, :2])

@@ -14,6 +14,7 @@ from registry import (
     each_regressor,
     each_solver,
     every_release,
+    fitted,
     is_classifier,
     kind_of,
     main_form,
@@ -158,16 +159,15 @@ def test_frames_predict(name):
     scaled = (X - middle) / width
     found = predictions_of(name, scaled @ values[:-1] + values[-1])
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    unnamed = build(name).fit(X, y).coef_frame()
+    unnamed = fitted(name).coef_frame()
     assert list(unnamed.index) == ["x0", "x1", "x2", "(intercept)"]
 
 
 @each
 def test_frames_are_refused(name, monkeypatch):
-    X, y = table(name)
     with pytest.raises(NotFittedError):
         build(name).coef_frame()
-    model = build(name).fit(X, y)
+    model = fitted(name)
     with pytest.raises(ValueError, match="units must be one of 'data', 'scaled'"):
         model.coef_frame(units="bounds")
     with pytest.raises(ValueError, match="encoder has 1 output columns, but the model has 3"):
