@@ -155,12 +155,13 @@ def test_small_and_degenerate_tables(name):
     for n, d in ((2, 1), (3, 1), (5, 2), (4, 7), (60, 1)):
         X, y = table(name, n=n, d=d)
         settings = entry(name).sparse
+        plan = build(name, **settings).plan(n, d)
         models = [build(name, **settings).fit(storage(X), y) for storage in STORAGES.values()]
         for model in models:
             assert np.all(np.isfinite(outcome(model))), (n, d)
             np.testing.assert_allclose(outcome(model), outcome(models[0]), **TOLERANCE)
             assert model.predict(X).shape == (n,)
-            assert model.plan_ == build(name, **settings).plan(n, d)
+            assert model.plan_ == plan
 
 
 @each_form
