@@ -447,7 +447,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 accounting = self._accounting().of_size(table.shape[0])
                 facts = settings.facts | {"n_users": table.n_users, "has_weights": has_weights}
                 # those of weight 0 are, and those beyond the rows of their user
-                facts["may_be_empty"] = not self._is_strict or has_groups or has_weights
+                facts["may_be_empty"] |= has_groups or has_weights
                 settings = settings._replace(accounting=accounting, facts=facts)
                 least = self._least * math.sqrt(table.targets.n_outputs)
                 times = accounting.warn_if_weak(*table.shape, least)
