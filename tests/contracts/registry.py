@@ -411,19 +411,6 @@ REGISTRY = {
     "DPTweedieRegressor": RATES,
 }
 
-# other paths than the defaults take, for all checks of scikit-learn
-FURTHER_CHECKS = [
-    ("DPLassoFW", {"solver": Selection(max_iter=5)}),
-    ("DPLassoFWClassifier", {"solver": Gradient(max_iter=5), "nonfinite": "zero"}),
-    ("DPMirrorRegressor", {"solver": Localized(max_iter=2)}),
-    (
-        "DPPhasedSGDClassifier",
-        {"solver": PhasedSGD(max_iter=1), "fit_intercept": False, "relation": "zero-out"},
-    ),
-    ("HeavyTailDPRegressor", {"solver": SCOFSlices(max_iter=2), "center_X": 0.0, "delta": 0}),
-    ("HeavyTailDPClassifier", {"solver": SCOF(max_iter=3)}),
-]
-
 ESTIMATORS = sorted(
     name
     for name, kind in vars(sklearn_dpsco).items()

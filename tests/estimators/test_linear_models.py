@@ -7,21 +7,19 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
-from support import rest_is_slow, scaled_table
+from support import scaled_table
 
 from sklearn_dpsco import (
     DPLassoFW,
     DPLassoFWClassifier,
     DPMirrorClassifier,
     DPMirrorRegressor,
-    DPPhasedSGDClassifier,
-    DPPhasedSGDRegressor,
     expected_failed_checks,
 )
 from sklearn_dpsco.estimators import _records
 from sklearn_dpsco.geometry import Geometry, L1Ball
 from sklearn_dpsco.losses import Hinge, Loss, SmoothedHinge, Squared
-from sklearn_dpsco.solvers import Gradient, Localized, NoisyMD, NoisySFW, PhasedSGD, Selection
+from sklearn_dpsco.solvers import Gradient, NoisyMD, Selection
 
 
 def regressor(**parameters):
@@ -31,35 +29,6 @@ def regressor(**parameters):
 def classifier(classes=(-1.0, 1.0), **parameters):
     settings = {"classes": classes, "bounds_X": (-1, 1), "random_state": 0}
     return DPLassoFWClassifier(**settings | parameters)
-
-
-FORMS = [
-    DPLassoFW(solver="gradient", loss="huber", relation="zero-out"),
-    DPLassoFW(delta=0, fit_intercept=False),
-    DPLassoFW(feasible_set="simplex", fit_intercept=False, solver=Gradient(max_iter=5)),
-    DPLassoFWClassifier(solver="selection", loss="smoothed_hinge"),
-    DPLassoFWClassifier(delta=0),
-    DPPhasedSGDRegressor(
-        loss="absolute", feasible_set="unconstrained", solver=PhasedSGD(max_iter=1)
-    ),
-    DPPhasedSGDRegressor(fit_intercept=False, relation="zero-out", solver=PhasedSGD(n_phases=2)),
-    DPPhasedSGDClassifier(loss="hinge", solver=PhasedSGD(max_iter=1)),
-    DPMirrorRegressor(solver=Localized(max_iter=2), feasible_set="linf", relation="zero-out"),
-    DPMirrorRegressor(solver=NoisySFW(l2_penalty=0.1)),
-    DPMirrorRegressor(
-        feasible_set="simplex", fit_intercept=False, solver=NoisyMD(mirror_map="entropy")
-    ),
-    DPMirrorClassifier(feasible_set="l1", solver=Localized(max_iter=2), precision="float"),
-]
-
-
-@pytest.mark.filterwarnings("ignore")
-@rest_is_slow("number", range(len(FORMS)), ("1", "5", "8"))
-def test_scikit_learn_checks_of_forms_that_are_in_no_contract(number):
-    found = check_estimator(FORMS[number], on_skip=None, on_fail=None)
-    failed = [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"]
-    assert len(found) > 40
-    assert {name for name, _ in failed} <= set(expected_failed_checks(FORMS[number])), failed
 
 
 @pytest.mark.filterwarnings("ignore")
