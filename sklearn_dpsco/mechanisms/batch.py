@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
-from ..privacy.guarantee import Release, composed_event, renyi
+from ..privacy.guarantee import Release, composed_event, worst
 from ..privacy.sampling import LEAST_DELTA, batch_renyi
 from ..privacy.selections import bracketed
 from ..randomness.subsets import RandomBatches
@@ -95,7 +95,10 @@ def calibrate_batches(
         if events.pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
             return False
         order = budget.order
-        return order is None or renyi(parts, order) <= order * budget.rho
+        if order is None:
+            return True
+        borne = worst(parts, lambda release: release.renyi(order))
+        return sum(release.renyi(order) for release in borne) <= order * budget.rho
 
     unsampled = make(enough), budget.gaussian_allowance.kind
     has_no_order = budget.currency != "auto" and budget.order is None

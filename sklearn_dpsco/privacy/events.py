@@ -105,15 +105,15 @@ def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        counts = [count for _, count in _flat(event, in_choices=True)]
-        parts = [_Noise.of(part) for part, _ in _flat(event, in_choices=True)]
+        flat = list(_flat(event, in_choices=True))
+        parts = [_Noise.of(part) for part, _ in flat]
         finest = min((part.deviation for part in parts), default=math.inf)
         width = min(epsilon / _POINTS_PER_EPSILON, finest / _POINTS_PER_DEVIATION)
         width = max(width, max((part.reach for part in parts), default=0.0) / _MOST_POINTS)
         width = max(width, _whole_spread(event) / _MOST_SPREAD_POINTS)
         orders = (False, True) if any(part.is_poisson for part in parts) else (False,)
         # the error of a Fourier transform to the power T grows like T
-        rounding = max(sampling.LEAST_DELTA / 10, sum(counts) * 2.0**-53)
+        rounding = max(sampling.LEAST_DELTA / 10, sum(count for _, count in flat) * 2.0**-53)
         _known[key] = [_law(event, width, is_reversed) for is_reversed in orders], rounding
     return _known[key]
 
@@ -214,8 +214,10 @@ def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
 
 
 def second_opinion(event: Any, composition: str, epsilon: float, delta: float) -> float:
-    """Epsilon of an unsampled event at `delta`; `epsilon` sets the resolution."""
+    """Epsilon of an event at `delta`; `epsilon` sets the resolution."""
     grid = epsilon * 1e-4
+    if composition == "pld":
+        return pld_epsilon(event, delta, epsilon)
     if composition == "pure":
         # one by one and added: of many together the accountant cuts a tail off, which is not
         # possible at delta = 0. Binary response is not defined under add-or-remove.

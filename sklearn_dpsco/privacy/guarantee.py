@@ -62,6 +62,10 @@ class Release:
         """Of all its uses."""
         return self.mechanism.cost(composition, self.count)
 
+    def renyi(self, order: float) -> float:
+        """Renyi divergence of this order of all its uses."""
+        return self.count * self.mechanism.renyi(order)
+
     def dp_event(self, composition: str, rows: int = 1) -> Any:
         """All its uses as one event, for so many rows of a user."""
         return self.mechanism.dp_event(composition, self.count, rows)
@@ -148,9 +152,8 @@ class Guarantee(Overviewed):
     def of_parts(cls, budget: PrivacyBudget, composition: Composition, parts: Forks) -> Guarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
-        currency = _additive(composition)
-        costliest = [max(options, key=lambda part: part.cost(currency)) for _, options in named]
-        releases = tuple(release for part in costliest for release in part.releases)
+        costliest = _costliest(named, composition)
+        releases = tuple(release for _, part in costliest for release in part.releases)
         claim = budget.epsilon, budget.delta, budget.relation
         return cls(*claim, composition, releases, budget.rows_per_user, named)
 
@@ -228,7 +231,7 @@ class Guarantee(Overviewed):
         if self.parts:
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
-                for (name, share), part in zip(self.shares(), self._costliest, strict=True)
+                for (name, part), (_, share) in zip(self._costliest, self.shares(), strict=True)
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
             layout = "  {:32s} {:>6s} {:>9s}"
@@ -269,10 +272,11 @@ class Guarantee(Overviewed):
         >>> guarantee.report().overview().lines[1] == guarantee.overview().lines[0]
         True
         """
-        n, found = len(self.parts), list[tuple[str | None, Guarantee]]([(None, self)])
-        if self.parts:
-            names = [f"part {k} of {n}: {name}" for k, (name, _) in enumerate(self.parts, 1)]
-            found = list(zip(names, self._costliest, strict=True))
+        found: list[tuple[str | None, Guarantee]] = [
+            (f"part {k} of {len(self.parts)}: {name}", part)
+            for k, (name, part) in enumerate(self._costliest, 1)
+        ]
+        found = found or [(None, self)]
         releases = [(*_facts(r), part) for part, one in found for r in one.releases]
         return of_guarantee(self, releases, dataset=dataset, purpose=purpose)
 
@@ -289,8 +293,8 @@ class Guarantee(Overviewed):
             names = [f"{r.name} ({r.group})" if r.group else r.name for r in self.releases]
             return list(zip(names, self._shares_of_releases(), strict=True))
         currency = _additive(self.composition)
-        total, parts = self.cost(currency), zip(self.parts, self._costliest, strict=True)
-        return [(name, part.cost(currency) / total) for (name, _), part in parts]
+        total = self.cost(currency)
+        return [(name, part.cost(currency) / total) for name, part in self._costliest]
 
     def _shares_of_releases(self) -> list[float]:
         if self.is_void:
@@ -336,12 +340,11 @@ class Guarantee(Overviewed):
         """What the worst record bears: an alternative of each part, or releases."""
         if self.parts:
             return [max(options, key=cost) for _, options in self.parts]
-        return _worst(self.releases, cost)
+        return worst(self.releases, cost)
 
     @property
-    def _costliest(self) -> list[Guarantee]:
-        """Of the alternatives of each part."""
-        return self._borne(lambda part: part.cost(_additive(self.composition)))
+    def _costliest(self) -> list[tuple[str, Guarantee]]:
+        return _costliest(self.parts, self.composition)
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -350,10 +353,8 @@ class Guarantee(Overviewed):
         """
         if self.is_void:
             return math.inf
-        if self.parts:
-            return sum(max(part.renyi(order) for part in options) for _, options in self.parts)
-        if self.rows_per_user == 1:
-            return renyi(self.releases, order)
+        if self.parts or self.rows_per_user == 1:
+            return sum(one.renyi(order) for one in self._borne(lambda one: one.renyi(order)))
         pure = self.cost("pure") if self.composes_in("pure") else math.inf
         return min(order * self.cost("zcdp"), pure)
 
@@ -482,7 +483,7 @@ class Guarantee(Overviewed):
         if self.composition == "pld":
             forks = [[part._event_among_batches() for part in options] for _, options in self.parts]
             return events.composed([events.one_of(options) for options in forks])
-        return events.composed([part.dp_event for part in self._costliest])
+        return events.composed([part.dp_event for _, part in self._costliest])
 
     def _event_among_batches(self) -> Any:
         """Next to random batches, what has none adds up with them as Gaussian noise."""
@@ -508,14 +509,13 @@ class Guarantee(Overviewed):
             return math.inf
         from . import events
 
-        if self.composition == "pld":
-            return events.pld_epsilon(self.dp_event, self.delta, self.epsilon)
-        if self.composition == "renyi" and self.parts:
+        composition, delta = self.composition, self.delta - self.slack
+        if composition == "renyi" and self.parts:
             borne = self._borne(lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order))
-            found = events.composed([part._event_among_batches() for part in borne])
-            return events.pld_epsilon(found, self.delta, self.epsilon)
-        delta = self.delta - self.slack
-        return events.second_opinion(self.dp_event, self.composition, self.epsilon, delta)
+            composition, event = "pld", events.composed([p._event_among_batches() for p in borne])
+        else:
+            event = self.dp_event
+        return events.second_opinion(event, composition, self.epsilon, delta)
 
 
 def _facts(release: Release) -> tuple[str, int, str, float, float, str | None]:
@@ -539,31 +539,31 @@ def selections_game(releases: Sequence[Release], rows: int) -> tuple[float, int,
     return rows * max(ranges), count, rows * math.sqrt(2 * gaussian)
 
 
-def renyi(releases: Sequence[Release], order: float) -> float:
-    """Renyi divergence of this order of all releases, for the worst record."""
-    borne = _worst(releases, lambda release: release.count * release.mechanism.renyi(order))
-    return sum(release.count * release.mechanism.renyi(order) for release in borne)
 
 
 def composed_event(releases: Sequence[Release], composition: str, rows: int = 1) -> Any:
-    """The releases that may read one record as one event."""
+    """The releases that may read one record as one event, for so many rows of a user."""
     from . import events
 
-    borne = _worst(releases, lambda release: release.cost(composition))
+    borne = worst(releases, lambda release: release.cost(_additive(composition)))
     return events.composed([release.dp_event(composition, rows) for release in borne])
 
 
-def _worst(releases: Sequence[Release], cost: Callable[[Release], float]) -> list[Release]:
+def worst(releases: Iterable[Release], cost: Callable[[Release], float]) -> list[Release]:
     """What the worst record bears: the releases on all records, and those of a costliest group."""
     groups: dict[str | None, list[Release]] = {None: []}
     for release in releases:
         groups.setdefault(release.group, []).append(release)
     on_all = groups.pop(None)
-    if len(groups) > 1:
-        return on_all + max(groups.values(), key=lambda group: sum(map(cost, group)))
-    return on_all + [release for group in groups.values() for release in group]
+    return on_all + max(groups.values(), key=lambda group: sum(map(cost, group)), default=[])
 
 
-def _additive(composition: Composition) -> Composition:
-    """The currency in which parts are compared."""
+def _costliest(parts: Forks, composition: Composition) -> list[tuple[str, Guarantee]]:
+    """Of the alternatives of each part the one that costs most in the currency of all."""
+    currency = _additive(composition)
+    return [(name, max(options, key=lambda one: one.cost(currency))) for name, options in parts]
+
+
+def _additive(composition: Any) -> Any:
+    """The currency in which parts, and groups, are compared."""
     return "zcdp" if composition in ("renyi", "pld") else composition

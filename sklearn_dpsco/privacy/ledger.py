@@ -33,7 +33,7 @@ FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
 COSTS = ("pure_epsilon", "rho", "rho_at_order", "half_mu_squared", "slack")
 _LATER = "noise_is_secret", "has_groups"  # files of earlier versions lack them
-# Costs that are left out of a file where they are this: earlier versions knew of neither.
+# Costs that are left out of a file where they are this, the default: earlier versions lack both.
 _USUAL = {"half_mu_squared": math.inf, "slack": 0.0}
 _COLUMN = {"gdp": "half_mu_squared", "zcdp": "rho_at_order"}  # the cost that adds up
 _MOST_UNITS = 64  # that are told apart: as a rule few are, since most costs grow together
@@ -254,10 +254,9 @@ class Snapshot(NamedTuple):
                 names = set(Charge.__dataclass_fields__) - {"guarantee"}
                 if set(entry) | {*_USUAL, *_LATER} != names:
                     raise ValueError("a charge with missing or unexpected keywords")
-                costs = {key: entry.get(key, _USUAL.get(key, 0.0)) for key in COSTS}
-                costs = {key: math.inf if cost is None else cost for key, cost in costs.items()}
+                infinite = {key: math.inf for key in COSTS if entry.get(key, 0.0) is None}
                 branch, time = tuple(entry["branch"]), datetime.fromisoformat(entry["time"])
-                charge = Charge(**entry | costs | {"branch": branch, "time": time})
+                charge = Charge(**entry | infinite | {"branch": branch, "time": time})
                 if charge.relation != budget.relation:
                     raise ValueError("a charge has another relation than the budget")
                 charges.append(charge)
