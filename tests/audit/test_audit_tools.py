@@ -181,13 +181,12 @@ def test_estimators_are_audited():
     assert 5 < result.gaussian_epsilon_lower_bound <= 20.0
     assert not hasattr(model, "coef_")
     # what it would be worth as a claim of 0.2
-    low = audit(model, *tables(), 120, claim=(0.2, 1e-6), random_state=0)
+    low = audit(model, *tables(), 60, claim=(0.2, 1e-6), random_state=0)
     assert low.flagged
     assert low.epsilon == 0.2
     assert result.decided_by == low.decided_by == "gaussian"
     pure = audit(lasso(delta=0, solver=Selection(max_iter=1)), *tables(), 20, random_state=0)
     assert pure.decided_by == "assumption-free"
-    np.testing.assert_array_equal(low.scores, result.scores)
 
 
 def test_seed_decides():
@@ -594,8 +593,8 @@ def test_an_audit_by_releases_sees_through_what_the_result_hides():
     # log-likelihood ratios: normal, of mean -mu^2 / 2 and mu^2 / 2
     assert found.scores.mean() == pytest.approx(-(budget.mu**2) / 2, abs=0.15)
     assert found.neighbour_scores.mean() == pytest.approx(budget.mu**2 / 2, abs=0.15)
-    again = audit_plan(plan, *flipped_target(), **by_releases)
-    np.testing.assert_array_equal(found.scores, again.scores)
+    again = audit_plan(plan, *flipped_target(), **by_releases | {"n_trials": 50})
+    np.testing.assert_array_equal(found.scores[:50], again.scores)
     # far too small a noise, and none
     for factor in (20, 1e8):
         noise = dataclasses.replace(plan.sums[0], scale=plan.sums[0].scale / factor)
@@ -730,13 +729,13 @@ def test_users_of_several_rows_are_audited():
     other[:4] = -1.0
     pair = solver_data(X, y, fit_intercept=False), solver_data(X, other, fit_intercept=False)
 
-    def audited(rows, statistic):
-        plan = solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows))
-        return audit_plan(plan, *pair, 500, statistic=statistic, random_state=0)
-
-    for statistic in (None, "releases"):
-        assert audited(1, statistic).flagged
-        found = audited(4, statistic)
+    for n_trials, statistic in ((500, None), (200, "releases")):
+        of_row, of_user = (
+            solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows)) for rows in (1, 4)
+        )
+        settings = {"statistic": statistic, "random_state": 0}
+        assert audit_plan(of_row, *pair, n_trials, **settings).flagged
+        found = audit_plan(of_user, *pair, n_trials, **settings)
         assert not found.flagged
     assert 0.7 < found.gaussian_epsilon_lower_bound <= 1.0
 

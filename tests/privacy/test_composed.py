@@ -1,6 +1,8 @@
 """Guarantees of several parts, and the parts of a budget that were charged as a whole."""
 
 import copy
+import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ from scipy.stats import norm
 from sklearn.base import clone
 
 from sklearn_dpsco import Guarantee, PrivacyBudget, PrivacyBudgetError
-from sklearn_dpsco.mechanisms import Gaussian, Release, SelectVertex
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
 from sklearn_dpsco.mechanisms.batch import BatchGaussian
 from sklearn_dpsco.model_selection.private_steps import Allotment
 from sklearn_dpsco.privacy import events
+from sklearn_dpsco.privacy.budget import RELATIONS, mu_epsilon, zcdp_epsilon
 from sklearn_dpsco.privacy.sampling import mixture_delta
 from sklearn_dpsco.privacy.selections import gaussian_delta
 from sklearn_dpsco.randomness.subsets import RandomBatches
@@ -55,6 +58,59 @@ def test_of_alternatives_the_costliest_counts_and_of_groups_the_worst_of_each_pa
     assert whole.second_opinion() <= 2.0 * (1 + 1e-4)
     with pytest.raises(AssertionError, match="more than its budget"):
         Guarantee.of_parts(WHOLE, "gdp", [("one", [dear]), ("two", [dear]), ("3", [cheap])])
+
+
+def borne(found, cost):
+    """What each unit bears that has a choice of groups, and of alternatives, for itself."""
+    if found.parts:
+        forks = [[c for one in options for c in borne(one, cost)] for _, options in found.parts]
+    else:
+        groups = {r.group: 0.0 for r in found.releases if r.group is not None}
+        for release in found.releases:
+            if release.group is not None:
+                groups[release.group] += cost(release)
+        on_all = [[cost(r)] for r in found.releases if r.group is None]
+        forks = on_all + [list(groups.values())] * bool(groups)
+    return [sum(choice) for choice in itertools.product(*forks)]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_what_the_worst_unit_bears_is_what_a_tree_costs(relation):
+    rng = np.random.default_rng(0)
+    budget = PrivacyBudget(1e3, 1e-6, relation)
+
+    def leaf(currency):
+        releases = []
+        for k in range(rng.integers(2, 6)):
+            # next to each other, they compose in zCDP only
+            kind = Laplace if currency == "zcdp" and k % 2 else Gaussian
+            mechanism = kind(1.0, rng.uniform(3, 9))
+            group = [None, "first", "second"][rng.integers(3)]
+            releases.append(Release(str(k), mechanism, int(rng.integers(1, 4)), group))
+        return Guarantee.of(budget, releases, currency)
+
+    def tree(currency, depth):
+        if depth == 0:
+            return leaf(currency)
+        options = [
+            (str(k), [tree(currency, depth - 1) for _ in range(rng.integers(1, 3))])
+            for k in range(rng.integers(1, 3))
+        ]
+        return Guarantee.of_parts(budget, currency, options)
+
+    for k in range(40):
+        currency = ("gdp", "zcdp")[k % 2]
+        found = tree(currency, k % 3)
+        most = max(borne(found, lambda release, kind=currency: release.cost(kind)))
+        assert found.cost(currency) == pytest.approx(most, rel=1e-14)
+        divergence = max(borne(found, lambda release: release.renyi(7.0)))
+        assert found.renyi(7.0) == pytest.approx(divergence, rel=1e-14)
+        # the epsilon of that unit alone, or more by its search
+        if currency == "gdp":
+            epsilon = mu_epsilon(math.sqrt(2 * most), 1e-6)
+        else:
+            epsilon = zcdp_epsilon(most, 1e-6)
+        assert epsilon * (1 - 1e-12) <= found.epsilon_at(1e-6) <= epsilon * (1 + 1e-9)
 
 
 def test_parts_are_for_users_of_the_same_number_of_rows():
