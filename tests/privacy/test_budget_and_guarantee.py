@@ -276,7 +276,7 @@ def test_second_accountant_sees_an_event_that_is_too_cheap():
 
 
 def test_selections_use_whichever_analysis_allows_least_noise():
-    for fit_intercept, n_outputs in itertools.product((True, False), (1, 3)):
+    for fit_intercept, n_outputs in ((True, 1), (False, 3)):
         facts = problem(1000, 10, fit_intercept=fit_intercept, n_outputs=n_outputs)
         used = set()
         for max_iter, epsilon in itertools.product((1, 2, 3, 5, 8, 50), (0.1, 1.0, 8.0)):

@@ -98,7 +98,7 @@ def test_what_the_worst_unit_bears_is_what_a_tree_costs(relation):
         ]
         return Guarantee.of_parts(budget, currency, options)
 
-    for k in range(40):
+    for k in range(18):
         currency = ("gdp", "zcdp")[k % 2]
         found = tree(currency, k % 3)
         most = max(borne(found, lambda release, kind=currency: release.cost(kind)))

@@ -661,9 +661,10 @@ def test_ctrl_c_at_any_moment_leaves_nothing_held_and_no_charge_half_done(
 ):
     monkeypatch.setattr(ledger, "PATIENCE", 0.0)
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    first, more = pure(0.125), pure(0.25)
     for moment in itertools.count():
         accountant, path = BudgetAccountant(1.0, 0.0), tmp_path / f"{moment}.json"
-        accountant.spend(pure(0.125))
+        accountant.spend(first)
         if action == "spend":
             accountant.save(path)
             accountant._state = accountant._state._replace(
@@ -671,7 +672,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing_held_and_no_charge_half_done(
             )  # the file knows more, by another process
         try:
             with ctrl_c(moment, kind):
-                accountant.save(path) if action == "save" else accountant.spend(pure(0.25))
+                accountant.save(path) if action == "save" else accountant.spend(more)
         except KeyboardInterrupt:  # whose traceback lives on
             check_nothing_is_held(accountant, path)
             if accountant._file is None:

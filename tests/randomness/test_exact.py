@@ -185,10 +185,10 @@ def test_floor_draws_that_are_settled_have_their_law(name, monkeypatch):
     monkeypatch.setattr(kernels, "floor_draws", lambda *_: (0, 0, False))
     laws = {key: (cache(cumulative), x) for key, (cumulative, x) in exact._LAWS.items()}
     monkeypatch.setattr(exact, "_LAWS", laws)
-    assert floored(name, 2**30, 160) > LAW_LEVEL
+    assert floored(name, 2**30, 120) > LAW_LEVEL
     planted = {key: (cumulative, lambda k, x: 20 * x) for key, (cumulative, _) in laws.items()}
     monkeypatch.setattr(exact, "_LAWS", planted)
-    assert floored(name, 2**30, 160) < LAW_LEVEL
+    assert floored(name, 2**30, 120) < LAW_LEVEL
 
 
 def test_draws_do_not_depend_on_how_they_are_batched():
