@@ -209,22 +209,17 @@ class _LazyUniform:
         return self.leading * unit, (self.leading + 1) * unit
 
 
-def _exp_bounds(low: Fraction, high: Fraction, digits: int) -> Bounds:
-    """Bounds on exp(-t) over 0 <= low <= t <= high."""
-    if high > _LARGEST_EXPONENT:  # 0 is a lower bound; a fraction that small would be slow
-        low = min(low, Fraction(_LARGEST_EXPONENT))
-        return Fraction(0), _exp_bounds(low, low, digits)[1]
+def _exp_minus(t: Fraction, digits: int) -> Bounds:
+    """Bounds on exp(-t), t >= 0."""
+    if t > _LARGEST_EXPONENT:  # 0 is a lower bound; a fraction that small would be slow
+        return Fraction(0), _exp_minus(Fraction(_LARGEST_EXPONENT), digits)[1]
     # the division and the exponential are correctly rounded in `digits` digits; the
     # relative error of the result is below (t + 2) 10^(1 - digits)
     context = Context(prec=digits, Emin=-(10**9), Emax=10**9)
-
-    def around(t: Fraction) -> Bounds:
-        ratio = context.divide(Decimal(t.numerator), Decimal(t.denominator))
-        value = Fraction(context.exp(context.minus(ratio)))
-        slack = (t + 2) * Fraction(10) ** (1 - digits)
-        return value * (1 - slack), value * (1 + slack)
-
-    return around(high)[0], around(low)[1]
+    ratio = context.divide(Decimal(t.numerator), Decimal(t.denominator))
+    value = Fraction(context.exp(context.minus(ratio)))
+    slack = (t + 2) * Fraction(10) ** (1 - digits)
+    return value * (1 - slack), value * (1 + slack)
 
 
 def _is_below(
@@ -250,7 +245,7 @@ def _is_below(
 def _normal_cumulative(k: int, digits: int) -> Bounds:
     """Sum of exp(-j^2 / 2) over j <= k, over the sum for all j."""
     n_terms = max(k + 2, math.isqrt(6 * digits - 1) + 1)  # up to the root of 6 digits, or more
-    terms = [_exp_bounds(Fraction(j * j, 2), Fraction(j * j, 2), digits) for j in range(n_terms)]
+    terms = [_exp_minus(Fraction(j * j, 2), digits) for j in range(n_terms)]
     head_low, head_high = (sum(side, Fraction(0)) for side in zip(*terms[: k + 1], strict=True))
     tail_low, tail_high = (sum(side, Fraction(0)) for side in zip(*terms[k + 1 :], strict=True))
     tail_high += terms[-1][1]  # each term beyond is less than half of the one before
@@ -259,7 +254,7 @@ def _normal_cumulative(k: int, digits: int) -> Bounds:
 
 def _laplace_cumulative(k: int, digits: int) -> Bounds:
     """1 - exp(-(k + 1)): the density of Laplace is exp(-|z|) / 2."""
-    low, high = _exp_bounds(Fraction(k + 1), Fraction(k + 1), digits)
+    low, high = _exp_minus(Fraction(k + 1), digits)
     return 1 - high, 1 - low
 
 
@@ -291,7 +286,7 @@ def _exact_attempt(
 
     def acceptance(digits: int) -> Bounds:
         low, high = x.interval
-        return _exp_bounds(exponent(k, low), exponent(k, high), digits)
+        return _exp_minus(exponent(k, high), digits)[0], _exp_minus(exponent(k, low), digits)[1]
 
     if not _is_below(acceptance, stream, coin, x):
         return None
@@ -337,7 +332,7 @@ def _exact_coin(
     t = (Fraction(top) - Fraction(score)) / Fraction(scale)
 
     def bounds(digits: int) -> Bounds:
-        low, high = _exp_bounds(t, t, digits)
+        low, high = _exp_minus(t, digits)
         if factor * low > 1:
             refuse()
         return factor * low, factor * high
