@@ -35,23 +35,25 @@ Currency = Literal["auto", "zcdp", "gdp"]
 RELATIONS: tuple[str, ...] = get_args(Relation)
 
 
-def zcdp_delta(rho: float, epsilon: float) -> float:
-    """Smallest delta that the Renyi curve of rho-zCDP proves at `epsilon`.
+def _log_delta(gap: float, log_gap: float, divergence: float, epsilon: float) -> float:
+    """Logarithm of a delta at `epsilon` of a Renyi divergence of the order alpha = 1 + gap.
 
-    The least over alpha > 1 of e^((alpha - 1) (alpha rho - epsilon)) (1 - 1 / alpha)^alpha /
-    (alpha - 1): Canonne, Kamath and Steinke (2020), Proposition 12. Every alpha gives a valid
-    delta, so an inexact minimizer errs on the private side.
+    That of e^((alpha - 1) (divergence - epsilon)) (1 - 1 / alpha)^alpha / (alpha - 1): Canonne,
+    Kamath and Steinke (2020), Proposition 12. Every alpha gives a valid delta, so an inexact
+    minimizer errs on the private side.
     """
+    return gap * (divergence - epsilon) - log_gap - (1 + gap) * math.log1p(1 / gap)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Smallest delta that the Renyi curve of rho-zCDP, alpha rho, proves at `epsilon`."""
     if rho <= 0:
         return 0.0
     log_gap = best_log_gap(rho, epsilon)
     if log_gap is None:
         return 1.0  # rho so large that no alpha proves a delta below 1
     gap = math.exp(log_gap)
-    alpha = 1 + gap
-    log_ratio = -math.log1p(1 / gap)  # log(1 - 1 / alpha)
-    log_delta = gap * (alpha * rho - epsilon) - math.log(gap) + alpha * log_ratio
-    return math.exp(min(0.0, log_delta))
+    return math.exp(min(0.0, _log_delta(gap, math.log(gap), (1 + gap) * rho, epsilon)))
 
 
 def best_log_gap(rho: float, epsilon: float) -> float | None:
@@ -132,18 +134,18 @@ def default_delta(n_samples: int) -> float:
 
 
 def renyi_epsilon(order: float, divergence: float, delta: float) -> float:
-    """Epsilon of a Renyi divergence > 0 of an order above 1 at `delta` > 0, as in `zcdp_delta`."""
+    """Epsilon of a Renyi divergence > 0 of an order above 1 at `delta` > 0, as in `_log_delta`."""
     log_slack = -math.log(delta) - math.log(order - 1) + order * math.log1p(-1 / order)
     return max(0.0, divergence + log_slack / (order - 1))
 
 
 def renyi_delta(divergence: Callable[[float], float], epsilon: float, order: float) -> float:
-    """Delta of a Renyi curve at `epsilon`: the least of `order` and others, as in `zcdp_delta`."""
+    """Delta of a Renyi curve at `epsilon`: the least of `order` and others."""
 
     def log_delta(log_gap: float) -> float:
         gap = math.exp(log_gap)
-        terms = gap * (divergence(1 + gap) - epsilon) - log_gap - (1 + gap) * math.log1p(1 / gap)
-        return terms if not math.isnan(terms) else math.inf
+        found = _log_delta(gap, log_gap, divergence(1 + gap), epsilon)
+        return found if not math.isnan(found) else math.inf
 
     grid = list(np.linspace(math.log(1e-2), math.log(1e5), 65))
     found = [log_delta(log_gap) for log_gap in grid]
