@@ -539,8 +539,6 @@ def selections_game(releases: Sequence[Release], rows: int) -> tuple[float, int,
     return rows * max(ranges), count, rows * math.sqrt(2 * gaussian)
 
 
-
-
 def composed_event(releases: Sequence[Release], composition: str, rows: int = 1) -> Any:
     """The releases that may read one record as one event, for so many rows of a user."""
     from . import events
