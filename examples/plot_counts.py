@@ -82,8 +82,7 @@ print(compared.drop(index="(intercept)").round(3).to_string())
 # %%
 # A forest plot
 # -------------
-# Of the scaled features: the ratio is that for half of the width of the bounds, or for all of it
-# where they begin at 0. So a flag has its own ratio, and that of the diseases is for 60 of them.
+# The ratio is that for the width of the bounds: of a flag its own, of the diseases for 60 of them.
 
 display = CoefficientDisplay.from_estimator(model, units="scaled", exponentiate=True)
 _ = display.ax_.set_title("Rate ratios of visits, 95 % intervals")

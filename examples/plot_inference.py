@@ -100,8 +100,7 @@ print(frame[columns].round(3).to_string())
 # the private model is above, and that without privacy below.
 
 display = CoefficientDisplay.from_estimator(model, label="private, epsilon = 5")
-scaled = model.summary(units="scaled").to_frame()["coef"]
-factor = (scaled / model.summary().to_frame()["coef"])[list(X)]
+factor = display.coef[:, 0] / model.summary().to_frame()["coef"][list(X)]
 display.ax_.errorbar(
     factor * frame["Logit"],
     [place + 0.2 for place in range(n_features)],

@@ -116,8 +116,7 @@ compared["truth"] = np.exp(truth)
 print(compared.round(3).to_string())
 
 # %%
-# As a forest plot, of the scaled features: for numbers the ratio for half of the width of the
-# bounds, or for all of it where they begin at 0.
+# As a forest plot: for numbers the ratio for the width of their bounds.
 
 display = CoefficientDisplay.from_estimator(model, units="scaled", exponentiate=True)
 _ = display.ax_.set_title("Odds ratios of leaving in a period, 95 % intervals")

@@ -147,8 +147,7 @@ low, high = scores["accuracy"].interval
 scores["confusion_matrix"]
 
 # %%
-# Coefficients are those of the encoder's columns: a number goes from -1 to 1 over its bounds
-# (from 0 to 1 if one of them is 0), and a category is 0 or 1.
+# Coefficients are for the width of the bounds of a number, and for a category, which is 0 or 1.
 
 from sklearn_dpsco import CoefficientDisplay
 

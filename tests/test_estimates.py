@@ -11,6 +11,7 @@ from sklearn_dpsco import (
     DPLinearRegression,
     DPPoissonRegressor,
     DPScore,
+    PrivacyParameterWarning,
     PublicEncoder,
     dp_score,
     plan_score,
@@ -128,6 +129,12 @@ def test_references_of_encoders():
         both, {**both, "edu": "ba"}, {"edu": "ba", "sex": "f"}, first, {}, None, None, None,
     ]  # fmt: skip
     assert [references(encoder) for encoder in encoders] == expected
+    facts = {"bounds_X": encoders[1], "bounds_y": (0, 1), "epsilon": 8.0, "inference": True}
+    with pytest.warns(PrivacyParameterWarning, match="all categories of sex add up to the inter"):
+        DPLinearRegression(**facts).plan(20_000, encoders[1])
+    for other in ({"bounds_X": encoders[3]}, {"fit_intercept": False}, {"inference": False}):
+        model = DPLinearRegression(**facts | other)
+        model.plan(20_000, model.bounds_X)
 
 
 def test_wald_tests():

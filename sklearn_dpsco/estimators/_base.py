@@ -379,7 +379,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 names = list(maker.get_feature_names_out())
                 encoder = names if len(names) == self.n_features_in_ else None
                 columns = table_columns(maker)
+        whole = (scaling.high - scaling.low) / scaling.width  # of the bounds, in their units
         units = {"_origin": scaling.shift, "_width": scaling.width}
+        units["_whole"] = np.where(np.isfinite(whole), whole, 1.0)
         return units | {"_encoder": encoder, "_columns": columns}
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
@@ -569,7 +571,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         units : {"data", "scaled"}, default="data"
             "data": what the raw prediction changes by as a feature grows by 1; in the last row its
             value where all features are 0. "scaled": the same for scaled features (see
-            `bounds_X`), so that coefficients compare: by half the width of the feature's bounds,
+            `bounds_X`): by half the width of the feature's bounds,
             or by all of it if they have an end at 0; in `HeavyTail...` by its scale, about its
             centre. With a `PublicEncoder` as `bounds_X` these are the encoded columns themselves.
 

@@ -31,7 +31,7 @@ from ..preprocessing.declared import table_columns
 from ..preprocessing.encoder import filled, references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import SolverResult
-from ._base import DPLinearModel
+from ._base import DPLinearModel, Settings
 from ._records import Targets
 
 _FIT = "see dp_score on other records; of linear regressions also PrivateMoments.goodness_of_fit"
@@ -152,6 +152,17 @@ class Inference(DPLinearModel):
         meaning = f"log-odds of {of} against {shown(labels[at])}"
         functions = np.kron(differences, np.eye(n_params))
         return found.times(functions, outputs=tuple(others), meaning=meaning)
+
+    def _settings(self) -> Settings:
+        left_out = references(self.bounds_X) or {}
+        whole = [name for name, reference in left_out.items() if reference is None]
+        if self.inference and self.fit_intercept and whole:
+            warn_user(
+                f"columns of all categories of {first_of(whole)} add up to the intercept, and have "
+                "no intervals by themselves: say drop= in the PublicEncoder, as drop='first'",
+                PrivacyParameterWarning,
+            )
+        return super()._settings()
 
     def _found(self, name: str) -> Estimates:
         check_is_fitted(self)

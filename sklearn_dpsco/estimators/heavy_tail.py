@@ -161,7 +161,7 @@ class _HeavyTailMixin(DPLinearModel):
         scale, center = scaling.width * units.width, scaling.shift + scaling.width * units.shift
         limits = tuple(scaling.shift + scaling.width * end for end in (units.low, units.high))
         released = {"scale_X_": scale, "center_X_": center, "limits_X_": limits}
-        return used | released | {"_origin": center, "_width": scale}
+        return used | released | {"_origin": center, "_width": scale, "_whole": 1.0}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

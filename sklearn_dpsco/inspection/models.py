@@ -50,6 +50,7 @@ class CoefficientDisplay:
     outputs : list, default=("coef",)
         Names of the targets or the classes.
     units : {"data", "scaled"}, default="scaled"
+        What the axis says: per unit of a feature, or for the width of its bounds.
     exponentiate : bool, default=False
         Whether e to the coefficients is drawn, on a logarithmic axis: a forest plot of ratios.
 
@@ -94,7 +95,8 @@ class CoefficientDisplay:
         encoder : PublicEncoder, other transformer or None, default=None
             What names the features, as in `coef_frame`, also if None.
         units : {"auto", "scaled", "data"}, default="auto"
-            As in `coef_frame`: "scaled" makes columns comparable. "auto" is that, and of ratios
+            "data": as in `coef_frame`. "scaled": for the whole width of each feature's bounds, so
+            that columns compare (of `HeavyTail...` for its scale). "auto" is that, and of ratios
             "data": those of `summary`.
         exponentiate : bool, default=False
             Whether to draw ratios, of odds or of rates: see `summary` of the model. A `ValueError`
@@ -202,7 +204,11 @@ class CoefficientDisplay:
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
         what = "Ratio" if self.exponentiate else "Coefficient"
-        of = "of the scaled feature" if self.units == "scaled" else "per unit of the feature"
+        of = (
+            "for the width of the feature's bounds"
+            if self.units == "scaled"
+            else "per unit of the feature"
+        )
         ax.set_xlabel(f"{what} {of}")
         if len(self.outputs) > 1 or self.outputs[0] != "coef":
             ax.legend(loc="best")
@@ -319,6 +325,10 @@ def _frame(
     model, names_of = _model_and_names(estimator, encoder)
     frame = model.coef_frame(names_of, units=units).iloc[:-1]
     found = model.summary(names_of, units=units) if hasattr(model, "coef_std_") else None
+    if units == "scaled":  # some by half of the width of their bounds, and others by all of it
+        whole = np.broadcast_to(model._whole, len(frame))
+        frame = frame.mul(whole, axis=0)
+        found = found and found.in_units(found.names, 0 * whole, 1 / whole)
     if frame.index.nlevels == 1:
         return frame, [str(name) for name in frame.index], found
     # those of categories with their column

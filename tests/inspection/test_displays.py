@@ -455,7 +455,7 @@ def test_coefficients_are_those_of_the_frame():
     model = REGRESSOR.set_params(epsilon=1.0).fit(X, y)
     for units in ("scaled", "data"):
         display = CoefficientDisplay.from_estimator(model, units=units, max_features=2)
-        frame = model.coef_frame(units=units).iloc[:-1]
+        frame = model.coef_frame(units=units).iloc[:-1] * (2 if units == "scaled" else 1)
         np.testing.assert_array_equal(display.coef, frame)
         assert display.std is None
         assert display.names == ["x0", "x1", "x2"]
@@ -481,6 +481,17 @@ def test_coefficients_are_those_of_the_frame():
         coef_frame(Ridge().fit(X, y))
 
 
+def test_scaled_coefficients_are_for_the_whole_width_of_the_bounds():
+    bounds_X = {"half": (0, 80), "whole": (16, 96), "centred": (-40, 40)}
+    X = pd.DataFrame(np.random.default_rng(0).uniform(16, 40, (400, 3)), columns=list(bounds_X))
+    for inference in (True, False):
+        model = DPLinearRegression(
+            epsilon=np.inf, bounds_X=bounds_X, bounds_y=(0, 120), inference=inference
+        ).fit(X, X.sum(axis=1))
+        display = CoefficientDisplay.from_estimator(model)
+        np.testing.assert_allclose(display.coef[:, 0], 80.0, rtol=1e-4)
+
+
 def test_a_forest_of_ratios():
     A = np.random.default_rng(0).uniform(0, 2, (4000, 3))
     labels, A = A.sum(axis=1) > 3, A[:, :2]
@@ -504,7 +515,7 @@ def test_a_forest_of_ratios():
         assert display.ax_.get_xscale() == "log"
         assert display.ax_.lines[-1].get_xdata() == [1, 1]
         assert display.ax_.get_xlabel() == "Ratio per unit of the feature"
-    assert draw(model).ax_.get_xlabel() == "Coefficient of the scaled feature"
+    assert draw(model).ax_.get_xlabel() == "Coefficient for the width of the feature's bounds"
     several = DPLogisticRegression(classes=[0, 1, 2], **given)
     linear = DPLinearRegression(bounds_y=(0, 1), **given)
     for model in (several, linear):
@@ -522,7 +533,7 @@ def test_refits_tell_how_much_noise_moves_coefficients():
             epsilon=epsilon, bounds_X=(-4, 4), bounds_y=(-500, 500), random_state=0
         )
         found[epsilon] = CoefficientDisplay.from_refits(model, X, y, n_refits=10, **PUBLIC)
-    fits = [model.set_params(random_state=seed).fit(X, y).coef_ * 4 for seed in range(20)]
+    fits = [model.set_params(random_state=seed).fit(X, y).coef_ * 8 for seed in range(20)]
     assert found[10.0].std.shape == (3, 1)
     np.testing.assert_allclose(found[10.0].std[:, 0], np.std(fits, axis=0), rtol=0.8)
     np.testing.assert_allclose(found[10.0].coef[:, 0], np.mean(fits, axis=0), rtol=0.2)
