@@ -104,6 +104,7 @@ _NARROWER = {"targets": 2.0, "errors": 2.5}  # by which ranges can be at least, 
 # how many records. A spread of the first is that of bounds which cut off a good deal.
 _SPREADS, _STAND_INS = (0.2, 0.02), 4096
 _LONG = 0.6  # interval of an R^2 of .5, of which a plan warns
+_HINTED = 0.3  # interval of a released R^2 that has a hint
 _SELECTED = 41  # times that ranges are, of which the middle is told
 _HIDDEN = (
     "* noise hides the value: it is at the end of its range, or its interval is all of the range. "
@@ -853,7 +854,7 @@ class DPScore(Overviewed):
         lines = [f"{self.scoring}{self.of_class} = {value} in [{low}, {high}] ({end})"]
         if "hidden*" in (value, *(own[0] for own in others)):
             lines.append(_HIDDEN + _HIDDEN_TARGETS * (self.scoring in _OF_NUMBERS))
-        elif self.scoring == "r2" and self.interval[1] - self.interval[0] > _LONG:
+        elif self.scoring == "r2" and self.interval[1] - self.interval[0] > _HINTED:
             lines.append("with max_error, a few typical errors, the interval may be shorter")
         if self.by_group is None:
             return Overview(tuple(lines))

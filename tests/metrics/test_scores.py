@@ -193,6 +193,22 @@ def test_r2_is_a_number_where_noise_hides_it_and_says_that_errors_are_clipped():
         assert "errors clipped at 1," in joined(narrow[name]._repr_html_())
 
 
+def test_a_long_interval_of_r2_has_a_hint():
+    """From .3 on, unless noise hides the value, where another one stands."""
+    rng, told = np.random.default_rng(0), []
+    X = rng.uniform(-1, 1, (3000, 1))
+    y = X[:, 0] + rng.normal(size=3000) / 2
+    model = LinearRegression().fit(X, y)
+    for epsilon in (0.1, 0.5, 1.5, 20.0):
+        found = dp_score(model, X, y, bounds_y=(-4, 4), epsilon=epsilon, random_state=0)
+        width, is_hidden = found.interval[1] - found.interval[0], found.interval[0] == -np.inf
+        hint = "with max_error, a few typical errors, the interval may be shorter"
+        is_told = hint in joined(found)
+        assert is_told == (width > 0.3 and not is_hidden)
+        told.append((is_told, width > 0.6))
+    assert set(told) == {(False, True), (True, True), (True, False), (False, False)}
+
+
 def test_containers_of_any_kind(data, model):
     _, X, _, y = data
     expected = dp_score(model, X, y, random_state=0).counts
