@@ -122,11 +122,12 @@ class Table(NamedTuple):
     y: Any
     extras: dict[str, Any]  # groups, weights and exposure, as they are given
     classes: Any  # if they were not declared
+    n_outputs: int  # classes, or targets
     targets: NDArray[Any]  # places among the sorted classes, or numbers within bounds_y
     low: Any  # bounds of numbers
     high: Any
     weights: Array  # 0 for an invalid record
-    exposure: Any = 1.0  # what predictions are multiplied by
+    exposure: Any  # what predictions are multiplied by
 
     def fitted(self, estimator: Any, fit: Callable[..., Any]) -> Any:
         """``fit(estimator, X, y, **extras)``, groups for private steps, others for the last."""

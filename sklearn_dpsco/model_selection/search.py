@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -30,7 +30,7 @@ from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
 from ..privacy.budget import Composition, PrivacyBudget
-from ..randomness.stream import RandomStream, check_random_state, stream_from_random_state
+from ..randomness.stream import RandomStream, stream_from_random_state
 from .choice import Table, losses, scoring_of
 from .plan import Plans, SearchPlan, Settings, UnfitCurrencyError, plan_probes
 from .private_steps import (
@@ -64,6 +64,11 @@ _HINTS = {"cv": "there are no folds: all records are in each fit, and dp_score h
 _HINTS |= {"refit": "the settings that are chosen are always fitted again"}
 _OF_BEST = dict.fromkeys(("summary", "conf_int", "wald_test", "t_test"), "see best_estimator_")
 _OF_BEST |= {"predict_interval": "see the function sklearn_dpsco.predict_interval(search, X)"}
+_OF_BEST |= dict.fromkeys(
+    ("cv_results_", "best_score_"),
+    "a private search releases a choice, and no scores. For the score of the best model take "
+    "dp_score on records that were not in the fit; `candidates_` lists the settings",
+)
 _HINTS |= {"error_score": "an error is never a score", "return_train_score": "scores are private"}
 
 
@@ -265,13 +270,9 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
             check_consistent_length(X, y)
-            if exposure is not None:
-                fit_params["exposure"] = exposure
-            table = self._table(X, y, groups, sample_weight, fit_params)
-            last = last_step(self._made({}, table.classes))
-            n_columns = 1 if table.y.ndim == 1 else int(table.y.shape[1])
-            n_outputs = len(last.classes) if is_classifier(last) else n_columns
-            plan = self._plan(plans, len(table.y), n_outputs, table.classes)
+            given = {"groups": groups, "sample_weight": sample_weight, "exposure": exposure}
+            table = self._table(X, y, given, fit_params)
+            plan = self._plan(plans, len(table.y), table.n_outputs, table.classes)
             if plan.choice is None and len(plan.candidates) > 1:
                 warn_user(
                     f"n_samples={plan.n_samples} is too small for a private choice, "
@@ -284,9 +285,9 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         title = "fit", type(self).__name__
         with progress_bar(self.verbose, len(plan.probes) + 1, *title, plan) as bar:
             index, best = self._best(table, plan, stream, bar)
-        given = None if isinstance(self.accountant, Allotment) else self.accountant
+        account = None if isinstance(self.accountant, Allotment) else self.accountant
         for step in private_steps(best).values():  # whoever fits it again pays again
-            step.set_params(accountant=given)
+            step.set_params(accountant=account)
         self._keep_claim(plan, stream)
         self.candidates_ = list(plan.candidates)
         self.best_index_, self.best_params_ = index, plan.candidates[index]
@@ -303,7 +304,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
     def _check_own_settings(self) -> None:
         """Raise unless they are right, and the search alone is charged; warn of idle claims."""
-        check_random_state(self.random_state)
         check_verbose(self.verbose)
         jobs = self.n_jobs
         if jobs is not None and check_int("n_jobs", jobs, low=-9999, high=9999) == 0:
@@ -332,14 +332,12 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     PrivacyParameterWarning,
                 )
 
-    def _table(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any, fit_params: dict[str, Any]
-    ) -> Table:
-        found = {"groups": groups, "sample_weight": sample_weight, "exposure": None}
+    def _table(self, X: Any, y: Any, given: dict[str, Any], fit_params: dict[str, Any]) -> Table:
+        """The data, and what is `given` of each record, also by the names of a pipeline."""
+        found = dict(given)
         for name, value in fit_params.items():
             step, _, short = name.rpartition("__")
-            of_step = short in found and f"{step}__" in private_steps(self.estimator)
-            is_known = of_step or name == "exposure"
+            is_known = short in found and f"{step}__" in private_steps(self.estimator)
             if not is_known or found[short] is not None:
                 raise TypeError(
                     "fit takes X, y, groups, sample_weight and exposure, or the last three as "
@@ -347,19 +345,25 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 )
             found[short] = value
         cells.check_order(X=X, y=y, **found)
-        extras = {name: _indexable(value) for name, value in found.items() if value is not None}
+        # lists as arrays of objects, in which no entry decides on the type of others
+        extras = {
+            name: value if hasattr(value, "shape") else cells.entries(value)
+            for name, value in found.items()
+            if value is not None
+        }
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
             y, declared = cells.checked(cells.as_labels, y), last.classes
             if declared is None:
                 declared = classes = cells.labels_that_occur(y[~cells.is_missing(y)]).tolist()
-            targets = cells.label_codes(y, np.unique(np.asarray(declared)))
+            targets, n_outputs = cells.label_codes(y, np.unique(declared)), len(declared)
             is_valid = targets >= 0
         else:
             y = np.asarray(cells.as_numbers("y", y, strict=False), dtype=np.float64)
             ends = (-1.0, 1.0) if last.bounds_y is None else last.bounds_y
             low, high = (np.asarray(end, dtype=np.float64) for end in ends)
-            targets, is_valid = np.clip(y, low, high), ~cells.empty_rows(y.reshape(len(y), -1))
+            targets, n_outputs = np.clip(y, low, high), 1 if y.ndim == 1 else y.shape[1]
+            is_valid = ~cells.empty_rows(y.reshape(len(y), -1))
         exposure: Any = 1.0
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
@@ -381,7 +385,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             weights *= given
         X = X if hasattr(X, "shape") else cells.as_objects(X)
         X = compressed(X) if sparse.issparse(X) else X
-        return Table(X, y, extras, classes, targets, low, high, weights, exposure)
+        return Table(X, y, extras, classes, n_outputs, targets, low, high, weights, exposure)
 
     def _best(
         self, table: Table, plan: SearchPlan, stream: RandomStream, bar: Any
@@ -418,19 +422,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         bar.update(1)
         return chosen, best
 
-    # --------------------------------------------------------------- what is not private
-
-    @property
-    def cv_results_(self) -> NoReturn:
-        """Not there, and no `best_score_`: scores of candidates would have to be paid for."""
-        raise AttributeError(
-            "a private search has no cv_results_ and no best_score_: it releases a choice, and no "
-            "scores. For the score of the best model take dp_score on records that were not in "
-            "the fit; `candidates_` lists the settings"
-        )
-
-    best_score_ = cv_results_
-
     # -------------------------------------------------------------------- the best model
 
     predict = _of_best("predict")
@@ -456,11 +447,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         return tags
-
-
-def _indexable(values: Any) -> Any:
-    """Lists as arrays of objects, in which no entry decides on the type of others."""
-    return values if hasattr(values, "shape") else cells.entries(values)
 
 
 def _is_same(first: Any, second: Any) -> bool:
