@@ -162,6 +162,7 @@ def _law_of_choice(event: OneOfDpEvent, width: float, is_reversed: bool) -> Any:
     most = min(_MOST_POINTS, int(_LARGEST_LOSS / width))
     places = np.unique(np.rint(places * most).astype(np.int64))
     curve: Any = np.max([law.get_delta_for_epsilon(places * width) for law in laws], axis=0)
+    curve = np.minimum(curve, 1.0)  # which its roundings exceed where losses are large
     # beyond the end it is constant: up to where it is below the rounding of a transform
     is_far = (places > 0) & (curve < sampling.LEAST_DELTA / 100)
     end = int(places[is_far].min(initial=most))

@@ -332,6 +332,13 @@ def test_random_batches_under_an_accountant_of_a_larger_budget():
     assert plan.guarantee.composition == "gdp"
 
 
+def test_random_batches_of_other_sizes_have_a_plan_at_a_large_epsilon():
+    model = DPMirrorRegressor(solver=NoisyMD(batch_size=100, max_iter=10), **BOUNDS)
+    guarantee = search_of(model, {"solver__batch_size": [20]}, epsilon=40.0).plan(3000, 3).guarantee
+    assert guarantee.composition == "pld"
+    assert 0.9 * 40 < guarantee.second_opinion() <= 40 * (1 + 1e-4)
+
+
 def test_a_search_behind_an_encoder_finds_what_that_declares():
     X, y = labelled()
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
