@@ -183,12 +183,13 @@ def plan_mean(
     d = check_count("n_features", n_features)
     check_choice("oracle", oracle, tuple(ORACLES))
     order = check_real("moment_order", moment_order, low=2)
-    moment = check_size("moment_bound", moment_bound)
-    own = auto_or(check_size, "tau", tau), auto_or(check_count, "n_buckets", n_buckets)
-    if own[1] is not None and oracle != "median-of-means":
+    moments = order, check_size("moment_bound", moment_bound)
+    threshold = auto_or(check_size, "tau", tau)
+    buckets = auto_or(check_count, "n_buckets", n_buckets)
+    if buckets is not None and oracle != "median-of-means":
         raise ValueError(f"n_buckets is for oracle='median-of-means', got {n_buckets!r}")
-    if own[0] is not None:
-        check_moments_decide((order, moment))
+    if threshold is not None:
+        check_moments_decide(moments)
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
 
     def within(budget: PrivacyBudget) -> MeanPlan:
@@ -197,7 +198,8 @@ def plan_mean(
         norm = kind.order
         noise = factor / n * (math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount))
         facts: dict[str, Any] = {"n_samples": n, "dimension": d, "noise": noise, "order": norm}
-        mean = make_oracle(oracle, *own, size=d ** (1 / norm), moments=(order, moment), **facts)
+        facts |= {"size": d ** (1 / norm), "moments": moments}
+        mean = make_oracle(oracle, threshold, buckets, **facts)
         mechanism = kind.calibrate(mean.sensitivity(n, d, d, factor, norm), allowance, dimension=d)
         guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)

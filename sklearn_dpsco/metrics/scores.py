@@ -146,7 +146,7 @@ class ScorePlan(Overviewed):
         """All releases, below a line that says of what, and how wide an interval of R^2 will be."""
         what = f"{', '.join(self.scorings)} on {self.n_samples} records"
         what += f" in {self.n_groups} groups" if self.n_groups > 1 else ""
-        k = self.n_targets
+        k = 1 + max(query.facts.target for query in self.queries)
         what += f", for each of {k} targets with 1/{k} of the budget" if k > 1 else ""
         if "r2" in self.scorings:
             excludes = self.queries[0].facts.excludes
@@ -244,11 +244,6 @@ class ScorePlan(Overviewed):
     def n_groups(self) -> int:
         """Of each of which all sums are released; 1 stands for no groups."""
         return self.queries[0].facts.n_groups
-
-    @property
-    def n_targets(self) -> int:
-        """Each of which has releases of its own."""
-        return max(query.facts.target for query in self.queries) + 1
 
     def narrowed(self, answers: Answers, stream: RandomStream, group: Any = 0) -> ScorePlan:
         """The plan with the released ranges, if it has any; noise stays as it is."""
@@ -459,7 +454,7 @@ def _check_used(names: tuple[str, ...], facts: Facts, most: float | None, n_bins
     said = {
         "max_error": most is not None,
         "max_log_loss": facts.max_log_loss != Facts.max_log_loss,
-        "n_bins": not (isinstance(n_bins, str) and n_bins == "auto"),
+        "n_bins": not _is_auto(n_bins),
         "n_thresholds": facts.n_thresholds is not None,
         "score_bounds": ends != (Facts.low_score, Facts.high_score),
     }
@@ -470,17 +465,21 @@ def _check_used(names: tuple[str, ...], facts: Facts, most: float | None, n_bins
             raise ValueError(f"{name} has no effect on scoring={listed(names)}: it is for {wanted}")
 
 
+def _is_auto(n_bins: Any) -> bool:
+    """Whether it is "auto", which an array is not compared with."""
+    return isinstance(n_bins, str) and n_bins == "auto"
+
+
 def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
     """Of bins of predictions within bounds, or of probabilities: None if noise decides of these."""
     (low, high), edges = bounds or (0.0, 1.0), np.empty(0)
-    if isinstance(n_bins, str) and n_bins == "auto":
+    if _is_auto(n_bins):
         if bounds is None:
             return None
         n_bins = _EVEN
-    if isinstance(n_bins, str):
-        if n_bins == "doubling":
-            edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
-    elif np.ndim(n_bins) == 0:
+    if isinstance(n_bins, str) and n_bins == "doubling":
+        edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
+    elif np.ndim(n_bins) == 0 and not isinstance(n_bins, str):
         edges = np.linspace(low, high, check_count("n_bins", n_bins, high=10_000) + 1)
     else:
         with suppress(TypeError, ValueError):
@@ -693,16 +692,10 @@ class DPScore(Overviewed):
     @property
     def _is_hidden(self) -> Any:
         """Whether nothing is known of the value, of a curve of each."""
+        (low, high), (least, most) = self.interval, self.limits
+        is_all = np.isclose(low, least, atol=1e-12) & np.isclose(high, most, atol=1e-12)
         # Laplace or normal noise is at an end of the range with probability 0 unless clipped
-        is_clipped = (self.value == self.limits[0]) | (self.value == self.limits[1])
-        return is_clipped | self.is_vacuous
-
-    @property
-    def is_vacuous(self) -> Any:
-        """Whether the interval is all of the range, of a curve each."""
-        low, high = self.interval
-        ends = np.isclose(low, self.limits[0], atol=1e-12)
-        return ends & np.isclose(high, self.limits[1], atol=1e-12)
+        return is_all | (self.value == least) | (self.value == most)
 
     @property
     def of_class(self) -> str:
@@ -1090,7 +1083,7 @@ def dp_score(
         raise ValueError("exposure is for scores of numbers, such as 'mean_bias'")
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
-    _take_from_model(names, planned, estimator, by is not None, groups is not None)
+    _take_from_model(planned, estimator, by is not None, groups is not None)
     n, labels_by = _n_records(X, y), None
     if by is not None:
         labels_by = cells.check_classes(by_values, "by_values")
@@ -1130,19 +1123,15 @@ def _column(X: Any, by: Any) -> Any:
 
 
 def _take_from_model(
-    names: tuple[str, ...],
-    planned: dict[str, Any],
-    estimator: Any,
-    is_grouped: bool,
-    has_groups: bool,
+    planned: dict[str, Any], estimator: Any, is_grouped: bool, has_groups: bool
 ) -> None:
     """What the model says in public, where nothing else was said."""
     if planned["bounds_y"] is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
-    of_fit, n_bins = getattr(_public(estimator, "plan_"), "problem", None), planned["n_bins"]
-    is_auto = isinstance(n_bins, str) and n_bins == "auto" and "binned_means" in names
-    if is_auto and of_fit and of_fit.loss.task == "rates":
-        planned["n_bins"] = "doubling"  # by the model's link alone
+    if "binned_means" in planned["scoring"] and _is_auto(planned["n_bins"]):
+        of_fit = getattr(_public(estimator, "plan_"), "problem", None)
+        if of_fit is not None and of_fit.loss.task == "rates":
+            planned["n_bins"] = "doubling"  # by the model's link alone
     if planned["max_rows_per_user"] == "auto" and planned["accountant"] is None:
         of_model = _public(estimator, "guarantee_")
         planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
@@ -1206,15 +1195,16 @@ def _scores(
     plan: ScorePlan, noisy: Any, labels: Any, groups: Any, target: int, of: Any
 ) -> dict[str, DPScore]:
     """What the release tells of a target, and nothing else."""
-    facts: dict[str, Any] = {"confidence": plan.confidence, "n_samples": plan.n_samples}
-    facts |= {"noise_is_secret": plan.guarantee.noise_is_secret, "classes": labels, "target": of}
+    facts: dict[str, Any] = {
+        "confidence": plan.confidence, "n_samples": plan.n_samples, "classes": labels, "target": of,
+        "guarantee": plan.guarantee, "noise_is_secret": plan.guarantee.noise_is_secret,
+    }  # fmt: skip
     labels_by = [] if groups is None else groups.tolist()
     parts = {label: plan.estimates(noisy, k, target) for k, label in enumerate(labels_by)}
     found = _Scores()
     for name, one in plan.estimates(noisy, None, target).items():
-        facts |= {"scoring": name, "guarantee": plan.guarantee}
-        own = {a: DPScore(is_of_group=True, **facts, **part[name]) for a, part in parts.items()}
-        found[name] = DPScore(by_group=own or None, **facts, **one)
+        own = {a: DPScore(name, is_of_group=True, **facts, **of[name]) for a, of in parts.items()}
+        found[name] = DPScore(name, by_group=own or None, **facts, **one)
     return found
 
 
