@@ -182,7 +182,8 @@ def test_intervals_of_classes_cover(name):
     n, runs, noise, rng = 1000, 100, stream(0), np.random.default_rng(0)
     k, draw, _ = of_table(name, n)
     table = np.array(TABLES[name])
-    right, plan = np.diagonal(table), plan_score(n, scoring="confusion_matrix", n_classes=k)
+    facts = {"n_classes": k, "precision": "float"}
+    right, plan = np.diagonal(table), plan_score(n, scoring="confusion_matrix", **facts)
     truths = {"precision": right / table.sum(axis=0), "recall": right / table.sum(axis=1)}
     truths["f1"] = 2 * right / (table.sum(axis=0) + table.sum(axis=1))
     truths["share"] = table.sum(axis=1) / table.sum()
@@ -292,7 +293,7 @@ def test_intervals_that_leave_the_noise_out_do_not_cover(scoring, epsilon):
     draw, _, truths = of_curve("wide", n)
     if scoring == "accuracy":
         _, draw, truths = of_table("even", n)
-    plan = plan_score(n, scoring=scoring, epsilon=epsilon)
+    plan = plan_score(n, scoring=scoring, epsilon=epsilon, precision="float")
     rng, noise, hits = np.random.default_rng(0), stream(0), 0
     for _ in range(runs):
         (noisy,) = plan.release(plan.statistics(draw(rng)), noise)
@@ -329,12 +330,11 @@ def test_the_law_of_noise_and_sampling_together(n, scale):
 def test_rows_of_a_user_may_all_be_alike():
     """As far apart as can be: each user is right or wrong in all rows."""
     n_users, rows, hits = 1000, 5, {1: 0, 5: 0}
-    rng = np.random.default_rng(0)
+    rng, facts = np.random.default_rng(0), {"epsilon": 20.0, "precision": "float"}
+    plans = {most: plan_score(n_users * rows, max_rows_per_user=most, **facts) for most in hits}
     for seed in range(100):
         truth = np.repeat(rng.random(n_users) < 0.8, rows).astype(int)
-        for most in hits:
-            facts = {"epsilon": 20.0, "max_rows_per_user": most, "precision": "float"}
-            plan = plan_score(n_users * rows, scoring="accuracy", **facts)
+        for most, plan in plans.items():
             given = {"truth": truth, "predicted": np.ones(truth.size, dtype=int)}
             released = plan.release(plan.statistics(given), stream(seed))
             low, high = plan.estimates(released)["accuracy"]["interval"]
@@ -359,7 +359,7 @@ def test_quantiles_of_a_laplace_and_a_normal_variable(share):
 def test_where_noise_hides_a_score_the_interval_is_its_range():
     n = 20
     rng = np.random.default_rng(0)
-    settings = {"epsilon": 1e-3, "bounds_y": (-1, 1)}
+    settings = {"epsilon": 1e-3, "bounds_y": (-1, 1), "precision": "float"}
     given = {
         "truth": rng.integers(0, 2, n), "predicted": rng.integers(0, 2, n), "score": rng.random(n),
         "own_probability": rng.random(n), "y": rng.uniform(-1, 1, n), "prediction": np.zeros(n),

@@ -194,7 +194,7 @@ def test_the_scores_of_a_range_change_by_no_more_than_the_plan_says(relation):
 def test_r2_is_released_within_a_range_of_most_targets(delta):
     """Wide bounds cost little, noise stays as planned, and the plan foretells the interval."""
     facts = {"epsilon": 2.0, "delta": delta, "bounds_y": (0, 300), "max_error": "private"}
-    chosen = plan_score(2860, scoring="r2", **facts)
+    chosen = plan_score(2860, scoring="r2", precision="float", **facts)
     rng, draws, widths, highs, sizes = np.random.default_rng(0), stream(0), [], [], []
     for _ in range(15):
         known, error = rng.standard_normal((2, 2860))
@@ -248,7 +248,8 @@ def test_a_plan_says_for_which_rule_of_invalid_records_it_foretells(monkeypatch)
 @pytest.mark.parametrize(("n", "epsilon"), [(500, 2.0), (2860, 0.5)])
 def test_a_range_leaves_out_no_large_targets_that_are_many(n, epsilon):
     """They have most of the variance: without them, R^2 is of another question."""
-    chosen, y = plan_score(n, scoring="r2", epsilon=epsilon, bounds_y=(0, 300)), np.zeros(n)
+    facts, y = {"epsilon": epsilon, "bounds_y": (0, 300), "precision": "float"}, np.zeros(n)
+    chosen = plan_score(n, scoring="r2", **facts)
     y[: n // 5] = 250.0
     for seed in range(30):
         own = chosen.narrowed({"y": y, "prediction": y}, stream(seed))

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClas
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from support import assert_refuses, joined, rest_is_slow
+from support import assert_refuses, joined, rest_is_slow, stream
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -175,13 +175,18 @@ def test_r2_is_a_number_where_noise_hides_it_and_says_that_errors_are_clipped():
     X = rng.uniform(-1, 1, (60, 1))
     y = 0.5 * X[:, 0] + rng.standard_t(3, 60)
     model, hidden = LinearRegression().fit(X, y), 0
-    for seed in range(30):
-        facts = {"bounds_y": (-9, 9), "delta": 1e-6 * (seed % 2), "random_state": seed}
-        found = dp_score(model, X, y, epsilon=0.2, **facts)
-        assert np.isfinite(found.value)
-        assert found.interval[0] <= found.value <= found.interval[1]
-        hidden += found.interval[0] == -np.inf
+    given = {"y": y, "prediction": model.predict(X)}
+    for delta in (0.0, 1e-6):
+        plan = plan_score(60, scoring="r2", bounds_y=(-9, 9), delta=delta, epsilon=0.2)
+        for seed in range(15):
+            noisy = plan.release(plan.statistics(given), stream(seed))
+            found = plan.estimates(noisy)["r2"]
+            assert np.isfinite(found["value"])
+            assert found["interval"][0] <= found["value"] <= found["interval"][1]
+            hidden += found["interval"][0] == -np.inf
     assert hidden >= 15
+    found = dp_score(model, X, y, epsilon=0.2, bounds_y=(-9, 9), random_state=0)
+    assert np.isfinite(found.value)
     assert "clipped" not in str(found)
     wide, narrow = (
         dp_score(model, X, y, scoring=BY_NUMBERS, bounds_y=(-9, 9), max_error=most, **LOUD)
@@ -282,7 +287,7 @@ def test_an_invalid_record_shows_in_nothing(data):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (300, 1)).astype(float)
     y = np.where(rng.random(300) < 0.8, X[:, 0], 1 - X[:, 0])
-    clean = dp_score(Fixed(), X, y, scoring="confusion_matrix", random_state=0).counts
+    clean = dp_score(Fixed(), X, y, scoring=BY_LABELS, random_state=0)["confusion_matrix"].counts
     assert clean.shape == (4,)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -293,8 +298,8 @@ def test_an_invalid_record_shows_in_nothing(data):
             for labels in (odd, list(odd), [[one] for one in odd[:5]] + list(odd[5:])):
                 found = dp_score(Fixed(), X, labels, scoring=BY_LABELS, random_state=0)
                 assert np.all(np.isfinite(found["neg_log_loss"].counts))
-                lost = dp_score(Fixed(), X, labels, scoring="confusion_matrix", random_state=0)
-                assert np.abs(clean - lost.counts).sum() == 1
+                lost = found["confusion_matrix"].counts
+                assert np.abs(clean - lost).sum() == pytest.approx(1)  # of noise that is added
         for value in (np.nan, np.inf, -np.inf, 1e300):
             odd = X.copy()
             odd[5] = value

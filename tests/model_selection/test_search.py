@@ -78,10 +78,15 @@ def search_of(estimator=None, grid=None, **settings):
     )
 
 
+@pytest.fixture(scope="module")
+def fitted():
+    return search_of().fit(*table())
+
+
 # ------------------------------------------------------------------- choice and attributes
 
 
-def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs():
+def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs(fitted):
     X, y = table()
     with parallel_config("threading"):  # tests/contracts/test_parallel.py has other workers
         search = search_of(n_jobs=2).fit(X, y)
@@ -94,8 +99,7 @@ def test_a_wrong_radius_is_mended_and_the_same_for_any_number_of_jobs():
     assert search.best_index_ == 2
     assert search.score(X, y) > 0.8
     np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
-    alone = search_of().fit(X, y)
-    np.testing.assert_array_equal(alone.best_estimator_.coef_, search.best_estimator_.coef_)
+    np.testing.assert_array_equal(fitted.best_estimator_.coef_, search.best_estimator_.coef_)
 
 
 def test_settings_that_stand_in_two_grids_are_tried_once():
@@ -155,25 +159,20 @@ def test_few_records_get_the_default_with_the_whole_budget():
     assert search.best_estimator_.guarantee_ == alone.plan(60, 3).guarantee == search.guarantee_
 
 
-def test_the_plan_is_that_of_the_fit_and_needs_no_data():
-    X, y = table()
-    search = search_of()
-    plan = search.plan(2000, 3)
-    assert str(plan) == str(search.fit(X, y).plan_)
-    assert plan.guarantee == search.guarantee_
+def test_the_plan_is_that_of_the_fit_and_needs_no_data(fitted):
+    plan = search_of().plan(2000, 3)
+    assert str(plan) == str(fitted.plan_)
+    assert plan.guarantee == fitted.guarantee_
     assert "trial fit 2" in str(plan)
 
 
-def test_what_is_not_private_is_not_there():
-    X, y = table()
-    search = search_of().fit(X, y)
-    with pytest.raises(AttributeError, match="dp_score"):
-        search.cv_results_  # noqa: B018
-    with pytest.raises(AttributeError, match="dp_score"):
-        search.best_score_  # noqa: B018
-    assert not any(len(np.atleast_1d(v)) == len(y) for v in vars(search).values() if v is not None)
+def test_what_is_not_private_is_not_there(fitted):
+    for name in ("cv_results_", "best_score_"):
+        with pytest.raises(AttributeError, match=f"'{name}'; .*no scores.* take dp_score"):
+            getattr(fitted, name)
+    assert not any(len(np.atleast_1d(v)) == 2000 for v in vars(fitted).values() if v is not None)
     with pytest.raises(NotFittedError):
-        search_of().predict(X)
+        search_of().predict(table()[0])
 
 
 def test_it_is_an_estimator_of_scikit_learn():
