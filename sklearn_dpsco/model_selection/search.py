@@ -271,7 +271,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 raise ValueError("a search requires y to be passed, but the target y is None")
             check_consistent_length(X, y)
             given = {"groups": groups, "sample_weight": sample_weight, "exposure": exposure}
-            table = self._table(X, y, given, fit_params)
+            table = self._table(X, y, self._extras(given, fit_params))
             plan = self._plan(plans, len(table.y), table.n_outputs, table.classes)
             if plan.choice is None and len(plan.candidates) > 1:
                 warn_user(
@@ -332,8 +332,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     PrivacyParameterWarning,
                 )
 
-    def _table(self, X: Any, y: Any, given: dict[str, Any], fit_params: dict[str, Any]) -> Table:
-        """The data, and what is `given` of each record, also by the names of a pipeline."""
+    def _extras(self, given: dict[str, Any], fit_params: dict[str, Any]) -> dict[str, Any]:
+        """What is given of each record, also by the names of a pipeline."""
         found = dict(given)
         for name, value in fit_params.items():
             step, _, short = name.rpartition("__")
@@ -344,13 +344,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     f"step__groups, step__sample_weight, ... of a private step, got {name!r}"
                 )
             found[short] = value
-        cells.check_order(X=X, y=y, **found)
         # lists as arrays of objects, in which no entry decides on the type of others
-        extras = {
+        return {
             name: value if hasattr(value, "shape") else cells.entries(value)
             for name, value in found.items()
             if value is not None
         }
+
+    def _table(self, X: Any, y: Any, extras: dict[str, Any]) -> Table:
+        cells.check_order(X=X, y=y, **extras)
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
             y, declared = cells.checked(cells.as_labels, y), last.classes

@@ -405,7 +405,7 @@ def test_exposures_reach_the_fits_and_the_choice_under_either_name():
     # what is compared are numbers of each record's exposure
     best = first.best_estimator_
     e[0] = -1
-    compared = search._table(X, y, {"exposure": e}, {})
+    compared = search._table(X, y, {"exposure": e})
     found = losses(best, compared, "neg_mean_absolute_error")
     expected = np.abs(np.clip(e * best.predict(X), 0, 1) - np.clip(y, 0, 1)) / 0.5
     np.testing.assert_allclose(found[1:, 0], expected[1:])
@@ -792,7 +792,7 @@ def test_whole_searches_are_not_flagged(monkeypatch):
 def test_losses_of_labels_are_those_of_each_record(scoring):
     X, y = labelled(50)
     model = DPMirrorClassifier(epsilon=100.0, random_state=0, **LABELS).fit(X, y)
-    compared = search_of(model)._table(X, np.append(y[:-1], "neither"), {}, {})
+    compared = search_of(model)._table(X, np.append(y[:-1], "neither"), {})
     found = losses(model, compared, scoring)[:, 0]
     p = model.predict_proba(X)[np.arange(50), (y == "b").astype(int)]
     wanted = -np.log(p) if scoring == "neg_log_loss" else (model.predict(X) != y) * 1.0
@@ -806,7 +806,7 @@ def test_losses_of_numbers_are_in_half_widths_and_clipped_to_the_bounds():
     model = DPMirrorRegressor(epsilon=100.0, random_state=0, bounds_X=(-1, 1), bounds_y=(-0.1, 0.3))
     model.fit(X, y)
     y[0] = np.nan
-    compared = search_of(model)._table(X, y, {}, {})
+    compared = search_of(model)._table(X, y, {})
     found = losses(model, compared, "neg_mean_squared_error")[:, 0]
     apart = np.clip(model.predict(X), -0.1, 0.3) - np.clip(y, -0.1, 0.3)
     np.testing.assert_allclose(found[1:], (apart[1:] / 0.2) ** 2)
