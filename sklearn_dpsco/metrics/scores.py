@@ -1074,7 +1074,7 @@ def dp_score(
     cells.check_order(X=X, y=y, by=by, exposure=exposure, groups=groups)
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
-    labels = _classes(estimator, classes, names)
+    n, labels = _n_records(X, y), _classes(estimator, classes, names)
     y, targets = _targets(y) if labels is None else (y, [])
     planned["n_targets"] = max(len(targets), 1)
     if (by is None) != (by_values is None):
@@ -1084,7 +1084,7 @@ def dp_score(
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
     _take_from_model(planned, estimator, by is not None, groups is not None)
-    n, labels_by = _n_records(X, y), None
+    labels_by = None
     if by is not None:
         labels_by = cells.check_classes(by_values, "by_values")
         planned["n_groups"] = labels_by.size
@@ -1142,7 +1142,6 @@ def _take_from_model(
 
 def _targets(y: Any) -> tuple[Any, list[Any]]:
     """Numbers, and the names of several targets, which are public; none of one."""
-    cells.check_in_memory("dp_score", y)
     names = getattr(y, "columns", None)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         y = cells.as_numbers("y", y, strict=False)
