@@ -2,8 +2,7 @@ r"""A private choice among models that were released already (doc/privacy, secti
 
 The regret of a record under model j is :math:`\min(l_{ij} - \min_k l_{ik}, r)`, in [0, r], and the
 score of j is minus the sum of the regrets. One record changes the scores by a vector of range r
-under zero-out and of 2 r under replace-one; what all models lose alike costs nothing. A model may
-stand for several versions of it, less and less certain ones.
+under zero-out and of 2 r under replace-one; what all models lose alike costs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import parallel_config
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn import get_config
 from sklearn.base import is_classifier
 
@@ -40,9 +38,6 @@ _SCORINGS = {
     "classification": ("neg_log_loss", "accuracy"),
     "regression": ("neg_mean_squared_error", "neg_mean_absolute_error"),
 }
-# Powers of the probabilities: a probe has little of the budget, and is too certain of what is
-# noise, so that each candidate counts by the version that is certain enough.
-_POWERS = (1.0, 0.5, 0.25)
 _LEAST_PROBABILITY = 1e-12  # finite losses; the clip of a selection is far below
 
 # Constants of a choice, the same for every table, by what is compared:
@@ -76,18 +71,18 @@ class Choice(Part):
 
         So is a record with a loss of NaN, which is empty for one of the models.
         """
-        is_empty = np.isnan(losses).any(axis=(1, 2))
+        is_empty = np.isnan(losses).any(axis=1)
         weights, losses = np.where(is_empty, 0.0, weights), np.nan_to_num(losses)
-        n, _, n_versions = losses.shape  # the second axis is that of models, the default first
+        n = len(losses)  # the second axis is that of models, the default first
         largest, margin = _RULES[self.scoring]
         largest *= self.regret_factor
         if self.unit is not None:
             flat = np.zeros(_GRID.size)
-            counts = place_counts(losses[:, 0, 0], weights > 0, _GRID)
+            counts = place_counts(losses[:, 0], weights > 0, _GRID)
             largest *= median_on_grid(counts, n, _GRID, flat, self.unit, stream)
-        scores = self.scores(losses.reshape(n, -1), weights, largest)
-        scores[:n_versions] += _BONUS * self.select.scale + margin * n
-        return self.select.release(scores, stream) // n_versions
+        scores = self.scores(losses, weights, largest)
+        scores[0] += _BONUS * self.select.scale + margin * n
+        return self.select.release(scores, stream)
 
     @staticmethod
     def scores(losses: Array, weights: Array, largest: float) -> Array:
@@ -158,13 +153,12 @@ def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
 
 
 def losses(model: Any, table: Table, scoring: str) -> Array:
-    """Loss of each record under versions of the model, shape (n, n_versions), 0 for an invalid one.
+    """Loss of each record under the model, shape (n,), 0 for an invalid one.
 
     NaN for one that is empty in a fit of this model: its features are invalid where they come to
     the last step, or its target is below the lowest.
 
-    Residuals are in units of half the width of the bounds. The probabilities of a version are
-    proportional to a power of the model's; other scores have one version.
+    Residuals are in units of half the width of the bounds.
     """
     targets = table.targets
     with np.errstate(all="ignore"), parallel_config("sequential"):  # nothing is sent away
@@ -172,9 +166,8 @@ def losses(model: Any, table: Table, scoring: str) -> Array:
         is_empty = empty_rows(X)
         if scoring == "neg_log_loss":
             found = np.nan_to_num(np.asarray(model.predict_proba(X)))
-            logs = np.log(np.clip(found, _LEAST_PROBABILITY, 1.0))
-            own = logs[np.arange(len(logs)), np.maximum(targets, 0)]
-            loss = np.column_stack([logsumexp(t * logs, axis=1) - t * own for t in _POWERS])
+            own = found[np.arange(len(found)), np.maximum(targets, 0)]
+            loss = -np.log(np.clip(own, _LEAST_PROBABILITY, 1.0))
         elif scoring == "accuracy":
             loss = (label_codes(np.asarray(model.predict(X)), model.classes_) != targets) * 1.0
         else:
@@ -185,5 +178,5 @@ def losses(model: Any, table: Table, scoring: str) -> Array:
             apart = apart / (table.high / 2 - table.low / 2)
             apart = apart**2 if scoring == "neg_mean_squared_error" else apart
             loss = apart.reshape(len(apart), -1).sum(axis=1)
-        loss = np.where(is_empty[:, None], np.nan, loss.reshape(len(targets), -1))
-    return np.where(table.weights[:, None] > 0, loss, 0.0)
+        loss = np.where(is_empty, np.nan, loss)
+    return np.where(table.weights > 0, loss, 0.0)

@@ -162,6 +162,6 @@ def test_an_empty_record_moves_the_median_loss_of_a_choice_as_far_as_stated(rela
     other, present = losses.copy(), weights.copy()
     other[-1], present[-1] = 0.0, relation == "replace-one"
     for table in ((losses, weights), (other, present)):
-        choice.run(table[0][:, None, None] * np.ones((1, 2, 1)), table[1], None)
+        choice.run(table[0][:, None] * np.ones((1, 2)), table[1], None)
     ratio = choice.unit.distance(seen[2] - seen[0]) / choice.unit.sensitivity
     assert 0.99 < ratio <= 1
