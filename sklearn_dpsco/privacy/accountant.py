@@ -477,9 +477,9 @@ class BudgetAccountant(Account):
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
-        of_kind, fits = "", [c.estimator for c in self._state.ledger.charges if c.estimator]
-        of_search = ""
-        if fits.count(charge.estimator) > 1:
+        of_kind = of_search = ""
+        before = [c.estimator == charge.estimator for c in self._state.ledger.charges]
+        if charge.estimator and sum(before) > 1:
             of_search = "Fits of one search share a budget in a DPGridSearchCV. "
         is_other = charge.composition in ("pure", "pld", "renyi")
         if self._state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
