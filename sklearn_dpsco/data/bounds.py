@@ -340,7 +340,9 @@ def number_bounds(
     low, high = found[0].item(), found[1].item()
     if positive and (low < 0 or (low == 0 and not with_zero)):
         least = "at least 0" if with_zero else "above 0"
-        raise ValueError(f"{name} must be {least}, got {shown(bounds)}")
+        cost = ": a small cost such as .01, or DPTweedieRegressor for costs of 0"
+        advice = cost * (low == 0 and name == "bounds_y")
+        raise ValueError(f"{name} must be {least}, got {shown(bounds)}{advice}")
     return low, high
 
 

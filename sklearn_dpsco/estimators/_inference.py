@@ -254,7 +254,8 @@ class Inference(DPLinearModel):
             Of the intervals.
         exponentiate : bool, default=False
             Whether to show ratios, e to the coefficients and to the ends of their intervals: of
-            odds against a class (in rows of `person_periods` nearly those of hazards), for a log
+            odds against a class (in rows of `person_periods` farther from 1 than those of hazards),
+            for a log
             link of rates (there of hazards) or of means. A note says which. Standard errors, z and
             p-values stay those of the coefficients.
         base : label or None, default=None
@@ -303,8 +304,9 @@ class Inference(DPLinearModel):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
             ratios += found.meaning.removeprefix("log-odds")
             if any(str(name).startswith("period_") for name in names):  # a table of periods
-                nearly = "nearly " * ratios.startswith("odds")
-                ratios += f" ({nearly}hazard ratios, if rows are those of person_periods)"
+                what = "in a period; farther from 1 than " * ratios.startswith("odds")
+                by_rates = ", which a DPPoissonRegressor has" * ratios.startswith("odds")
+                ratios += f" ({what}hazard ratios{by_rates}, if rows are those of person_periods)"
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
         problem = self.plan_.problem
         cause, more = _ADVICE.get(problem.loss.task, ("", ""))
@@ -468,8 +470,8 @@ def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str
     """What a reader of the table must know, of public facts and released numbers."""
     records = "users" if steps.rows_per_user > 1 else "rows"
     notes = [
-        "std err and intervals are about coef; predicting: coef_, the model that predicts best; it "
-        "has noise of its own and need not be smaller",
+        "std err and intervals are about coef, sampling is estimated with noise; predicting: "
+        "coef_, the model that predicts best; it has noise of its own and need not be smaller",
         f"about {steps.n_beyond:.3g} of {found.n_records} scores (residual times row) are "
         f"shortened, {steps.n_cut} or more {records} count less",
         f"effects that rest on {steps.n_large} {records} or fewer may be missed, also by intervals",

@@ -215,8 +215,8 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
         f"Epsilon is {epsilon:.4g}, which says the same as the {_factor(epsilon)} times above: at "
         "epsilon 0 that number is 1, and each 0.7 more about doubles it. What others accepted does "
-        "not say what is safe: from about 1 (page views of Wikimedia) to 34.9 a month (queries of "
-        "advertisers at LinkedIn), some for a day's use and not for all that is known of a person.",
+        "not say what is safe: from an epsilon of about 1 (page views of Wikimedia) to 34.9 a month "
+        "(queries of advertisers at LinkedIn), some for a day's use and not for all that is known of a person.",
         f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of any "
         "results, for each person and all results together, so that rare ones can tell more than "
         "these limits say."
@@ -439,7 +439,7 @@ def _of_budget(
 ) -> tuple[list[str], list[str], list[str]]:
     """What is said of a budget, what is to be confirmed, and what to be decided."""
     alone, kinds = [float(c.epsilon) for c in charges], [c.estimator for c in charges]
-    open_rows = "those in no branch yet, or in a branch whose budget is not used up"
+    open_rows = "those in no branch yet, if any, or in a branch whose budget is not used up"
     in_branches = f"; from some rows alone, more can: {open_rows}" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 100, [], []
@@ -495,8 +495,9 @@ def of_accountant(
     lines = [promise(claim, False not in secrets)]
     if has_branches:
         lines.append(
-            "A branch is a part of the ledger for rows (or persons) of its own. Of the branches of "
-            "a group the costliest counts; groups add up."
+            "Some results are from some rows (or persons) alone: these rows are a branch, and "
+            "branches without a row in common are a group. Of the branches of a group the "
+            "costliest counts; groups add up, and so does what is from all rows."
             + " A branch after the sign > is a part of the branch before it, for some of its rows."
             * any(len(charge.branch) > 2 for charge in charges)
         )

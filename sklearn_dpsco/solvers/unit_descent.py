@@ -106,7 +106,7 @@ class Descent(Solver):
             raise ValueError("solver='descent' has no pure-DP form (delta=0)")
         if feasible_set is not Geometry:
             raise ValueError(
-                "solver='descent' has no feasible set, which feasible_set='auto' stands for; "
+                "solver='descent', that of inference=True, has no feasible set, which feasible_set='auto' stands for; "
                 f"solver={self.with_set!r} has one"
             )
         if units == "bounds":

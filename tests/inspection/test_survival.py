@@ -69,7 +69,10 @@ def test_products_of_hazards_through_a_pipeline():
         ENCODER.transform(ROWS), ROWS["event"], groups=ROWS["person"]
     )
     shown = joined(sized.summary(exponentiate=True))
-    assert "odds ratios of 1 against 0 (nearly hazard ratios, if rows are" in shown
+    assert (
+        "odds ratios of 1 against 0 (in a period; farther from 1 than hazard ratios, which a"
+        in shown
+    )
     curve = survival_curve(model, NEW)
     hazards = model.predict_proba(NEW[list(SCHEMA)])[:, 1].reshape(8, 3)
     own = np.cumprod(1 - hazards, axis=1)

@@ -279,9 +279,7 @@ def test_where_nothing_is_left_only_rows_in_no_branch_are_asked_about():
     branch = accountant.parallel().branch()
     branch.spend(plan_mean(5000, 2, epsilon=1.0, delta=0, accountant=branch))
     text = joined(accountant.report())
-    assert (
-        "More may be computed from some rows, those in no branch yet, or in a branch whose" in text
-    )
+    assert "More may be computed from some rows, those in no branch yet, if any, or in a" in text
     assert (
         "from all rows within the budget; from some rows alone, more can: those in no branch"
         in text
@@ -364,9 +362,9 @@ def test_words_of_a_ledger_are_explained():
         epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
     ).fit(TABLE, TABLE[:, 0], groups=np.arange(500) // 2)
     text = joined(accountant.report())
-    assert "A branch is a part of the ledger" in text
+    assert "these rows are a branch, and" in text
     assert "the sign >" not in text  # none is within another
-    assert text.index("A branch is") < text.index("What someone who knows all others")
+    assert text.index("are a branch") < text.index("What someone who knows all others")
     kinds = {"PrivateMoments": "means of columns", "DPScaler": "a scaler", "score of x": "a score"}
     assert not any(words in text for words in kinds.values())
     branch = accountant.branch(accountant.ledger[0].branch)
