@@ -37,7 +37,7 @@ def pytest_configure(config):
         )
     # most tables here are small, many have users of more rows than count, and fits have seeds
     small = ("too small to learn from", "rows count for nothing")
-    for told in (*small, "random_state was ", "epsilon=inf adds no noise"):
+    for told in (*small, "random_state was ", "epsilon=inf adds no noise", "all categories of"):
         config.addinivalue_line("filterwarnings", f"ignore:.*{told}")
 
 

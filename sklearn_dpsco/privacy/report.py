@@ -215,8 +215,9 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
         f"Epsilon is {epsilon:.4g}, which says the same as the {_factor(epsilon)} times above: at "
         "epsilon 0 that number is 1, and each 0.7 more about doubles it. What others accepted does "
-        "not say what is safe: from an epsilon of about 1 (page views of Wikimedia) to 34.9 a month "
-        "(queries of advertisers at LinkedIn), some for a day's use and not for all that is known of a person.",
+        "not say what is safe: from an epsilon of about 1 (page views of Wikimedia) to 34.9 a "
+        "month (queries of advertisers at LinkedIn), some for a day's use and not for all that is "
+        "known of a person.",
         f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of any "
         "results, for each person and all results together, so that rare ones can tell more than "
         "these limits say."

@@ -106,8 +106,8 @@ class Descent(Solver):
             raise ValueError("solver='descent' has no pure-DP form (delta=0)")
         if feasible_set is not Geometry:
             raise ValueError(
-                "solver='descent', that of inference=True, has no feasible set, which feasible_set='auto' stands for; "
-                f"solver={self.with_set!r} has one"
+                "solver='descent', that of inference=True, has no feasible set, which "
+                f"feasible_set='auto' stands for; solver={self.with_set!r} has one"
             )
         if units == "bounds":
             raise ValueError("solver='descent' learns its units: units='bounds' is for the others")

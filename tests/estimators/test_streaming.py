@@ -633,7 +633,9 @@ def test_a_stream_pays_on_every_branch_whose_records_it_takes():
     X, y = table(DPFTRLRegressor)
     accountant = BudgetAccountant(1.5, 1e-6)
     group, settings = accountant.parallel(), {"epsilon": 0.9, "horizon": 3000}
-    models = [model_of(DPFTRLRegressor, accountant=group.branch(), **settings) for _ in range(10)]
+    models = [
+        model_of(DPFTRLRegressor, accountant=group.branch(str(k)), **settings) for k in range(10)
+    ]
     for k, model in enumerate(models):
         part = slice(10 * k, 10 * k + 10)
         model.partial_fit(X[part], y[part])
@@ -650,7 +652,8 @@ def test_a_stream_pays_on_every_branch_whose_records_it_takes():
 def test_a_stream_pays_once_for_a_branch_and_what_lies_in_it():
     X, y = table(DPFTRLRegressor)
     accountant = BudgetAccountant(9.0, 1e-6)
-    first, second = (group.branch() for group in [accountant.parallel()] * 2)
+    group = accountant.parallel()
+    first, second = group.branch("a"), group.branch("b")
     inside = first.parallel("users").branch()
     model = model_of(DPFTRLRegressor, accountant=first, horizon=300)
     paths = []

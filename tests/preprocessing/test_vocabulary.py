@@ -260,8 +260,8 @@ def test_slack_is_kept_before_the_first_fit_and_never_taken_from_what_is_left():
 def test_slack_of_parallel_branches_is_that_of_the_largest():
     accountant = BudgetAccountant(epsilon=1.0, slack=2e-7)
     group = accountant.parallel()
-    for _ in range(8):
-        fitted(epsilon=0.9, accountant=group.branch())
+    for k in range(8):
+        fitted(epsilon=0.9, accountant=group.branch(str(k)))
     assert accountant.remaining() > 0.01
 
 
