@@ -461,7 +461,7 @@ class Guarantee(Overviewed):
         tiny delta: each event is a binary response with the epsilon of the release, whatever the
         relation of this guarantee. Selections in "gdp" are the Gaussian noise that bounds them.
         Of groups on disjoint records and of alternatives, the event holds the one that costs most;
-        in "pld" an event that only `second_opinion` knows stands for all alternatives.
+        in "pld" an event that only `second_opinion` knows stands for all of them.
 
         That library has no event for `slack`: ask for epsilon at delta less `slack`.
 
@@ -543,17 +543,27 @@ def composed_event(releases: Sequence[Release], composition: str, rows: int = 1)
     """The releases that may read one record as one event, for so many rows of a user."""
     from . import events
 
-    borne = worst(releases, lambda release: release.cost(_additive(composition)))
-    return events.composed([release.dp_event(composition, rows) for release in borne])
+    def together(some: Iterable[Release]) -> Any:
+        return events.composed([release.dp_event(composition, rows) for release in some])
+
+    on_all, groups = _grouped(releases)
+    if composition == "pld" and len(groups) > 1:  # costs leave out what sampling hides
+        return events.composed([together(on_all), events.one_of([*map(together, groups)])])
+    return together(worst(releases, lambda release: release.cost(_additive(composition))))
 
 
 def worst(releases: Iterable[Release], cost: Callable[[Release], float]) -> list[Release]:
     """What the worst record bears: the releases on all records, and those of a costliest group."""
+    on_all, groups = _grouped(releases)
+    return on_all + max(groups, key=lambda group: sum(map(cost, group)), default=[])
+
+
+def _grouped(releases: Iterable[Release]) -> tuple[list[Release], list[list[Release]]]:
+    """The releases on all records, and those of each group."""
     groups: dict[str | None, list[Release]] = {None: []}
     for release in releases:
         groups.setdefault(release.group, []).append(release)
-    on_all = groups.pop(None)
-    return on_all + max(groups.values(), key=lambda group: sum(map(cost, group)), default=[])
+    return groups.pop(None), list(groups.values())
 
 
 def _costliest(parts: Forks, composition: Composition) -> list[tuple[str, Guarantee]]:

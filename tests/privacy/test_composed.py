@@ -60,6 +60,23 @@ def test_of_alternatives_the_costliest_counts_and_of_groups_the_worst_of_each_pa
         Guarantee.of_parts(WHOLE, "gdp", [("one", [dear]), ("two", [dear]), ("3", [cheap])])
 
 
+def test_of_groups_next_to_random_batches_the_worst_counts_whatever_costs_without_sampling_are():
+    noise = BatchGaussian(1.0, 1.5, 1, "float", sampling=RandomBatches(1000, 10, "fixed"))
+    batches = Release("batches", noise, 100, "one")
+    plain = Release("mean", Gaussian(1.0, 8.0, 1, "float"), 1, "two")
+    assert plain.cost("zcdp") < batches.cost("zcdp")
+    first, second, whole = (
+        Guarantee(3.0, 1e-6, "replace-one", "pld", some)
+        for some in ((batches,), (plain,), (batches, plain))
+    )
+    assert first.epsilon_at(1e-6) < second.epsilon_at(1e-6)
+    assert whole.epsilon_at(1e-6) == pytest.approx(second.epsilon_at(1e-6), rel=1e-3)
+    assert whole.epsilon_at(1e-6) <= whole.second_opinion() * (1 + 1e-3)
+    dear = Release("mean", Gaussian(1.0, 0.5, 1, "float"), 1, "two")
+    with pytest.raises(AssertionError, match="more than its budget"):
+        Guarantee(3.0, 1e-6, "replace-one", "pld", (batches, dear))
+
+
 def borne(found, cost):
     """What each unit bears that has a choice of groups, and of alternatives, for itself."""
     if found.parts:
