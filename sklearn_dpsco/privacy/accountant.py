@@ -326,6 +326,11 @@ class BudgetAccountant(Account):
         finally:
             self._labels[:] = [other for other in self._labels if other is not entry]
 
+    def _label(self) -> str | None:
+        """That of the innermost open block."""
+        self._check_process()
+        return self._labels[-1][0] if self._labels else None
+
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
 
@@ -399,8 +404,6 @@ class BudgetAccountant(Account):
         is_of_users = has_groups or guarantee.rows_per_user > 1
         if is_of_users and not all(group.startswith("users-") for group in branch[::2]):
             raise PrivacyBudgetError(_USERS_IN_BRANCHES)
-        if named["label"] is None and self._labels:
-            named["label"] = self._labels[-1][0]
         rho, kind, order = guarantee.cost("zcdp"), guarantee.composition, state.order
         epsilon = guarantee.spent if kind == "pure" else math.inf if rho > 0 else 0.0
         at_order = rho if budget.is_pure else guarantee.renyi(order) / order

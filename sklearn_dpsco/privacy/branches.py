@@ -112,6 +112,7 @@ class Account:
             raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
         if guarantee.is_void:
             raise PrivacyBudgetError(INFINITE)
+        label = account._label() if label is None else label
         sized = getattr(plan, "problem", plan)
         named = {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
         named |= {"label": label, "estimator": estimator, "noise_is_secret": noise_is_secret}

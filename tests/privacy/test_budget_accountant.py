@@ -337,6 +337,10 @@ def test_the_same_fit_in_another_unnamed_branch_warns_before_it_is_charged():
         group.branch().spend(plan, estimator="another model")
     with pytest.warns(PrivacyParameterWarning, match=said):
         group.branch().spend(plan, estimator="a model")
+    with accountant.label("of a block"):
+        group.branch().spend(plan, estimator="a model")
+        with pytest.warns(PrivacyParameterWarning, match=said):
+            group.branch().spend(plan, estimator="a model")
     group.branch("test").spend(plan, estimator="a model")  # a name is one branch
     left = "one search share a budget in a DPGridSearchCV"
     with pytest.raises(PrivacyBudgetError, match=left):
