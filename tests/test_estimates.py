@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
@@ -132,6 +133,10 @@ def test_references_of_encoders():
     facts = {"bounds_X": encoders[1], "bounds_y": (0, 1), "epsilon": 8.0, "inference": True}
     with pytest.warns(PrivacyParameterWarning, match="all categories of sex add up to the inter"):
         DPLinearRegression(**facts).plan(20_000, encoders[1])
+    X = encoders[1].transform(pd.DataFrame({"age": 1, "edu": "hs", "sex": ["f", "m"] * 20}))
+    with pytest.warns(PrivacyParameterWarning, match="all categories of sex") as caught:
+        DPPoissonRegressor(**facts | {"epsilon": np.inf}).fit(X, np.arange(40) % 2)
+    assert len([one for one in caught if "all categories" in str(one.message)]) == 1
     for other in ({"bounds_X": encoders[3]}, {"fit_intercept": False}, {"inference": False}):
         model = DPLinearRegression(**facts | other)
         model.plan(20_000, model.bounds_X)

@@ -148,7 +148,8 @@ class RateModel(Inference, DPRegressor):
         -------
         self
         """
-        self._settings()  # a parameter that is wrong is named before the data
+        with unwarned():  # a parameter that is wrong is named before the data
+            self._settings()
         largest_weight(self.max_weight, has_weights=sample_weight is not None)
         check_order(X=X, y=y, exposure=exposure, groups=groups, sample_weight=sample_weight)
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
