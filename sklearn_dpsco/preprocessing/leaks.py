@@ -203,10 +203,15 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
 def _budgeted(pipe: Any) -> Iterator[str]:
     """Transformers with a budget, one that is in the place of bounds only if it was fitted."""
     seen: list[Any] = []
-    for name, step in getattr(pipe, "get_params", dict)().items():
+    given: dict[str, Any] = getattr(pipe, "get_params", dict)()
+    private = ((name, one) for name, one in [("", pipe), *given.items()] if hasattr(one, "epsilon"))
+    # the budget of a private search is for all that it fits
+    paid = tuple(f"{name}__" * bool(name) for name, one in private if hasattr(one, "estimator"))
+    for name, step in given.items():
         is_private = hasattr(step, "epsilon") and hasattr(step, "transform")
-        is_copy = "bounds_X" in name.split("__") and not hasattr(step, "guarantee_")
-        if is_private and not is_copy and not any(step is other for other in seen):
+        is_copy = "bounds_X" in name.split("__")
+        costs = hasattr(step, "guarantee_") if is_copy else not name.startswith(paid)
+        if is_private and costs and not any(step is other for other in seen):
             seen.append(step)
             called = name.replace("__", ": ")
             yield f"{called} ({type(step).__name__}) costs epsilon={step.epsilon}"

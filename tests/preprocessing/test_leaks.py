@@ -22,6 +22,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
 from sklearn_dpsco import (
+    DPGridSearchCV,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPScaler,
@@ -247,6 +248,12 @@ def test_bounds_that_no_step_declares_are_an_error_before_words_are_bought():
             (named,) = report.budgeted
             assert named.endswith(" (PrivateVocabulary) costs epsilon=0.5")
             assert named in str(report)
+    scaled = make_pipeline(DPScaler(), regressor())
+    assert check_pipeline(scaled).budgeted == ("dpscaler (DPScaler) costs epsilon=1.0",)
+    # the budget of a search is for all that it fits
+    search = DPGridSearchCV(scaled, {"dpmirrorregressor__loss": ["huber"]})
+    for pipe in (search, make_pipeline("passthrough", search)):
+        assert check_pipeline(pipe).budgeted == ()
     # what leaks is named first
     scaler = preprocessing.StandardScaler()
     assert not check_pipeline(make_pipeline(scaler, regressor(bounds_X=scaler))).ok
