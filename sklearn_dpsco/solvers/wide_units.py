@@ -101,7 +101,9 @@ def _by_frequency(
     mass, drowned = np.maximum(noisy, 0.0), noisy <= rules.clear * noise
     rest, kept = max(0.0, float(noisy[drowned].sum())), float(mass[~drowned].sum())
     unit = 1 / np.sqrt(mass + rules.ridge * noise)
-    unit[drowned] = 1 / math.sqrt(rest / max(1, drowned.sum()) + rules.ridge * noise)
+    of_rest = rest / max(1, drowned.sum()) + rules.ridge * noise
+    # (0 without noise: no row has any of these features)
+    unit[drowned] = 1 / math.sqrt(of_rest) if of_rest > 0 else 0.0
     # squares of usual norms, which are what the traces of the second moments are as well
     traces = np.array([float(unit[~drowned] ** 2 @ mass[~drowned]), 0.0])
     if kept > 0 and np.any(drowned):

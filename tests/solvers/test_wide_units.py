@@ -272,6 +272,16 @@ def test_text_is_learned_by_default_and_nothing_is_copied():
     assert phased.plan_.target_unit is None
 
 
+def test_without_noise_no_column_drowns():
+    X = sparse.random(2000, 1100, density=0.02, random_state=1, format="csr")
+    y = np.clip(X[:, :5] @ np.ones(5), 0, 3)
+    empty = sparse.hstack((X, sparse.csr_array((2000, 50))), format="csr")  # which no row has
+    for rows in (X, empty):
+        model = DPLinearRegression(epsilon=np.inf, bounds_X=(0, 1), bounds_y=(0, 3)).fit(rows, y)
+        assert np.all(np.isfinite(model.coef_))
+        assert model.score(rows, y) > 0.95
+
+
 def test_nothing_is_copied():
     X, z = texts(10_000, 3000)
     for rows in (X, X[:1000].toarray()):
