@@ -205,7 +205,7 @@ class CoefficientDisplay:
         ax.invert_yaxis()
         what = "Ratio" if self.exponentiate else "Coefficient"
         of = (
-            "for the width of the feature's bounds"
+            "for the width, or scale, of the feature"
             if self.units == "scaled"
             else "per unit of the feature"
         )

@@ -481,8 +481,8 @@ class BudgetAccountant(Account):
         left = self._largest_epsilon(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
         of_kind = of_search = ""
-        before = [c.estimator == charge.estimator for c in self._state.ledger.charges]
-        if charge.estimator and sum(before) > 1:
+        facts = [(c.estimator, c.n_features) for c in (*self._state.ledger.charges, charge)]
+        if all(facts[-1]) and facts.count(facts[-1]) > 2 and "Search" not in str(charge.estimator):
             of_search = "Fits of one search share a budget in a DPGridSearchCV. "
         is_other = charge.composition in ("pure", "pld", "renyi")
         if self._state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):

@@ -152,7 +152,7 @@ class Guarantee(Overviewed):
     def of_parts(cls, budget: PrivacyBudget, composition: Composition, parts: Forks) -> Guarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
-        costliest = _costliest(named, composition)
+        costliest = _costliest_of(named, composition)
         releases = tuple(release for _, part in costliest for release in part.releases)
         claim = budget.epsilon, budget.delta, budget.relation
         return cls(*claim, composition, releases, budget.rows_per_user, named)
@@ -344,7 +344,7 @@ class Guarantee(Overviewed):
 
     @property
     def _costliest(self) -> list[tuple[str, Guarantee]]:
-        return _costliest(self.parts, self.composition)
+        return _costliest_of(self.parts, self.composition)
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -566,7 +566,7 @@ def _grouped(releases: Iterable[Release]) -> tuple[list[Release], list[list[Rele
     return groups.pop(None), list(groups.values())
 
 
-def _costliest(parts: Forks, composition: Composition) -> list[tuple[str, Guarantee]]:
+def _costliest_of(parts: Forks, composition: Composition) -> list[tuple[str, Guarantee]]:
     """Of the alternatives of each part the one that costs most in the currency of all."""
     currency = _additive(composition)
     return [(name, max(options, key=lambda one: one.cost(currency))) for name, options in parts]

@@ -515,7 +515,7 @@ def test_a_forest_of_ratios():
         assert display.ax_.get_xscale() == "log"
         assert display.ax_.lines[-1].get_xdata() == [1, 1]
         assert display.ax_.get_xlabel() == "Ratio per unit of the feature"
-    assert draw(model).ax_.get_xlabel() == "Coefficient for the width of the feature's bounds"
+    assert draw(model).ax_.get_xlabel() == "Coefficient for the width, or scale, of the feature"
     several = DPLogisticRegression(classes=[0, 1, 2], **given)
     linear = DPLinearRegression(bounds_y=(0, 1), **given)
     for model in (several, linear):
