@@ -246,6 +246,8 @@ class NewtonSteps(Part):
         (their sum over k directions, by the tenth that is largest), more than `n_cut` are beyond.
         """
         bound = self._size(copy, n, self.n_cut, stream)
+        if self.hessian.scale == 0:  # nothing is hidden, and they are larger elsewhere
+            return float(_SIZES[-1])
         if self.moments is None:
             return bound
         usual = self._size(copy, n, n // 10, stream)
