@@ -332,9 +332,7 @@ class RatesDefaults:
     least_level_unit: float = 0.01
     clear: float = 5.0  # what tells a size, in units of its selection's noise, or it is the usual:
     usual: float = -4.0  # octaves, of the bounds
-    # Errors of the released mean, at most: parts of what those targets are of all, and of what
-    # slopes add to the mean of the exponentials.
-    beyond: float = 0.25
+    # the error of a level, at most: a part of what slopes add to the mean of the exponentials
     not_normal: float = 0.3
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import chdtri, expit, gamma, gammainc, gammaincc
+from scipy.special import chdtri, expit
 
 from .._types import Array
 from ..data.rows import UNIT_ROUNDOFF, SolverData
@@ -259,32 +258,31 @@ class LearnedUnits(Part):
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
         assert self.target_median is not None
-        size, few, n_positive, share = self._rate_size(data, n, stream)
-        sums = data.sum(statistics.rate_sum, size) / data.n_samples
-        least = max(math.sqrt(self.target_mean.variance), TINY)
-        noisy = np.maximum(self.target_mean.release(sums, stream), least)
-        of_each = math.sqrt(2) * data.n_samples * float(noisy[0]) / max(n_positive, 1.0)
-        most = self.problem.largest_rate / size - 1
-        lost = _beyond_clip(of_each, share, most)
-        mean = min(1.0, size * float((noisy[0] / noisy[1]) * (1 + lost)))
+        size, few, n_positive = self._rate_size(data, n, stream)
+        has_weights = self.target_mean.dimension > 1
+        unit = math.sqrt(self.target_mean.dimension)
+        noise = max(unit * math.sqrt(self.target_mean.variance), TINY)
+        # a clip beyond which tails of finite variance have no more than the noise that it makes
+        wide = size * max(1.0, math.sqrt(few / data.n_samples / noise))
+        wide = min(wide, self.problem.largest_rate)
+        sums = data.sum(statistics.rate_sum, wide, has_weights) / data.n_samples
+        noisy = np.maximum(unit * self.target_mean.release(sums, stream), noise)
+        of_weights = float(noisy[1]) if has_weights else 1.0
+        mean = min(1.0, wide * float(noisy[0]) / of_weights)
         data = data.map(statistics.in_target_units, 0.0, mean)
-        weight = min(1.0, math.sqrt(2) * float(noisy[1]) * data.n_samples / n)
+        weight = min(1.0, of_weights * data.n_samples / n)
         # what few of the derivatives exceed, and hardly any of rates below the mean
         clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
-        # the variance of the mean's logarithm, by noise and by what large rates are over the size
-        noise = float(((math.sqrt(self.target_mean.variance) / noisy) ** 2).sum())
-        noise += (RATES.beyond * few / data.n_samples / float(noisy[0])) ** 2
         frame = Frame(target_center=math.log(mean), mean_weight=weight)
-        found = {"clip": clip, "largest": -frame.target_center, "level_noise": noise}
+        variance = float(((noise / noisy) ** 2).sum())  # of the mean's logarithm
+        found = {"clip": clip, "largest": -frame.target_center, "level_noise": variance}
         return data, frame, found | {"n_positive": n_positive}
 
-    def _rate_size(
-        self, data: Any, n: int, stream: RandomStream
-    ) -> tuple[float, int, float, float]:
+    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, int, float]:
         """A size of weighted rates, how many exceed it, few, but clear of noise, and are above 0.
 
-        And their share of those. If it is not clear, as too few rates are above 0, a size that is
-        usual for the bounds, and a share of 0, as nothing is known of it.
+        If it is not clear, as too few rates are above 0, a size that is usual for the bounds, and
+        0, as nothing is known of it.
         """
         assert self.positive is not None
         assert self.target_median is not None
@@ -304,8 +302,8 @@ class LearnedUnits(Part):
         facts = sizes, prior, self.target_median, stream, few, math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
         if least < RATES.clear * scale:
-            return self.problem.largest_rate * 2.0**RATES.usual, few, n_positive, 0.0
-        return size, few, n_positive, few / max(n_positive, 1.0)
+            return self.problem.largest_rate * 2.0**RATES.usual, 0, n_positive
+        return size, few, n_positive
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream
@@ -598,29 +596,6 @@ class LearnedUnits(Part):
         return min(1.0, ratio * (max(0.0, noisy) + 1.5 * math.sqrt(self.top.variance)))
 
 
-def _beyond_clip(mean: float, share: float, most: float) -> float:
-    """What a clip takes off the mean of numbers above 0, over what it leaves.
-
-    In units of the clip, beyond which no number lies by more than `most`. Of the Weibull law with
-    this mean of clipped numbers, of which this share exceeds the middle of the interval of the grid
-    that ends at the clip; with tails no longer than exponential ones, as few more beyond the clip,
-    or one that is too large, look like far longer ones.
-    """
-    if not (0 < share < mean < 1 and most > 0):
-        return 0.0
-
-    def parts(power: float) -> tuple[float, float]:
-        """The mean of what is within the clip, and of what is beyond it."""
-        far = -math.log(share) * 2 ** (power / 4)
-        whole = gamma(1 + 1 / power) / far ** (1 / power)
-        return whole * float(gammainc(1 / power, far)), whole * float(gammaincc(1 / power, far))
-
-    ends = 1.0, 30.0
-    within = min(max(mean, parts(ends[0])[0]), parts(ends[1])[0])
-    power = float(brentq(lambda power: parts(power)[0] - within, *ends))
-    return min(parts(power)[1] / within, share * most / mean)
-
-
 # ------------------------------------------------------------------------------- planning
 
 
@@ -740,7 +715,8 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
         share = max(_share(m, 10, 0.1), _share(m, 2000, rules.positive_share))
         found["positive"] = purse.noise(of_one, share)
         share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))
-        found["target_mean"] = purse.noise(of_one, share, 2)
+        n_numbers = 1 + (problem.has_weights or problem.may_be_empty)
+        found["target_mean"] = purse.noise(of_one, share, n_numbers)
         return found
     median, spread, mean = _shares_of_targets(purse, is_diagonal, empty)
     if not is_label:

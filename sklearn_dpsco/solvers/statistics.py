@@ -179,14 +179,16 @@ def means_sum(data: SolverData, middle: Array, half: Array, is_whole: bool) -> A
     return np.asarray(sum_over_records(vectors * data.rows.present()[:, None]))
 
 
-def rate_sum(data: SolverData, clip: float) -> Array:
+def rate_sum(data: SolverData, clip: float, with_weights: bool = True) -> Array:
     """Sum of vectors of norm at most 1: weights times clipped targets, and weights.
 
-    Both numbers of a record are in [0, sqrt(1 / 2)], so that two of its vectors are no further
-    apart than one is from 0: the mean changes as `share_present`.
+    All numbers of a record are in [0, sqrt(1 / k)], k of them, so that two of its vectors are no
+    further apart than one is from 0: the mean changes as `share_present`.
     """
     weights = data.rows.sample_weights() * data.rows.present()
     sizes = np.minimum(weights * data.y, clip) / clip
+    if not with_weights:
+        return np.asarray(sum_over_records(sizes[:, None]))
     return np.asarray(sum_over_records(math.sqrt(0.5) * np.column_stack((sizes, weights))))
 
 
