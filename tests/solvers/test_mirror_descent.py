@@ -464,7 +464,8 @@ def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
         found = check_sensitivity(plan, neighbours(plan.problem, relation, 6))
         assert not found.violations, found
         ratios = [ratio for name, ratio in found.ratios.items() if name.startswith("stages")]
-        assert max(ratios) > 0.9
+        # of several outputs no pair here moves all derivatives at once
+        assert max(ratios) > (0.9 if n_outputs == 1 else 0.8)
         stages = tuple(
             dataclasses.replace(s, largest_terms=(math.inf,) * s.n_steps) for s in plan.stages
         )
