@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
@@ -82,9 +81,11 @@ class Overview:
 
 
 def _is_number(cell: str) -> bool:
-    with suppress(ValueError):
-        return float(cell.strip().rstrip("%").replace(",", "")) is not None
-    return False
+    try:
+        float(cell.strip().rstrip("%").replace(",", ""))
+    except ValueError:
+        return False
+    return True
 
 
 class Overviewed:
@@ -111,11 +112,12 @@ class Overviewed:
         str
             All of it ASCII, so that any encoding of the file is right.
         """
-        title = escape(shorten(self.overview().lines[0], 90))
+        shown = self.overview()
+        title = escape(shorten(shown.lines[0], 90))
         page = (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width">\n'
             f"<title>{title}</title>\n<style>{_PAGE}</style>\n</head>\n"
-            f"<body>\n{self._repr_html_()}\n</body>\n</html>\n"
+            f"<body>\n{shown.html()}\n</body>\n</html>\n"
         )
         return page.encode("ascii", "xmlcharrefreplace").decode()

@@ -571,9 +571,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         units : {"data", "scaled"}, default="data"
             "data": what the raw prediction changes by as a feature grows by 1; in the last row its
             value where all features are 0. "scaled": the same for scaled features (see
-            `bounds_X`): by half the width of the feature's bounds,
-            or by all of it if they have an end at 0; in `HeavyTail...` by its scale, about its
-            centre. With a `PublicEncoder` as `bounds_X` these are the encoded columns themselves.
+            `bounds_X`): by half the width of the feature's bounds, or by all of it if they have an
+            end at 0; in `HeavyTail...` by its scale, about its centre. With a `PublicEncoder` as
+            `bounds_X` these are the encoded columns themselves.
 
         Returns
         -------

@@ -486,8 +486,10 @@ class Moments(Sums):
             return f"losses clipped at {facts.max_log_loss:g}"
         if self.name == "probability less label":
             return ""
-        ends = f"[{facts.low:.4g}, {facts.high:.4g}], a released range"
-        ends = f"targets and predictions clipped to {ends}"
+        ends = (
+            f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}], a released "
+            "range"
+        )
         found, is_less = [ends] * facts.is_narrowed, facts.max_error < facts.high - facts.low
         return ", ".join([*found, *[f"errors clipped at {facts.max_error:g}"] * is_less])
 

@@ -176,7 +176,7 @@ class NewtonSteps(Part):
             return best, level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
             # noise hides by how much they differ from their mean; without it this is HC0
-            bread = self._bread(problem, copy.map(curved, True), float(_SIZES[-1]), stream)
+            bread = self._bread(problem, copy.map(curved, True), bound, stream)
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
         # 0 but for noise, where scores shortened as before pull no other way; losses that are not
         # quadratic leave more

@@ -378,7 +378,9 @@ def test_plans_of_searches_show_their_parts():
     assert display.shares.sum() == pytest.approx(1)
     for shown in (plan, REGRESSOR.plan(5000, 3)):
         overview = shown.overview()
-        html = shown._repr_html_().replace(" class=number", "")
+        html = shown.to_html()
+        assert "<td class=number>" in html  # on the right
+        html = html.replace(" class=number", "")
         for row in overview.rows:
             assert f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" in html
             assert overview.layout.format(*row).rstrip() in str(shown).splitlines()
