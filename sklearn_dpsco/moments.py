@@ -580,41 +580,75 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         )
         return telling_unknown(estimates, self._references)
 
-    def goodness_of_fit(self, target: Any, features: Any = None) -> dict[str, float]:
-        """R2 with its noise, adjusted R2, AIC and BIC of a regression.
+    def goodness_of_fit(
+        self, target: Any, features: Any = None, *, against: Any = None
+    ) -> dict[str, float]:
+        r"""R2, adjusted R2, AIC and BIC of a regression, and how far noise moves them.
 
         Parameters
         ----------
         target, features
             As in `regression`.
+        against : str, list of str or int, or None, default=None
+            Features of another regression of the target, with which this one is compared.
 
         Returns
         -------
-        dict with "r2", "r2_noise", "r2_adjusted", "aic" and "bic"
-            "r2_noise" is the standard deviation of "r2" by the noise of the release, to first
-            order, without sampling. The others take the released numbers for exact. "aic" and
-            "bic" are of normal errors, as statsmodels counts them: with noise they prefer too many
+        dict with "r2", "r2_noise", "r2_adjusted", "aic", "bic" and "aic_noise"
+            "r2_noise" is the standard deviation of "r2" by the noise of the release, without
+            sampling, and "aic_noise" that of "aic" and of "bic". With `against` it is that of their
+            differences from those of the other regression, which is far smaller, as most noise is
+            common to both. Differences that are not well above it tell nothing. "aic" and "bic"
+            are of normal errors, as statsmodels counts them: with noise they prefer too many
             features, so choose by `select`. All are NaN where noise hides a direction of the
             columns: take fewer.
+
+        Notes
+        -----
+        To leading order noise E in A moves R2 by :math:`\mathrm{tr}(E M)`, of standard deviation
+        :math:`s |M|_F`, and AIC by such a term less :math:`(E w)^T K (E w)`, which is what features
+        of no use gain.
         """
-        found = self.regression(target, features)
         at, chosen = self._places(target, features)
-        names = "r2", "r2_noise", "r2_adjusted", "aic", "bic"
-        if found.unknown is not None and found.unknown.size > 0:
-            return dict.fromkeys(names, math.nan)
-        n, k = self._released["n_samples"] * self._total, found.coef.size
+        w, ml, moved, curved = self._residual(at, chosen)
+        if against is not None:
+            other = self._residual(*self._places(target, against))
+            moved, curved = moved - other[2], curved - other[3]
+        n, k = self._released["n_samples"] * self._total, len(chosen) + 1
         variance = max(float(self.covariance_[at, at]), TINY)
-        ml = float(found.residual_std[0]) ** 2 * max(n - k, 1.0) / n
-        of_fit = n * (math.log(2 * math.pi * max(ml, TINY)) + 1)
-        # residuals of the regression and of that on a constant, as weights of the release's numbers
         back, scale = self._released["back"], self._released["noise_scale"]
-        w = back[at] - found.coef[0] @ back[[*chosen, -1]]
+        # v is the residual of the regression on a constant
         v, left = back[at] - self.mean_[at] * back[-1], ml / variance
-        noise = (w @ w) ** 2 + (left * (v @ v)) ** 2 - 2 * left * (w @ v) ** 2
-        noise = scale * math.sqrt(max(noise, 0.0)) / (variance * self._total)
-        adjusted = 1 - left * (n - 1) / max(1.0, n - k)
-        criteria = of_fit + 2 * k, of_fit + math.log(max(n, 1.0)) * k
-        return dict(zip(names, (1 - left, float(noise), adjusted, *criteria), strict=True))
+        of_r2 = (np.outer(w, w) - left * np.outer(v, v)) / (variance * self._total)
+        spread = curved @ (w @ w * np.eye(len(w)) + np.outer(w, w)) * scale / math.sqrt(2)
+        of_aic = math.sqrt(np.sum(moved**2) + np.trace(spread @ spread))
+        deviance = n * (math.log(2 * math.pi * ml) + 1)
+        found = {
+            "r2": 1 - left,
+            "r2_noise": scale * float(np.linalg.norm(of_r2)),
+            "r2_adjusted": 1 - left * (n - 1) / max(1.0, n - k),
+            "aic": deviance + 2 * k,
+            "bic": deviance + math.log(max(n, 1.0)) * k,
+            "aic_noise": scale * of_aic,
+        }
+        return found if np.isfinite(of_aic) else dict.fromkeys(found, math.nan)
+
+    def _residual(self, at: int, chosen: list[int]) -> tuple[Array, float, Array, Array]:
+        """Of a regression: w, the residual's variance, and the M and K by which noise moves AIC.
+
+        All are NaN where noise hides a direction of the columns.
+        """
+        found, n = self.regression(at, chosen), self._released["n_samples"]
+        back = self._released["back"]
+        used, variance = back[[*chosen, -1]], float(found.residual_std[0]) ** 2
+        w, total = back[at] - found.coef[0] @ used, n * self._total
+        ml = max(variance * max(total - len(used), 1.0) / total, TINY)
+        if found.unknown is not None and found.unknown.size:
+            w, ml = w * math.nan, math.nan
+        level = math.log(2 * math.pi * ml) * np.outer(back[-1], back[-1])
+        moved = n * (np.outer(w, w) / ml + level)
+        curved = n**2 / (ml * variance) * used.T @ found.sampling @ used
+        return w, ml, moved, curved
 
     def ridge_path(self, target: Any, features: Any, penalties: Sequence[float]) -> Array:
         """Coefficients without the intercept for each of several `ridge`, without intervals.

@@ -481,3 +481,23 @@ def test_r2_tells_its_noise_and_nothing_where_noise_hides_a_direction():
     hidden = PrivateMoments(**{**COMMON, "epsilon": 1.0, "random_state": 0}).fit(still)
     assert np.isnan([*hidden.goodness_of_fit(3, [0, 1, 5]).values()]).all()
     assert np.isfinite([*hidden.goodness_of_fit(3, [0, 1]).values()]).all()
+
+
+@pytest.mark.parametrize(
+    ("features", "against"), [([0, 1, 2], None), ([0, 1, 5], [0, 1]), ([0], [1]), ([0, 1], [1])]
+)
+def test_noise_of_criteria_is_that_of_repeated_releases(features, against):
+    """Of one model, and against others: by a column of no use, not nested, by one of use."""
+    X = np.column_stack((table(3000), np.random.default_rng(5).normal(size=3000)))
+
+    def found(epsilon, seed):
+        common = {**COMMON, "epsilon": epsilon, "random_state": seed}
+        moments = PrivateMoments(**common).fit(X)
+        one = moments.goodness_of_fit(3, features, against=against)
+        other = 0 if against is None else moments.goodness_of_fit(3, against)["bic"]
+        return one["bic"] - other, one["aic_noise"]
+
+    true, told = found(math.inf, 0)
+    assert told < 1e-3
+    z = [(bic - true) / noise for bic, noise in (found(3.0, seed) for seed in range(30))]
+    assert 0.5 < np.sqrt(np.mean(np.square(z))) < 1.8
