@@ -5,6 +5,7 @@ statistic T(r) of the noisy numbers has the mean 0, and r is kept if T(r) is wit
 given the variance that sampling and noise have at this r. Nothing is divided by a noisy number,
 so that an interval is as wide as the score's whole range where noise hides it. Noisy numbers that
 are impossible are moved to the nearest possible ones first, which moves them towards the truth.
+Where T cannot be as far on one side as noise alone reaches, the other side has the chance of both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from .._types import Array
 
 Ends = tuple[Any, Any]
 _OfPoints = Callable[[Array], Any]
+_Reach = Callable[[Array, int], Any]  # above 0 for a sign of 1, below for -1
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
@@ -52,19 +54,23 @@ class Law:
     laplace: float  # excess kurtosis, 1 that of Laplace noise, 0 of normal noise
     rows: int = 1  # of one user: at worst all alike, which multiplies variances by sampling
 
-    def reach(self, sampling: Any, *noises: tuple[Any, Any]) -> Any:
+    def reach(self, sampling: Any, *noises: tuple[Any, Any], other: Any = None) -> Any:
         """How far from its mean a sum of sampling variation and of noises is at most.
 
         `sampling` is a variance; of each kind of noise, how many numbers there are, and the square
         of what they are multiplied by. One Laplace variable stands for all, such that the excess
-        kurtosis of the whole is as it is.
+        kurtosis of the whole is as it is. `other` is how far the sum can be on the other side.
         """
         total, fourth = self.rows * sampling, 0.0
         for number, square in noises:
             total = total + number * square * self.variance
             fourth = fourth + number * (square * self.variance) ** 2
         share = np.sqrt(self.laplace * fourth) / np.maximum(total, 1e-300)
-        return np.interp(share, _SHARES, _quantiles(self.confidence)) * np.sqrt(total)
+        both = np.interp(share, _SHARES, _quantiles(self.confidence)) * np.sqrt(total)
+        if other is None:
+            return both
+        law = replace(self, confidence=max(2 * self.confidence - 1, 0.0))
+        return np.where(other <= law.reach(0.0, *noises), law.reach(sampling, *noises), both)
 
     @property
     def slack(self) -> float:
@@ -72,7 +78,7 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _ends(statistic: _OfPoints, reach: _OfPoints, grid: Array = _GRID, slack: float = 0) -> Ends:
+def _ends(statistic: _OfPoints, reach: _Reach, grid: Array = _GRID, slack: float = 0) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
     For each cell the first such point of the grid from either end, refined outward, or the last.
@@ -80,12 +86,12 @@ def _ends(statistic: _OfPoints, reach: _OfPoints, grid: Array = _GRID, slack: fl
     ends = []
     for sign, points in ((1, grid), (-1, grid[::-1])):
         # functions take points of shape (m, 1) or (n_cells,)
-        is_near = sign * statistic(points[:, None]) <= reach(points[:, None]) + slack
+        is_near = sign * statistic(points[:, None]) <= reach(points[:, None], sign) + slack
         first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
         inside, outside = points[first], points[np.maximum(first - 1, 0)]
         for _ in range(_REFINED):
             middle = (inside + outside) / 2
-            good = sign * statistic(middle) <= reach(middle) + slack
+            good = sign * statistic(middle) <= reach(middle, sign) + slack
             inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
         ends.append(np.where(first == 0, points[0], outside).squeeze())
     return ends[0], ends[1]
@@ -96,7 +102,7 @@ def share_interval(count: Any, n: int, terms: int, law: Law) -> Ends:
     count = np.clip(count, 0, n)
     return _ends(
         lambda p: count - n * p,
-        lambda p: law.reach(n * p * (1 - p), (terms, 1)),
+        lambda p, _: law.reach(n * p * (1 - p), (terms, 1)),
         slack=law.slack,
     )
 
@@ -113,7 +119,7 @@ def ratio_interval(
     total, (of_hits, of_misses) = hits + misses, terms
     return _ends(
         lambda r: (1 - r) * hits - r * misses,
-        lambda r: law.reach(
+        lambda r, _: law.reach(
             total * r * (1 - r), (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
         ),
         slack=law.slack,
@@ -141,7 +147,7 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
         for total, of_both in ((N, lower), (P, higher))
     ]
 
-    def reach(a: Array) -> Any:
+    def reach(a: Array, _: int) -> Any:
         slopes = 0.0
         for total, (squares, linear) in sums:
             # the sum of (values - a total)^2
@@ -169,7 +175,7 @@ def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float],
     """
     signs = min(max(signs, -P * N / 2), P * N / 2)
 
-    def reach(a: Array) -> Any:
+    def reach(a: Array, _: int) -> Any:
         of_counts = ((a - 0.5) * widths[1]) ** 2
         noises = (1, widths[0] ** 2), (1, of_counts * P**2), (1, of_counts * N**2)
         return law.reach(_of_area(a, P, N), *noises)
@@ -197,10 +203,11 @@ def mean_interval(
     noise = law.variance / n**2 * (widths[0] ** 2 + 4 * mean**2 + of_n**2)
     own = max(1 - gap - mean**2 + math.sqrt(noise) / 2, 0.0)
 
-    def reach(m: Array) -> Any:
+    def reach(m: Array, sign: int) -> Any:
         missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
         spread = np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
-        return law.reach(n * spread, (1, 1), (1, (widths[1] * m) ** 2))
+        noises = (1, 1), (1, (widths[1] * m) ** 2)
+        return law.reach(n * spread, *noises, other=n * (1 + sign * m))
 
     return _ends(lambda m: total - n * m, reach, grid=2 * _GRID - 1)
 
@@ -225,7 +232,7 @@ def r2_interval(
     of_noise = law.variance / n**2 * of_noise
     unseen = half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
 
-    def reach(rho: Array) -> Any:
+    def reach(rho: Array, sign: int) -> Any:
         powers = np.stack([np.ones_like(rho), -2 * rho, rho**2])
         found = np.tensordot(moments, powers, 1)
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
@@ -239,12 +246,14 @@ def r2_interval(
             (rho * widths[4]) ** 2 * (4 * mean**2 + 1 / n),
             (widths[8] * (half - rho * (1 + mean**2))) ** 2,
         )
-        return law.reach(variance, *((1, noise) for noise in noises))
+        explained = rho * max(variation, 0)
+        other = explained if sign > 0 else largest * n - explained
+        return law.reach(variance, *((1, noise) for noise in noises), other=other)
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
     low, high = _ends(
         lambda x: (1 - x) * squares - x * variation,
-        lambda x: (1 - x) * reach(x / np.maximum(1 - x, 1e-12)),
+        lambda x, sign: (1 - x) * reach(x / np.maximum(1 - x, 1e-12), sign),
     )
     worst, best = (1 - float(x / (1 - x)) if x < 1 else -math.inf for x in (high, low))
     return worst, best

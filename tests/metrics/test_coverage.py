@@ -378,3 +378,14 @@ def test_where_noise_hides_a_score_the_interval_is_its_range():
             assert found[name]["limits"] == ends
             wide[name] += np.allclose(found[name]["interval"], ends, atol=1e-6)
     assert min(wide.values()) >= 14
+
+
+def test_an_end_that_cannot_be_missed_on_the_other_side_has_the_whole_chance():
+    """Errors of u = -1 alone: a sum that is clipped at -n can be too large only, at 5 %."""
+    n, noise = 100, 60.0
+    law = Law(noise**2, 0.95, 0.0)
+    assert law.reach(0.0, (1, 1), other=0.0) == pytest.approx(1.645 * noise, rel=1e-3)
+    assert law.reach(0.0, (1, 1), other=2 * noise) == pytest.approx(1.960 * noise, rel=1e-3)
+    for far, is_missed in ((1.6, False), (1.75, True)):
+        low, _ = intervals.mean_interval(-n + far * noise, 0.0, n, (1.0, 0.0), law)
+        assert (low > -1) == is_missed
