@@ -620,8 +620,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         # v is the residual of the regression on a constant
         v, left = back[at] - self.mean_[at] * back[-1], ml / variance
         of_r2 = (np.outer(w, w) - left * np.outer(v, v)) / (variance * self._total)
-        spread = curved @ (w @ w * np.eye(len(w)) + np.outer(w, w)) * scale / math.sqrt(2)
-        of_aic = math.sqrt(np.sum(moved**2) + np.trace(spread @ spread))
+        spread = scale / math.sqrt(2) * ((w @ w) * curved + np.outer(curved @ w, w))
+        of_aic = math.sqrt(np.sum(moved**2) + np.sum(spread * spread.T))
         deviance = n * (math.log(2 * math.pi * ml) + 1)
         found = {
             "r2": 1 - left,

@@ -246,8 +246,7 @@ def r2_interval(
             (rho * widths[4]) ** 2 * (4 * mean**2 + 1 / n),
             (widths[8] * (half - rho * (1 + mean**2))) ** 2,
         )
-        explained = rho * max(variation, 0)
-        other = explained if sign > 0 else largest * n - explained
+        other = rho * variation if sign > 0 else largest * n - rho * variation
         return law.reach(variance, *((1, noise) for noise in noises), other=other)
 
     # a ratio from 0 to infinity, on a grid that is dense near 0
