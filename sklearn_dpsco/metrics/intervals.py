@@ -27,7 +27,7 @@ _Reach = Callable[[Array, int], Any]  # above 0 for a sign of 1, below for -1
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _REFINED = 20  # bisections of a cell of the grid
-_TOGETHER = 0.8  # of the covariance of squared errors and targets, where noise hides it
+_TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -222,7 +222,8 @@ def r2_interval(
     each sum, and on n, in units of that on a number. T(rho) = sum e^2 - rho sum (t - mean)^2, whose
     variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
     to be that of normal errors and targets, with four fifths of c, but for what is released: not
-    less than a quarter of a standard deviation of its noise above that, nor more than a whole one.
+    less than a quarter of a standard deviation of its noise above that, nor more than a whole one;
+    c is at most four fifths of s_e s_t, which may be three of theirs larger.
     For larger rho the sample may lack large errors, as in `mean_interval`.
     """
     half, (mean_u, g, mean) = largest / 2, np.clip(sums[[0, 5, 4]] / n, (-1, 0, -1), 1)
@@ -230,6 +231,9 @@ def r2_interval(
     variation = n * share
     moments, of_noise = _second_moments(sums / n, widths, half)
     of_noise = law.variance / n**2 * of_noise
+    # what is extrapolated is kept to what Cauchy and Schwarz allow
+    most = np.maximum(moments + 3 * np.sqrt(np.diagonal(of_noise)), 0)
+    moments[1] = min(moments[1], _TOGETHER * math.sqrt(most[0] * most[2]))
     unseen = half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
 
     def reach(rho: Array, sign: int) -> Any:

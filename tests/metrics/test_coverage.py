@@ -1,5 +1,6 @@
 """Intervals cover the score of the population as often as they say, whatever noise there is."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -221,6 +222,31 @@ def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta
         truths = {k: v for k, v in truths.items() if k != "confusion_matrix"}
         if set(plan.scorings) <= set(truths):
             check(coverage(plan, losing(draw), truths, runs), runs)
+
+
+def test_intervals_of_r2_cover_where_few_events_have_all_of_the_errors():
+    """Squared errors are nearly 0 or all alike there, of which products tell next to nothing."""
+
+    def draw(rng, size=10_000):
+        p = 0.05 * np.exp(0.8 * rng.standard_normal(size) - 0.32)
+        return {"y": 5.0 * (rng.random(size) < p) - 4, "prediction": 5 * np.minimum(p, 1) - 4}
+
+    settings = {"epsilon": 20, "max_error": "auto", "bounds_y": (-5, 5), "precision": "float"}
+    plan = plan_score(10_000, scoring="r2", **settings)
+    many, hits = draw(np.random.default_rng(1), 200_000), 0
+    rng, draws = np.random.default_rng(0), stream(0)
+
+    @functools.cache
+    def truth(facts):  # of targets and errors within the ranges that were selected
+        y, predicted = (np.clip(many[of], facts.low, facts.high) for of in ("y", "prediction"))
+        errors = np.clip(predicted - y, -facts.max_error, facts.max_error)
+        return 1 - np.mean(errors**2) / y.var()
+
+    for _ in range(60):
+        own = plan.narrowed(given := draw(rng), draws)
+        low, high = own.estimates(own.release(own.statistics(given), draws))["r2"]["interval"]
+        hits += low <= truth(own.queries[0].facts) <= high
+    assert hits >= 55  # of 60, of which an extrapolated covariance covered 38
 
 
 @pytest.mark.parametrize(("law", "most"), [("normal", 1.2), ("skewed", 1.5), ("off centre", 1.2)])
