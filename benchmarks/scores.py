@@ -14,6 +14,7 @@ deviations, those of "loose" to a range that is released.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 from typing import Any
 
@@ -69,6 +70,23 @@ def scores(plan: Any, sums: Any) -> dict[str, tuple[float, float, float]]:
     return found
 
 
+def of_kind(kind: str) -> dict[str, Any]:
+    is_clipped = kind in ("r2", "squared", "absolute")
+    return {"scoring": SCORINGS[kind], "max_error": 3 if is_clipped else "auto"}
+
+
+@functools.cache
+def truths(kind: str, missing: float, hidden: bool) -> dict[str, float]:
+    """Scores of the population."""
+    facts: dict[str, Any] = {"bounds_y": (-5, 5), "invalid": "exclude" if missing else "count"}
+    facts |= {"epsilon": 1e9, "delta": 0.0, "precision": "float", **of_kind(kind)}
+    if "roc_curve" in SCORINGS[kind]:
+        facts["n_thresholds"] = 10_000
+    exact = plan_score(N_POPULATION, **facts)
+    many = draw(np.random.default_rng(10**6), N_POPULATION, missing, hidden)
+    return {name: own[0] for name, own in scores(exact, exact.statistics(many)).items()}
+
+
 def measured(
     settings: dict[str, Any],
     n: int,
@@ -81,16 +99,8 @@ def measured(
     facts = {**settings, "bounds_y": (-5, 5), "precision": "float"}
     facts["invalid"] = "exclude" if missing else "count"
     rng, stream = np.random.default_rng(seed), stream_from_random_state(seed)
-    many = draw(np.random.default_rng(10**6), N_POPULATION, missing, hidden)
     for kind in given.kinds:
-        facts |= {"scoring": SCORINGS[kind], "max_error": "auto"}
-        if kind in ("r2", "squared", "absolute"):
-            facts["max_error"] = 3
-        sure = {**facts, "epsilon": 1e9, "delta": 0.0}
-        if "roc_curve" in SCORINGS[kind]:
-            sure["n_thresholds"] = 10_000
-        plan, exact = plan_score(n, **facts), plan_score(N_POPULATION, **sure)
-        truth = {k: v[0] for k, v in scores(exact, exact.statistics(many)).items()}
+        plan, truth = plan_score(n, **facts, **of_kind(kind)), truths(kind, missing, hidden)
         rows: dict[str, list[Any]] = {name: [] for name in truth}
         for _ in range(given.runs):
             records = draw(rng, n, missing, hidden)
