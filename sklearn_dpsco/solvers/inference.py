@@ -347,20 +347,26 @@ class NewtonSteps(Part):
         k = k if is_joint else 1
         if rank == 0:
             return np.zeros_like(meat), 0.0, np.full(k, math.nan)
-        blocks = (bread.inverse @ meat).reshape(len(meat) // k, k, -1, k)
-        least = scale * float(np.linalg.norm(bread.inverse)) / rank
+        # the mean of an inverse is larger than that of what has noise: by this, to the second order
+        sizes = (bread.root**2).sum(axis=0)
+        root = bread.root / np.sqrt(1 + bread.scale**2 / 2 * sizes * (sizes + sizes.sum() / k))
+        inverse = root @ root.T
+        blocks = (inverse @ meat).reshape(len(meat) // k, k, -1, k)
+        least = scale * float(np.linalg.norm(inverse)) / rank
         values, vectors = np.linalg.eigh(np.einsum("ikil->kl", blocks) * k / rank)
         variances = np.maximum(values, max(least, TINY))
         usual = (vectors * variances) @ vectors.T
         outer = np.kron(np.eye(len(meat) // k), (vectors * np.sqrt(variances)) @ vectors.T)
-        root = np.linalg.solve(outer, bread.root)
-        spread = scale * float(np.sum(bread.inverse**2)) / float(np.trace(bread.inverse))
+        inner = np.linalg.solve(outer, root)
+        spread = scale * float(np.sum(inverse**2)) / float(np.trace(inverse))
         spread /= float(variances.mean())
         prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
         kept = prior**2 / (prior**2 + spread**2)
-        values, vectors = np.linalg.eigh(root.T @ meat @ root - np.eye(root.shape[1]))
-        factors = 1 + np.maximum(kept * values, -0.9)
-        half = outer @ bread.root @ vectors
+        values, vectors = np.linalg.eigh(inner.T @ meat @ inner - np.eye(rank))
+        # positive ones whose mean is what it was: noise spreads them beyond 0
+        factors = np.maximum(1 + kept * values, 0.1)
+        factors *= (1 + kept * float(values.mean())) / float(factors.mean())
+        half = outer @ root @ vectors
         is_known = problem.loss.task != "classification" and rows == 1
         residual = np.diag(usual) if is_known else np.full(k, math.nan)
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual

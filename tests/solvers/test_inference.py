@@ -1295,3 +1295,18 @@ def test_targets_that_are_nearly_all_equal_are_fitted_without_noise():
     found = fitted(X, y, 0, math.inf).summary()
     Z = np.column_stack((X, np.ones(len(X))))
     np.testing.assert_allclose(found.coef[0], np.linalg.lstsq(Z, y)[0], rtol=1e-3, atol=1e-5)
+
+
+def test_noise_does_not_make_variances_by_sampling_large():
+    """Of second derivatives, and of moments, of which it spreads the eigenvalues."""
+    n, d = 5000, 20
+    ratios = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, d)).clip(-5, 5)
+        y = X.sum(axis=1) / 5 + rng.normal(size=n)
+        model = DPLinearRegression(
+            epsilon=3.0, bounds_X=(-5, 5), bounds_y=(-20, 20), random_state=seed, **COMMON
+        )
+        ratios.append(n * np.mean(model.fit(X, y).summary().std_sampling[0, :d] ** 2))
+    assert np.mean(ratios) == pytest.approx(1, abs=0.12)
