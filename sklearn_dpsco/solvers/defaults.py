@@ -457,10 +457,11 @@ class CorrectionDefaults:
     law_doubt: float = 1.25
     start_above: float = 0.75  # of such levels, log-odds from where Newton steps begin, at most
     steepest: float = 4.0  # of the slopes, where most predictions are alike
-    # Below `least`, from this m on, the levels of a regression are restored to the released means
-    # of its targets, from which they must be off by so many variances; the shares of the whole
-    # budget for these and for the targets' spreads are then up to this.
-    least_for_level: float = 130.0
+    # Below `least`, from this m and 6 d on, the levels of a regression are restored to the released
+    # means of its targets, from which they must be off by so many variances; the share of the whole
+    # budget for these is then up to this, and from `least_for_spread` on also for their spreads.
+    least_for_level: float = 60.0
+    least_for_spread: float = 130.0
     level_share: float = 0.05
     level_doubt: float = 3.0
     # From this m on, also to means without a clip, which are clear of more noise; and the share for

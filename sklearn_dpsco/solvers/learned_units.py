@@ -745,17 +745,20 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[f
     useful = max(useful, _share(m, for_place, rules.median_share / k, 0.0, empty))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
-    is_whole, level = _tells_whole_means(purse) and not is_diagonal, 0.0
-    enough = max(CORRECTION.least_for_level, problem.n_features**1.5)
-    if isinstance(problem.base_loss, Squared) and not (is_diagonal or problem.is_wide):
-        has_none = of_steps < CORRECTION.least or k > 1
-        level = CORRECTION.level_share if has_none and (is_whole or of_steps >= enough) else 0.0
+    is_whole, level, of_mean = _tells_whole_means(purse) and not is_diagonal, 0.0, 0.0
+    has_none = of_steps < CORRECTION.least or k > 1
+    is_plain = isinstance(problem.base_loss, Squared) and not (is_diagonal or problem.is_wide)
+    if is_plain and has_none and (is_whole or of_steps >= 6 * problem.n_features):
+        is_clear = is_whole or of_steps >= CORRECTION.least_for_spread
+        is_known = of_steps >= CORRECTION.least_for_level and not problem.inference
+        level = CORRECTION.level_share * is_clear
+        of_mean = CORRECTION.level_share * (is_clear or is_known)
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = _share(m, 80, 0.005 / k, 0.0, empty), _share(m, 120, 0.012 / k, 45)
     spread = max(_share(m, for_size, rules.spread_share / k, 2), _share(m, 60, level / k), *least)
     has_median = problem.fit_intercept and problem.loss.task == "regression"
     most = rules.most_mean_share * (scarce if has_median else 1.0)
-    mean = max(rules.least_mean_share, _share(m, 8, most), _share(m, 60, level))
+    mean = max(rules.least_mean_share, _share(m, 8, most), _share(m, 60, of_mean))
     if is_whole:
         mean = max(mean, _share(m, CORRECTION.mean_aim, CORRECTION.mean_share))
     return k * useful * has_median, k * spread, mean

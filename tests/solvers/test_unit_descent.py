@@ -658,6 +658,18 @@ def test_clipped_derivatives_do_not_lower_the_mean_probability():
     assert abs(np.median(off)) < 0.035
 
 
+def test_clipped_derivatives_hardly_lower_the_level_of_skewed_targets():
+    off = []
+    for seed in range(24):  # of an m of 96
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(400, 3)).clip(-4, 4)
+        y = np.where(rng.random(400) < 0.7, 0.0, rng.gamma(2.0, 1.0, 400) * np.exp(0.3 * X[:, 0]))
+        facts = {"relation": "zero-out", "bounds_X": (-4, 4), "bounds_y": (0, 10)}
+        model = DPLinearRegression(delta=1e-6, random_state=seed, **facts).fit(X, y)
+        off.append((model.predict(X).mean() - y.mean()) / y.std())
+    assert -0.24 < np.mean(off) < 0, np.mean(off)
+
+
 @pytest.mark.parametrize("seed", [22, 23, 25])
 def test_noise_makes_no_slope_far_steeper(seed):
     rng = np.random.default_rng([seed, 900, 4])
