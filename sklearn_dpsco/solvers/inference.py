@@ -614,17 +614,23 @@ def _check_rows(
     is_refused, goal = n < needed, needed if n < needed else enough
     # noise falls as Gaussian DP's mu grows; shares depend on it, too
     mu, growth = budget.mu * budget.rows_per_user, 1.1 * enough / n
-    epsilon = mu_epsilon(mu * growth, budget.delta) if mu else budget.epsilon * growth
+    larger = [  # under the relation, and under zero-out
+        mu_epsilon(mu * of_n, budget.delta) if mu else budget.epsilon * of_n
+        for of_n in (growth, growth / budget.record_factor)
+    ]
     fewer = "fewer features" + " or classes" * isinstance(problem.loss, Multinomial)
-    advice = [fewer, f"a larger epsilon (about {rounded(epsilon, 2):g})"]
+    advice = [fewer, f"a larger epsilon (about {rounded(larger[0], 2):g})"]
     # shares of the budget are others for so many: up to a fifth more, and hardly if n is near
     needed, enough = (r * min(1.2, max(1.03, (r / n / 1.5) ** 0.18)) for r in (needed, enough))
     if problem.n_indicators:
         spared = "missing='keep' in the place of indicators"
         advice[0] += f" ({spared}: {problem.n_indicators} fewer)"
     gaps = " (rows with gaps, if there are any, do not count)" * problem.may_be_empty
-    if budget.record_factor > 1 and goal < 2 * n:
-        advice.append(f"relation='zero-out' (half as many {what}, a weaker promise)")
+    if budget.record_factor > 1:
+        of_half = (
+            f"half as many {what}" if goal < 2 * n else f"epsilon about {rounded(larger[1], 2):g}"
+        )
+        advice.append(f"relation='zero-out' ({of_half}, a weaker promise)")
     has_moments = n > needed / 2 and (is_refused or problem.loss.task == "regression")
     if has_moments and problem.loss.task != "rates" and not problem.by_user:
         moments = "PrivateMoments (intervals from half as many rows)"

@@ -128,8 +128,12 @@ def test_too_few_rows_are_refused_before_anything_is_spent():
         planned(int(0.9 * needed), 10)
     with pytest.raises(ValueError, match=r"\), relation='zero-out' \(half as many"):
         planned(int(1.1 * needed), 10, relation="replace-one")
-    with pytest.raises(ValueError, match=r"\(about [.\d]+\) or inference=False"):  # half is not
+    # half is not, but with a larger epsilon
+    with pytest.raises(ValueError, match=r"'zero-out' \(epsilon about [.\d]+, a") as caught:
         planned(1000, 10, relation="replace-one")
+    larger = float(str(caught.value).split("(epsilon about ")[1].split(",")[0])
+    assert larger < 0.6 * epsilon_in(caught.value)
+    planned(1000, 10, epsilon=larger)
     encoder = PublicEncoder({"a": (0, 1), "b": ["u", "v"]}, missing="indicator")
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1), inference=True)
     with pytest.raises(ValueError, match=r"n_samples=200\. .*missing='keep'.*indicators: 2 fewer"):
