@@ -330,34 +330,30 @@ def check_target_bounds(
     return low, high
 
 
-def number_bounds(
-    bounds: Any, name: str = "bounds_y", *, positive: bool = False, with_zero: bool = False
-) -> tuple[float, float] | None:
-    """The ends of bounds of a single number, which may have to be above 0, or at least 0."""
+def number_bounds(bounds: Any, name: str) -> tuple[float, float] | None:
+    """The ends of bounds of a single number."""
     found = check_target_bounds(bounds, 1, name)
-    if found is None:
-        return None
-    low, high = found[0].item(), found[1].item()
-    if positive and (low < 0 or (low == 0 and not with_zero)):
-        least = "at least 0" if with_zero else "above 0"
-        cost = ": a small cost such as .01, or DPTweedieRegressor for costs of 0"
-        advice = cost * (low == 0 and name == "bounds_y")
-        raise ValueError(f"{name} must be {least}, got {shown(bounds)}{advice}")
-    return low, high
+    return None if found is None else (found[0].item(), found[1].item())
 
 
 def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> TargetScaling:
     """The scaling of targets over their exposures; None for the first stands for (0 or .001, 1)."""
-    of_y = number_bounds(bounds_y, positive=True, with_zero=with_zero)
+    of_y = number_bounds(bounds_y, "bounds_y")
     low, high = of_y or _undeclared("bounds_y", "targets", 0.0 if with_zero else 0.001)
+    if low < 0 or (low == 0 and not with_zero):
+        least = "at least 0" if with_zero else "above 0"
+        advice = ": a small cost such as .01, or DPTweedieRegressor for costs of 0" * (low == 0)
+        raise ValueError(f"bounds_y must be {least}, got {shown(bounds_y)}{advice}")
     if with_zero and low > 0:
         raise ValueError(
             f"bounds_y must begin at 0, got ({low:g}, {high:g}): targets of 0 would count as "
             f"{low:g}. Say (0, {high:g}), which costs nothing"
         )
-    least, most = number_bounds(bounds_exposure, "bounds_exposure", positive=True) or (1.0, 1.0)
-    largest = high / least
-    return TargetScaling(low / most, largest, 0.0, largest, has_log_link=True)
+    shortest, longest = number_bounds(bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+    if shortest <= 0:
+        raise ValueError(f"bounds_exposure must be above 0, got {shown(bounds_exposure)}")
+    largest = high / shortest
+    return TargetScaling(low / longest, largest, 0.0, largest, has_log_link=True)
 
 
 def target_scaling(bounds: Any, n_targets: int = 1, *, through_zero: bool = False) -> TargetScaling:

@@ -434,11 +434,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             or scheduler are lost; the charge stays.
         """
         bounds.largest_weight(self.max_weight, has_weights=sample_weight is not None)
-        return self._fit(X, y, groups, sample_weight)
+        return self._fit(self._settings(), X, y, groups, sample_weight)
 
-    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Self:
+    def _fit(self, settings: Settings, X: Any, y: Any, groups: Any, sample_weight: Any) -> Self:
         """`fit` with weights of which nothing is left to say."""
-        settings = self._settings()
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 self._target_names = cells.column_names(y)

@@ -148,12 +148,11 @@ class RateModel(Inference, DPRegressor):
         -------
         self
         """
-        with unwarned():  # a parameter that is wrong is named before the data
-            self._settings()
+        settings = self._settings()  # a parameter that is wrong is named before the data
         largest_weight(self.max_weight, has_weights=sample_weight is not None)
         check_order(X=X, y=y, exposure=exposure, groups=groups, sample_weight=sample_weight)
         y, sample_weight = self._per_exposure(y, exposure, sample_weight)
-        return self._fit(X, y, groups, sample_weight)
+        return self._fit(settings, X, y, groups, sample_weight)
 
     def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).

@@ -5,6 +5,7 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 from sklearn.metrics import d2_tweedie_score
@@ -15,7 +16,9 @@ from sklearn_dpsco import (
     DPGammaRegressor,
     DPPoissonRegressor,
     DPTweedieRegressor,
+    PublicEncoder,
 )
+from sklearn_dpsco.exceptions import PrivacyParameterWarning
 
 SLOPES = np.array([0.8, -0.5, 0.3])
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf adds no noise")
@@ -250,10 +253,12 @@ def test_bad_targets_and_exposures_are_refused_before_anything_is_spent(name):
 
     least = "above 0" if name == "Gamma" else "at least 0"
     assert_refuses(plain.fit, f"y of {type(plain).__name__} must be {least}", X, changed(y, -1))
+    below = model_of(name, bounds_y=(-1, 1))
+    assert_refuses(below.fit, rf"bounds_y must be {least}, got \(-1, 1\)$", X, y)
     if name == "Gamma":
         assert_refuses(plain.fit, "must be above 0", X, changed(y, 0.0))
         zero = model_of(name, bounds_y=(0, 1))
-        assert_refuses(zero.fit, "bounds_y must be above 0", X, y)
+        assert_refuses(zero.fit, "bounds_y must be above 0, got .*: a small cost", X, y)
     else:
         above = model_of(name, bounds_y=(1, 40))
         assert_refuses(above.fit, r"targets of 0 would count as 1. Say \(0, 40\)", X, y)
@@ -274,6 +279,21 @@ def test_bad_targets_and_exposures_are_refused_before_anything_is_spent(name):
         wrong = model_of(name, bounds_exposure=bad)
         assert_refuses(wrong.fit, "bounds_exposure", X, y, exposure=exposure)
     assert accountant.ledger == ()
+
+
+@pytest.mark.filterwarnings("ignore:n_samples")
+def test_a_warning_of_the_settings_is_given_once():
+    rng = np.random.default_rng(0)
+    encoder = PublicEncoder({"kind": ["a", "b"], "age": (0, 100)})
+    frame = pd.DataFrame({"kind": rng.choice(["a", "b"], 3000), "age": rng.uniform(0, 100, 3000)})
+    model = DPPoissonRegressor(
+        epsilon=20.0, bounds_X=encoder, bounds_y=(0, 20), inference=True, random_state=0
+    )
+    with pytest.warns(PrivacyParameterWarning) as said:
+        model.fit(encoder.transform(frame), rng.poisson(1.0, 3000))
+    assert [str(one.message).count("all categories of kind") for one in said].count(1) == 1
+    wrong = model.set_params(precision="none")
+    assert_refuses(wrong.fit, "precision must be", "no table", "no targets")
 
 
 def test_bad_exposures_of_predictions_are_refused():
