@@ -482,7 +482,8 @@ class BudgetAccountant(Account):
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
         of_kind = of_search = ""
         facts = [(c.estimator, c.n_features) for c in (*self._state.ledger.charges, charge)]
-        if all(facts[-1]) and facts.count(facts[-1]) > 2 and "Search" not in str(charge.estimator):
+        is_search = charge.guarantee is not None and charge.guarantee.parts  # those of its fits
+        if all(facts[-1]) and facts.count(facts[-1]) > 2 and not is_search:
             of_search = "Fits of one search share a budget in a DPGridSearchCV. "
         is_other = charge.composition in ("pure", "pld", "renyi")
         if self._state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
@@ -626,8 +627,10 @@ class BudgetAccountant(Account):
             if self._file is not None:
                 with suppress(OSError, ValueError):  # then what was known last
                     self._take_in(Snapshot.read(self._file))
-            facts["spent"] = f"{self._epsilon_of(self._state.ledger):.4g}"
-            facts["left"] = f"{self._largest_epsilon((), None):.4g}"
+            spent, left = self._epsilon_of(self._state.ledger), self._largest_epsilon((), None)
+            is_more = spent + left > 1.001 * budget.epsilon
+            facts["spent"] = f"{spent:.4g}"
+            facts["left"] = f"{left:.4g}" + " (noise adds up, not epsilon)" * is_more
             facts["charges"] = str(len(self._state.ledger.charges))
         return "", facts
 

@@ -28,6 +28,7 @@ from support import ORDERS, assert_refuses, gaussian, problem, pure, scaled_tabl
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPGridSearchCV,
     DPLassoFW,
     DPMirrorRegressor,
     Guarantee,
@@ -345,6 +346,26 @@ def test_the_same_fit_in_another_unnamed_branch_warns_before_it_is_charged():
     left = "one search share a budget in a DPGridSearchCV"
     with pytest.raises(PrivacyBudgetError, match=left):
         group.branch("test").spend(regressor(epsilon=0.9).plan(60, 3), estimator="a model")
+
+
+def test_fits_are_told_to_share_a_search_and_searches_are_not():
+    """By what is charged: a name says nothing."""
+    grid = {"feasible_set": [L1Ball(1.0), L1Ball(2.0)]}
+    searching = DPGridSearchCV(regressor(), grid, epsilon=0.5, delta=DELTA).plan(50_000, 3)
+    for plan, is_told in ((regressor(epsilon=0.5).plan(60, 3), True), (searching, False)):
+        accountant = BudgetAccountant(1.0, DELTA)
+        spend = functools.partial(accountant.spend, plan, estimator="GridSearch of mine")
+        with pytest.raises(PrivacyBudgetError) as caught:
+            [spend() for _ in range(9)]
+        assert ("one search share a budget" in str(caught.value)) == is_told
+
+
+def test_what_is_shown_as_left_says_why_it_is_more_than_the_rest():
+    accountant, said = BudgetAccountant(1.0, DELTA), "(noise adds up, not epsilon)"
+    assert "left=1," in repr(accountant)
+    accountant.spend(regressor(epsilon=0.5).plan(60, 3))
+    assert f"spent=0.5, left=0.8411 {said}" in repr(accountant)
+    assert said in accountant._repr_html_()
 
 
 def test_the_noise_in_zcdp_is_what_the_docstring_says():
