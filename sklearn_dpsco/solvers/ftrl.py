@@ -147,6 +147,9 @@ class Epoch(Part):
         lambda, the factor of the noisy sum of the gradients.
     group : str
         Name of its records.
+    whole_from : float
+        The records for which the plan would allow this lambda. After n of fewer it is that times
+        ``sqrt(n / whole_from)``: the first sums have nearly the noise of the last, and tell little.
     """
 
     release_name: ClassVar[str] = "prefix sums"
@@ -156,6 +159,7 @@ class Epoch(Part):
     batch_size: int
     learning_rate: float
     group: str
+    whole_from: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -416,7 +420,9 @@ class FTRL(Solver):
         reach = rules.whitened_reach if is_whitened else rules.reach
         allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
         rate = min(stable / batch_size, allowed / noisy)
-        return Epoch(noise, size, batch_size, rate, group)
+        # (an epoch of several goes on from a model, which is lost the slower)
+        whole_from = 0.0 if self.doubling else rate * noisy**2 * row / (reach * rules.noisy * clip)
+        return Epoch(noise, size, batch_size, rate, group, whole_from)
 
 
 # ------------------------------------------------------------------------------ a stream
@@ -504,7 +510,9 @@ class FTRLRun:
             return
         encoded = part.noise.release(self._prefix_run.encode(self._sum), stream)
         prefix = self._prefix_run.decode(encoded)
-        self._coef = plan.mirror_map.step(self._start, prefix, part.learning_rate)
+        n_records = part.n_records - (self._end - self.n_seen)
+        rate = part.learning_rate * math.sqrt(min(1.0, n_records / max(part.whole_from, 1.0)))
+        self._coef = plan.mirror_map.step(self._start, prefix, rate)
         self._n_averaged += self._size
         power = defaults.FTRL[plan.problem.loss.task].average_power
         weight = (power + 1) * self._size / (self._n_averaged + power * self._size)

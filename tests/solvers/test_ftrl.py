@@ -263,6 +263,22 @@ def test_without_noise_it_follows_the_leader(loss):
         np.testing.assert_allclose(found, mean if average else last, atol=1e-3)
 
 
+def test_the_first_models_of_a_long_stream_are_not_the_noise_of_all_of_it():
+    plan = FTRL().plan(l2_problem(14_400, 4), PrivacyBudget(1.0, 1e-6))
+    (epoch,) = plan.epochs
+    assert 300 < epoch.whole_from < epoch.n_records
+    sizes, n = [], 14_400 - epoch.n_records + 3 * epoch.batch_size
+    zeros = solver_data(np.zeros((n, 4)), np.zeros(n))
+    for seed in range(20):
+        run = FTRLRun(plan)
+        run.add(zeros, stream(seed))
+        sizes.append(np.linalg.norm(run._coef))
+    noise = epoch.learning_rate * epoch.noise.worst_scale * math.sqrt(plan.problem.size)
+    assert np.median(sizes) < 0.4 * noise  # about .6 of it at the full rate
+    named = FTRL(learning_rate=0.1).plan(l2_problem(14_400, 4), PrivacyBudget(1.0, 1e-6))
+    assert named.epochs[0].whole_from == 0
+
+
 def test_iterates_stay_in_the_feasible_set():
     X, y = scaled_table(300, 4)
     for geometry, mirror_map in (
