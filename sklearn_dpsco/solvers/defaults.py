@@ -332,8 +332,9 @@ class RatesDefaults:
     least_level_unit: float = 0.01
     clear: float = 5.0  # what tells a size, in units of its selection's noise, or it is the usual:
     usual: float = -4.0  # octaves, of the bounds
-    # the error of a level, at most: a part of what slopes add to the mean of the exponentials
-    not_normal: float = 0.3
+    # the error of a level: a part of what slopes may add to that of normal predictions
+    not_normal: float = 0.5
+    tail_of_costs: float = 2.0  # over that of exponential ones
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.
     many_columns: float = 0.25

@@ -168,7 +168,7 @@ class NewtonSteps(Part):
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
         noise = noise + _far(units, longest, basis @ last) ** 2 * np.outer(last, last)
         noise = basis @ noise @ basis.T
-        best = _best(units, coef, found, basis @ bread.root, noise)
+        best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
         level = float(errors[-k:].mean()) * level_unit**2 + of_slopes**2
@@ -448,7 +448,7 @@ def _far(units: Units, longest: float, step: Array) -> float:
     return min(1.0, max(0.0, furthest / _FAR - 1))
 
 
-def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) -> Array:
+def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, clip: float) -> Array:
     """Between a descent's coefficients and an estimate with more noise, those that predict best.
 
     Slopes times a factor and an intercept that come nearest to the estimate, in the norm of the
@@ -480,7 +480,8 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array) ->
             error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
             unit = float(units.unit[-1])
             best[-1] -= 0.5 * max(0.0, error) * unit / size
-            best = units.near_mean(best, of_level * (unit / size) ** 2)
+            wider = clip / math.sqrt(units.trace) - units.clip
+            best = units.near_mean(best, of_level * (unit / size) ** 2, wider)
     return best
 
 

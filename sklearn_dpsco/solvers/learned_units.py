@@ -22,7 +22,7 @@ from scipy.special import chdtri, expit
 
 from .._types import Array
 from ..data.rows import UNIT_ROUNDOFF, SolverData
-from ..losses import Multinomial, Squared
+from ..losses import Multinomial, Squared, Tweedie
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -99,7 +99,9 @@ class Units(NamedTuple):
     users: Users | None = None
     n_users: int = 0
     n_positive: float = math.inf  # about how many rates are above 0
-    level_bias: float = 0.0  # square of how far their clip may move the level of rates
+    # Of rates how far that clip lowers their level, and how much wider it is where that is 1 / e.
+    level_bias: float = 0.0
+    tail: float = math.inf
     may_be_none: bool = False  # whether `n_present` is not clear of its noise
 
     @property
@@ -112,20 +114,23 @@ class Units(NamedTuple):
         plain = self.transform[: len(slopes), : len(slopes)] @ slopes
         return self.center_noise * (plain**2).sum(axis=0)
 
-    def near_mean(self, coef: Array, variance: float) -> Array:
+    def near_mean(self, coef: Array, variance: float, wider: float = 0.0) -> Array:
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
 
-        On the log scale, weighed by the variances of both. A level is that of the mean prediction,
-        as if predictions were normal and directions alike. They may not be, and slopes that matter
-        lie where rows are long: a part of the most that they can add is added to the mean's.
+        On the log scale, weighed by the errors of both. Of the first these are noise and what a
+        clip takes away that is so much `wider` than the descent's. A level is that of the mean
+        prediction, as if predictions were normal and directions alike. They may not be: a part of
+        the most that exponentials can add, of rows of norm 1 (Bennett), is added to the mean's.
         """
         unit, slopes = float(self.unit[-1]), coef[:-1]
         if unit < RATES.least_level_unit:
             return coef
-        half = 0.5 * float(slopes @ slopes)
-        added, most = half * self.trace / coef.size, half * self.top
-        known = self.level_noise + self.center_variance(slopes) + (RATES.not_normal * most) ** 2
-        kept = (known + TINY) / (variance + self.level_bias + known + TINY)
+        norm, moment = min(float(np.linalg.norm(slopes)), 300.0), self.trace / coef.size
+        added, most = 0.5 * moment * norm**2, math.log1p(moment * (math.expm1(norm) - norm))
+        not_normal = RATES.not_normal * (most - added)
+        known = self.level_noise + self.center_variance(slopes) + not_normal**2
+        bias = self.level_bias * math.exp(-max(0.0, wider) / self.tail)
+        kept = (known + TINY) / (variance + bias**2 + known + TINY)
         return np.append(slopes, (kept * (unit * coef[-1] + added) - added) / unit)
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
@@ -275,10 +280,15 @@ class LearnedUnits(Part):
         clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
         frame = Frame(target_center=math.log(mean), mean_weight=weight)
         variance = float(((noise / noisy) ** 2).sum())  # of the mean's logarithm
+        # a few exceed their size, of counts by this on average if those above 0 are exponential
+        tail = size / mean / math.log(max(n_positive / max(few, 1.0), math.e))
+        tail *= 1.0 if self.problem.loss == Tweedie(1) else RATES.tail_of_costs
+        beyond = few / n * tail * math.exp(-max(0.0, clip + weight - size / mean) / tail)
         found = {"clip": clip, "largest": -frame.target_center, "level_noise": variance}
-        return data, frame, found | {"n_positive": n_positive}
+        found |= {"level_bias": beyond / weight, "tail": tail, "n_positive": n_positive}
+        return data, frame, found
 
-    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, int, float]:
+    def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, float, float]:
         """A size of weighted rates, how many exceed it, few, but clear of noise, and are above 0.
 
         If it is not clear, as too few rates are above 0, a size that is usual for the bounds, and
@@ -294,15 +304,15 @@ class LearnedUnits(Part):
         n_positive = slots * (float(share[0]) - math.sqrt(self.positive.variance))
         n_positive = min(max(n_positive, 0.0), float(n))
         hidden = 2 * math.sqrt(self.problem.dimension) * slots / self.accuracy
-        few = math.ceil(min(max(hidden, math.sqrt(scale * n_positive)), n_positive / 3))
+        few = min(max(hidden, math.sqrt(scale * n_positive)), n_positive / 3)
         # what rates over such a size add up to at least, of tails of finite variance
         least, octaves = math.sqrt(few * n_positive), np.log2(_RATE_SIZES)
         # the less that tells, the more a size is the usual one
         prior = -np.abs(octaves - RATES.usual) * min(1.0, scale / max(least, TINY))
-        facts = sizes, prior, self.target_median, stream, few, math.ceil(least)
+        facts = sizes, prior, self.target_median, stream, math.ceil(few), math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
         if least < RATES.clear * scale:
-            return self.problem.largest_rate * 2.0**RATES.usual, 0, n_positive
+            return self.problem.largest_rate * 2.0**RATES.usual, 0.0, n_positive
         return size, few, n_positive
 
     def _moved_to_means(

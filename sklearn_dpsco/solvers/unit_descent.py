@@ -280,7 +280,8 @@ class UnitDescentPlan(Plan):
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
             coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
-            coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
+            if self.inference is None:  # Newton steps find the level anew
+                coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
         if self.correction is not None:
             coef = self.correction.run(units, coef, stream, clear)
         elif self.inference is None and tells_levels(units):
@@ -490,8 +491,8 @@ class OfUsers(Part):
         clip, bias = _user_clip(units, start, self.size, many, stream), 0.0
         if problem.loss.task == "rates":
             # of users most of whom have no event, the clip may leave little of one
-            bias = math.log(max(1.0, units.clip * float(units.unit[-1]) / clip)) ** 2
-        return units._replace(clip=clip, level_bias=bias)
+            bias = math.log(max(1.0, units.clip * float(units.unit[-1]) / clip))
+        return units._replace(clip=clip, level_bias=bias, tail=math.inf)
 
 
 def _user_clip(

@@ -16,7 +16,7 @@ from support import (
     stream,
 )
 
-from sklearn_dpsco import DPLogisticRegression, DPPoissonRegressor
+from sklearn_dpsco import DPGammaRegressor, DPLogisticRegression, DPPoissonRegressor
 from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.audit.replay import mechanisms
 from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers
@@ -25,6 +25,7 @@ from sklearn_dpsco.losses import Tweedie
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics
 from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.defaults import RATES
 
 POWERS = (1.0, 1.5, 2.0)
 
@@ -319,11 +320,58 @@ def test_levels_that_are_noise_are_those_of_the_released_mean():
     units = learned_units.Units(**facts, level_noise=0.01, center_noise=0.0)
     coef = np.array([0.6, -0.8, 3.0])
     np.testing.assert_array_equal(units.near_mean(coef, 0.0), coef)
-    # 1.5 by the intercept, and by slopes 0.05 as if directions were alike, and 0.5 at most
-    for variance, level in ((0.01 + 0.15**2, 1.55 / 2), (1e9, 0.0)):
-        found = units.near_mean(coef, variance)
+    # 1.5 by the intercept, and by slopes 0.05 as if predictions were normal
+    most = math.log1p(0.1 * (math.e - 2))
+    known = 0.01 + (RATES.not_normal * (most - 0.05)) ** 2
+    biased = units._replace(level_bias=math.e * math.sqrt(known), tail=2.0)
+    for of_units, *errors, level in (
+        (units, known, 0.0, 1.55 / 2),
+        (units, 1e9, 0.0, 0.0),
+        (biased, 0.0, 2.0, 1.55 / 2),
+        (biased, 0.0, 1e3, 1.55),
+    ):
+        found = of_units.near_mean(coef, *errors)
         np.testing.assert_array_equal(found[:2], coef[:2])
         assert 0.5 * found[2] + 0.05 == pytest.approx(level, abs=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_tails_tell_about_what_clips_take_from_a_level(weight):
+    n, plan = 20_000, planned(1.0, 20_000, "zero-out", epsilon=1.0, has_weights=True)
+    rates, over = np.random.default_rng(0).exponential(size=n), []
+    for seed in range(8):  # at several places between the sizes of the grid
+        data = solver_data(np.zeros((n, 2)), np.minimum(1.0, 0.005 * 2 ** (seed / 16) * rates))
+        data.rows.sample_weight = np.full(n, weight)
+        found = plan.units._release_rates(data, n, stream(seed))[2]
+        for wider in (0.0, 2 * weight):
+            beyond = weight * (rates / rates.mean() - 1) - found["clip"] - wider
+            told = found["level_bias"] * math.exp(-wider / found["tail"])
+            over.append(told * weight / np.maximum(beyond, 0.0).mean())
+    means = np.exp(np.log(np.reshape(over, (8, 2))).mean(axis=0))
+    assert np.all(means > 1.0), means
+    assert np.all(means < 6.0), means
+
+
+@pytest.mark.parametrize("rare", [False, True])
+def test_the_mean_prediction_is_about_that_of_costs_and_of_rare_flags(rare):
+    n, off = 20_000 if rare else 5000, []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        if rare:
+            X = 1.0 * (rng.random((n, 20)) < 0.02)
+            X[:, 0] = rng.normal(size=n).clip(-5, 5)
+            slopes = np.append(0.1, np.tile([-1.0, 1.5], 10)[:19])
+            y, kind, high = rng.poisson(0.2 * np.exp(X @ slopes)), DPPoissonRegressor, 20
+        else:
+            X = rng.normal(size=(n, 5)).clip(-5, 5)
+            y = rng.gamma(0.5, 1000 * np.exp(X @ [0.2, 0.2, -0.2, -0.2, 0.2])).clip(1e-6, 1e5)
+            kind, high = DPGammaRegressor, 1e5
+        model = kind(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-5, 5), precision="float",
+            bounds_y=(0.0 if rare else 1e-6, high), random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        off.append(math.log(model.predict(X).mean() / y.mean()))
+    assert abs(np.mean(off)) < (0.08 if rare else 0.025), off
 
 
 @pytest.mark.parametrize("power", POWERS)
