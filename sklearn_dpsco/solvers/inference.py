@@ -468,7 +468,7 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     rest = np.eye(len(seen)) - seen @ gain
     energy = max(float(((dual.T @ (found - near)) ** 2).sum()), TINY)
     far = float(np.trace(rest @ of_noise @ rest.T))
-    kept = max(0.0, 1 - (2 if problem.loss.task == "rates" else 1) * far / energy)
+    kept = max(0.0, 1 - far / energy)
     # what is not seen stays as it was
     clear = dual @ np.linalg.pinv(dual)
     best = np.asarray(coef + clear @ (near + kept * (found - near) - coef))

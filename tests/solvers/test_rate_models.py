@@ -16,7 +16,12 @@ from support import (
     stream,
 )
 
-from sklearn_dpsco import DPGammaRegressor, DPLogisticRegression, DPPoissonRegressor
+from sklearn_dpsco import (
+    DPGammaRegressor,
+    DPLogisticRegression,
+    DPPoissonRegressor,
+    DPTweedieRegressor,
+)
 from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.audit.replay import mechanisms
 from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers
@@ -372,6 +377,20 @@ def test_the_mean_prediction_is_about_that_of_costs_and_of_rare_flags(rare):
         ).fit(X, y)  # fmt: skip
         off.append(math.log(model.predict(X).mean() / y.mean()))
     assert abs(np.mean(off)) < (0.08 if rare else 0.025), off
+
+
+def test_slopes_of_rare_costs_are_close_to_those_of_newton_steps():
+    n, slopes, off = 20_000, np.tile([0.2, -0.2], 10), []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 20)).clip(-5, 5)
+        y = (rng.random(n) < 0.1) * rng.exponential(500 * np.exp(X @ slopes - 0.4))
+        model = DPTweedieRegressor(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-5, 5), bounds_y=(0, 1e5),
+            precision="float", random_state=seed,
+        ).fit(X, y.clip(0, 1e5))  # fmt: skip
+        off.append(np.linalg.norm(model.coef_ - slopes) / np.linalg.norm(slopes))
+    assert np.mean(off) < 0.58, off
 
 
 @pytest.mark.parametrize("power", POWERS)
