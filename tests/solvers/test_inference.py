@@ -644,12 +644,66 @@ def test_last_steps_leave_a_part_where_they_move_rows_of_one_column_by_far():
         problem=plan.problem, frame=Frame(center=np.array([0.0, 0.5])), unit=np.full(3, 2.0),
         transform=np.array([3.0, 1.0, 1.0]),
     )  # fmt: skip
+
+    def far(longest, step):
+        return inference._far(units, longest, np.array(step))[0].max()
+
     # rows as long as 3 * 2 and 1.5 * 2
-    assert inference._far(units, 10.0, np.array([0.3, 0.6, 9.0])) == 0.0
-    assert inference._far(units, 10.0, np.array([0.5, 0.0, 9.0])) == pytest.approx(0.5)
-    assert inference._far(units, 4.0, np.array([0.0, -1.0, 0.0])) == pytest.approx(0.5)
-    assert inference._far(units, 4.0, np.array([-0.75, 0.0, 0.0])) == pytest.approx(0.5)
-    assert inference._far(units, 10.0, np.array([-5.0, 0.0, 0.0])) == 1.0
+    assert far(10.0, [0.3, 0.6, 9.0]) == 0.0
+    assert far(10.0, [0.5, 0.0, 9.0]) == pytest.approx(0.5)
+    assert far(4.0, [0.0, -1.0, 0.0]) == pytest.approx(0.5)
+    assert far(4.0, [-0.75, 0.0, 0.0]) == pytest.approx(0.5)
+    assert far(10.0, [-5.0, 0.0, 0.0]) == 1.0
+
+
+def test_what_steps_of_rates_leave_is_an_error_of_each_column_alone():
+    """A group's rate is off by what its step is longer than the logarithm that it needs."""
+    transform = np.array([[3.0, 1.0, 0.0], [0.5, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    center, unit, slopes = np.array([0.0, -0.5]), np.array([1.0, 0.5, 1.0]), np.array([0.8, 0.02])
+    facts = SimpleNamespace(n_features=2, dimension=3, loss=Tweedie(1))
+    units = SimpleNamespace(
+        problem=facts, frame=Frame(center=center), unit=unit, transform=transform
+    )
+    to_plain = transform * unit
+    step = np.linalg.solve(to_plain, np.append(slopes, 0.3))
+    left = to_plain @ inference._left(units, 100.0, step) @ to_plain.T
+    moved = slopes * (1 + np.abs(center))
+    errors = (moved - np.log1p(moved)) / (1 + np.abs(center))
+    expected = np.diag(np.append(inference._SURE * errors**2, 0.0))
+    np.testing.assert_allclose(left, expected, atol=1e-12)
+
+
+def test_errors_of_known_size_are_covered_beside_noise_of_any_size():
+    sizes = np.linspace(0, 20, 1000)  # in standard deviations of the noise
+    half = stats.norm.ppf(0.975) * np.sqrt(1 + inference._SURE * sizes**2)
+    assert (stats.norm.cdf(half - sizes) - stats.norm.cdf(-half - sizes)).min() > 0.936
+
+
+def test_the_noise_of_a_step_of_rates_is_no_error_before_it(monkeypatch):
+    """The noise in second derivatives times an error, and not times the noise in scores."""
+    rng, called, of_noise = np.random.default_rng(0), [], inference._noise
+    X = rng.uniform(-1, 1, size=(8000, 3))
+    y = rng.poisson(np.exp(X @ [0.5, 0.2, -0.2]))
+
+    def noted(problem, bread, error, variance):
+        called.append((bread, error, variance))
+        return of_noise(problem, bread, error, variance)
+
+    def left(units, longest, step):
+        called.append(step)
+        return np.zeros((4, 4))
+
+    monkeypatch.setattr(inference, "_noise", noted)
+    monkeypatch.setattr(inference, "_left", left)
+    model = DPPoissonRegressor(epsilon=3.0, bounds_X=(-1, 1), bounds_y=(0, 20), **COMMON)
+    shares = []
+    for seed in range(4):
+        model.set_params(random_state=seed).fit(X, y)
+        (bread, error, variance), step = called[-2:]
+        of_step = float(step @ step) - variance * float((bread.inverse**2).sum())
+        assert float(error @ error) == pytest.approx(max(0.0, of_step), rel=1e-9)
+        shares.append(float(error @ error) / float(step @ step))
+    assert 0 < max(shares) < 1
 
 
 def test_what_a_step_leaves_lies_along_effects_the_step_and_the_level():
