@@ -159,10 +159,10 @@ class NewtonSteps(Part):
         last, bread = _move(problem, bread, scores, level_unit)
         basis = bread.basis
         found = basis @ (basis.T @ point.ravel() - last)
-        pulls, error = bread.root.T @ basis.T @ scores, last
-        if problem.loss.task == "rates":  # the noise of a step was no error before it
-            of_noise = variance * float((bread.inverse**2).sum())
-            error = last * math.sqrt(max(0.0, 1 - of_noise / max(float(last @ last), TINY)))
+        pulls = bread.root.T @ basis.T @ scores
+        # the noise of a step was no error before it
+        of_noise = variance * float((bread.inverse**2).sum())
+        error = last * math.sqrt(max(0.0, 1 - of_noise / max(float(last @ last), TINY)))
         of_last = _noise(problem, bread, error, variance)
         noise = bread.inverse @ of_last @ bread.inverse
         if problem.loss.task == "classification":
