@@ -360,14 +360,6 @@ def test_fits_are_told_to_share_a_search_and_searches_are_not():
         assert ("one search share a budget" in str(caught.value)) == is_told
 
 
-def test_what_is_shown_as_left_says_why_it_is_more_than_the_rest():
-    accountant, said = BudgetAccountant(1.0, DELTA), "(noise adds up, not epsilon)"
-    assert "left=1," in repr(accountant)
-    accountant.spend(regressor(epsilon=0.5).plan(60, 3))
-    assert f"spent=0.5, left=0.8411 {said}" in repr(accountant)
-    assert said in accountant._repr_html_()
-
-
 def test_the_noise_in_zcdp_is_what_the_docstring_says():
     def ratio(epsilon, delta):
         budget = PrivacyBudget(epsilon, delta)

@@ -222,7 +222,7 @@ def test_the_representation_tells_what_is_left(tmp_path):
     accountant.spend(gaussian(0.5))
     text = (
         "BudgetAccountant(epsilon=1, delta=1e-06, relation='replace-one', "
-        "spent=0.5, left=0.8411, charges=1)"
+        "spent=0.5, left=0.8411 (noise adds up, not epsilon), charges=1)"
     )
     assert repr(accountant) == text
     accountant.save(tmp_path / "budget.json")
