@@ -153,7 +153,12 @@ def main():
         "family               n   d  eps nmu/d^1.5  best   median   worst  constant    bias    most"
     )
     for facts in itertools.product(args.families, args.rows, args.features, args.epsilons):
-        print(cell(*facts, args), flush=True)
+        try:
+            print(cell(*facts, args), flush=True)
+        except ValueError as refused:  # intervals of too few rows
+            print(
+                "{:14} {:7} {:3} {:4g}".format(*facts), "", str(refused).split(",")[0], flush=True
+            )
 
 
 if __name__ == "__main__":
