@@ -836,8 +836,8 @@ class DPScore(Overviewed):
             parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
             lines = [f"{self.scoring}{self.of_class} ({end})"]
             if self.bin_counts is not None and self._is_hidden.any():
-                observed = list(parts)[3]
-                parts[observed] = np.where(self._is_hidden, "hidden*", parts[observed]).tolist()
+                for mean in list(parts)[2:4]:  # of predictions and of targets
+                    parts[mean] = np.where(self._is_hidden, "hidden*", parts[mean]).tolist()
                 lines.append(_HIDDEN)
             return _table(lines, tuple(parts), [*zip(*parts.values(), strict=True)])
         (value, low, high), *others = [

@@ -554,7 +554,7 @@ def test_bins_that_noise_hides_are_marked():
         assert not hidden[0]
         n_hidden += hidden.sum()
         for shown in (str(score), score._repr_html_()):
-            assert shown.count("hidden*") == hidden.sum()
+            assert shown.count("hidden*") == 2 * hidden.sum()  # predicted and observed
             assert ("* noise hides the value" in shown) == hidden.any()
         assert np.isfinite(score.to_frame()).all(axis=None)
     assert n_hidden >= 10
