@@ -367,9 +367,9 @@ class NewtonSteps(Part):
         prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
         kept = prior**2 / (prior**2 + spread**2)
         values, vectors = np.linalg.eigh(inner.T @ meat @ inner - np.eye(rank))
-        # positive ones whose mean is what it was: noise spreads them beyond 0
+        # positive ones whose mean is what it was, if that is: noise spreads them beyond 0
         factors = np.maximum(1 + kept * values, 0.1)
-        factors *= (1 + kept * float(values.mean())) / float(factors.mean())
+        factors *= max(1 + kept * float(values.mean()), 0.1) / float(factors.mean())
         half = outer @ root @ vectors
         is_known = problem.loss.task != "classification" and rows == 1
         residual = np.diag(usual) if is_known else np.full(k, math.nan)

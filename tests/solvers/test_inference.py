@@ -1368,3 +1368,31 @@ def test_noise_does_not_make_variances_by_sampling_large():
         )
         ratios.append(n * np.mean(model.fit(X, y).summary().std_sampling[0, :d] ** 2))
     assert np.mean(ratios) == pytest.approx(1, abs=0.12)
+
+
+def sampling_of(hessian, moments, scale=0.0, noise=1e9):
+    """`NewtonSteps._of_sampling` of released second derivatives and moments, with their noise."""
+    values, vectors = np.linalg.eigh(hessian)
+    root, d = vectors / np.sqrt(values), len(hessian)
+    bread = inference.Bread(np.eye(d), root @ root.T, root, np.empty((d, 0)), scale)
+    released = SimpleNamespace(release=lambda vector, _: vector, variance=noise**2)
+    steps = SimpleNamespace(moments=released, rows_per_user=1)
+    facts = SimpleNamespace(n_outputs=1, size=d, loss=Squared())
+    return inference.NewtonSteps._of_sampling(steps, facts, bread, moments, 1.0, None)[0]
+
+
+def test_the_inverse_of_noisy_second_derivatives_is_told_as_what_it_is_on_average():
+    d, scale, rng, found = 20, 0.08, np.random.default_rng(0), []
+    for _ in range(100):
+        noise = rng.normal(size=(d, d)) * scale / math.sqrt(2)
+        hessian = np.eye(d) + (noise + noise.T) / math.sqrt(2)
+        found.append(np.trace(sampling_of(hessian, 3.0 * np.eye(d), scale, 10.0)) / (3 * d))
+    assert np.mean(found) == pytest.approx(1, abs=0.05)  # 1.17 as it is
+
+
+@pytest.mark.parametrize("below", [0.5, 3.0, 10.0])
+def test_variances_are_above_0_where_noise_makes_moments_negative(below):
+    noise = 0.1
+    for d in (1, 2, 20):
+        found = sampling_of(np.eye(d), -below * noise / math.sqrt(d) * np.eye(d), 0.0, noise)
+        assert np.linalg.eigvalsh(found).min() > 0
