@@ -526,14 +526,3 @@ def telling_unknown(
         f"columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
-
-
-def beside_unknown(coef: Array, unknown: Array, gram: Array, widths: Array) -> Array:
-    """Columns, whose products are the variance of what has a small part in unknown directions.
-
-    There, the effects over the widths of the features are taken for three times the largest of all,
-    together: a class that is too rare is unknown in most directions. Widths are 0 for intercepts.
-    """
-    largest = np.max(np.abs(coef * widths), initial=0.0)
-    sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
-    return np.asarray(3 * largest * unknown / (sizes * math.sqrt(max(1, sizes.size))))

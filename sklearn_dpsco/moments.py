@@ -37,7 +37,7 @@ from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.compressed import slices
 from .data.rows import SolverData, WithNumbers, chunk_rows, row_slices, scaled_rows, sum_on_threads
-from .estimates import Estimates, beside_unknown, telling_unknown
+from .estimates import Estimates, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
@@ -559,7 +559,10 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             lengths_of = np.where(widths > 0, widths, 1.0)[:, None]
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
-        unsure = beside_unknown(coef, unknown, gram_of_turn, widths)
+        # there, all errors together of effects over widths are three times the largest effect
+        largest = 3 * float(np.max(np.abs(coef * widths), initial=0.0)) / math.sqrt(max(1, n_weak))
+        sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
+        unsure = largest * unknown / sizes
         notes = [f"{n} rows, of which about {n_far} that are far out count less"]
         notes.append("sampling: under one variance of all rows about their means")
         if ridge:

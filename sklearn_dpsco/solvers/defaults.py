@@ -488,12 +488,13 @@ class InferenceDefaults:
     least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
     # their noise falls as m grows; those of labels are small along strong effects. `last_share` is
-    # for them and the last scores.
+    # for them and the last scores. Where it would be above 1, the most grows with its square.
     hessian: dict[str, float] = field(
         default_factory=lambda: {"regression": 12.0, "classification": 30.0, "rates": 10.0}
     )
     hessian_least: float = 0.06
     hessian_most: float = 0.3
+    hessian_scarce: float = 0.5  # and no further
     # Of rates of users, whose second derivatives differ most: what the share is multiplied by, and
     # the most.
     hessian_of_users: tuple[float, float] = (2.0, 0.4)

@@ -45,7 +45,6 @@ from ..data.rows import (
     sum_on_threads,
     times_rows,
 )
-from ..estimates import beside_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -165,13 +164,15 @@ class NewtonSteps(Part):
         error = last * math.sqrt(max(0.0, 1 - of_noise / max(float(last @ last), TINY)))
         of_last = _noise(problem, bread, error, variance)
         noise = bread.inverse @ of_last @ bread.inverse
+        far = last  # of exponentials, noise in a step overshoots, too
         if problem.loss.task == "classification":
-            # what the step leaves, as second derivatives change on its way
-            bend = _bend(float(pulls @ pulls), units.balance)
-            half = bend * bread.root @ _bent(problem, bread, point, basis @ last)
+            # what the step leaves, as second derivatives change from where scores are 0
+            energy = max(float(pulls @ pulls) - variance * float(np.trace(bread.inverse)), 0.0)
+            bend, far = _bend(energy, units.balance), error
+            half = bend * bread.root @ _bent(problem, bread, point, basis @ error)
             noise = noise + half @ half.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
-        noise = basis @ noise @ basis.T + _left(units, longest, basis @ last)
+        noise = basis @ noise @ basis.T + _left(units, longest, basis @ far)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
@@ -189,7 +190,10 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
+        # there, errors are as large as the effects along other directions
+        weak = basis @ bread.weak
+        noise = noise + float((found[:-k] ** 2).mean()) * weak @ weak.T
+        whole = basis @ (sampling / n) @ basis.T, noise, weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
 
@@ -515,12 +519,7 @@ def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     coef = np.atleast_2d(model.coef)
     if problem.fit_intercept:
         coef = np.column_stack((coef, np.atleast_1d(model.intercept)))
-    found = estimate.times(coef, matrix, np.square(scales))
-    widths = np.tile(np.where(np.arange(problem.dimension) < d, 1.0, 0.0), problem.n_outputs)
-    unsure = beside_unknown(coef.ravel(), found.unknown, found.gram, widths)
-    # an intercept, which has no width, is as unknown as slopes are, and does not make these larger
-    unsure = unsure * np.linalg.norm(estimate.unknown[: d * problem.n_outputs], axis=0)
-    return found._replace(noise=found.noise + unsure @ unsure.T)
+    return estimate.times(coef, matrix, np.square(scales))
 
 
 # ------------------------------------------------------------------------------- planning
@@ -581,6 +580,7 @@ def _newton_steps(purse: Purse, change: float, left: float, m: float, enough: fl
     if problem.by_user and problem.loss.task == "rates":
         factor, most = rules.hessian_of_users
     usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
+    most = min(rules.hessian_scarce, most * max(1.0, usual) ** 2)
     share = min(most, max(rules.hessian_least, usual))
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
@@ -735,7 +735,7 @@ def expected_std(
     of_hessian = (curved / information) ** 2 * steps.hessian.variance / 2
     noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
     if is_binary:  # and what changes of the second derivatives leave after it
-        energy = problem.dimension * information * of_scores.sum()
+        energy = problem.dimension * information * of_scores[1]
         noise += _bend(energy, 4 * p * (1 - p)) ** 2 / information
     inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
