@@ -556,16 +556,18 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
     m = Purse(problem, budget, purse.allowance.share(left)).user_accuracy
     needed = rules.least * k**1.5 / m * purse.n_records
     # of few coefficients of labels, the error of a whole step is more than its part
-    few = (_FEW / k) ** 1.5 if problem.loss.task == "classification" else 1.0
-    enough = _ENOUGH * needed * max(1.0, few)
+    few = max(1.0, (_FEW / k) ** 1.5) if problem.loss.task == "classification" else 1.0
+    enough = _ENOUGH * needed * few
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif purse.n_records < needed:
         return None
-    return _newton_steps(purse, change, left, m, enough)
+    return _newton_steps(purse, change, left, m, few, enough)
 
 
-def _newton_steps(purse: Purse, change: float, left: float, m: float, enough: float) -> NewtonSteps:
+def _newton_steps(
+    purse: Purse, change: float, left: float, m: float, few: float, enough: float
+) -> NewtonSteps:
     """Those of `plan_steps`; `left` is without the share of the sizes, and m what it buys."""
     rules, problem, n_records = INFERENCE, purse.problem, purse.n_records
     k, size, loss = _n_joint(problem), problem.size, problem.base_loss
@@ -586,9 +588,12 @@ def _newton_steps(purse: Purse, change: float, left: float, m: float, enough: fl
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
     of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF
     moments, first, spent = None, None, rules.last_share
+    of_last = rules.last_share - share
     if n_first > 0:
-        first = purse.noise(change, rules.first_share * left, size, n_first, of_users=True)
-        spent += rules.first_share
+        # where it is long, the last one errs by more than its noise
+        of_first, spent = few * rules.first_share, spent + rules.first_share
+        of_last -= of_first - rules.first_share
+        first = purse.noise(change, of_first * left, size, n_first, of_users=True)
     if problem.inference:
         numbers, spent = size * (size + 1) // 2, spent + rules.moments_share
         moments = purse.noise(of_matrix, rules.moments_share * left, numbers, of_users=True)
@@ -596,7 +601,7 @@ def _newton_steps(purse: Purse, change: float, left: float, m: float, enough: fl
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     numbers = k * (k + 1) // 2
     hessian = purse.noise(of_matrix, share * left, numbers, n_hessians, of_users=True)
-    last = purse.noise(change, (rules.last_share - share) * left, size, of_users=True)
+    last = purse.noise(change, of_last * left, size, of_users=True)
     purse.left = (1 - spent) * left
     return NewtonSteps(
         size=of_size,
