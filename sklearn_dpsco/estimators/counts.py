@@ -109,22 +109,26 @@ class RateModel(Inference, DPRegressor):
             )
         if exposure is None:
             return y, sample_weight
-        _, most = number_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
+        low, most = number_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
         check_in_memory("a model with exposure", y)
         y, e = self._reader.targets(y), self._exposure(exposure)
         check_consistent_length(y, e)
+        with np.errstate(all="ignore"):
+            # finite targets stay finite, and those above 0 so
+            rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
+            # what bounds take off a rate its weight makes up for: events of short exposures count
+            beyond = rates.reshape(len(e), -1)[:, 0] / self._target_scaling(1).high
+            beyond = np.fmax(np.minimum(beyond, _LARGEST), 1.0)
         power = 2 - self.loss.power
         if power > 0:
             largest = self._reader.max_weight
             weights = np.minimum(e / most, 1.0) ** power
+            weights = np.minimum(weights * beyond, np.maximum(weights, (low / most) ** power))
             if sample_weight is not None:
                 given = as_weights(sample_weight, largest, strict=self._is_strict)
                 check_consistent_length(given, e)
                 weights = weights * given
             sample_weight = weights * largest
-        with np.errstate(all="ignore"):
-            # finite targets stay finite, and those above 0 so
-            rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
         return np.where(np.isfinite(y), rates, y), sample_weight
 
     def fit(
@@ -142,7 +146,8 @@ class RateModel(Inference, DPRegressor):
             What the mean is proportional to, in memory; needs `bounds_exposure`. One that is
             missing or not above 0 is an error, or with ``nonfinite="zero"`` an empty record; one
             beyond the bounds counts with its y / exposure, clipped, and at most the weight of the
-            upper end.
+            upper end. What the clip takes off y / exposure makes its weight larger, up to that of
+            the lower end: of counts it takes nothing.
 
         Returns
         -------

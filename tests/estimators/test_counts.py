@@ -427,6 +427,18 @@ def test_intervals_hold_for_a_strong_effect_of_few_rows(share, epsilon):
     assert sum(covered) >= 5, covered
 
 
+def test_events_of_exposures_below_the_lower_end_count_in_full():
+    # as of persons who have the event soon after a period began; a tenth was lost
+    rng = np.random.default_rng(0)
+    X, exposure = rng.uniform(-1, 1, (20_000, 2)), np.ones(20_000)
+    y = rng.random(20_000) < 0.3
+    exposure[y] = rng.random(y.sum())
+    common = {**COMMON, "epsilon": np.inf, "bounds_y": (0, 1)}
+    model = DPPoissonRegressor(**common, bounds_exposure=(0.2, 1.0))
+    events = model.fit(X, y, exposure=exposure).predict(X, exposure=exposure).sum()
+    assert 0.99 < events / y.sum() < 1.001  # with exposures of at least .2 where there is one
+
+
 def test_a_short_exposure_makes_no_level_of_few_events():
     # a rate of the shortest exposure may be large, and counts little
     rng = np.random.default_rng(0)
