@@ -159,16 +159,15 @@ class NewtonSteps(Part):
         basis = bread.basis
         found = basis @ (basis.T @ point.ravel() - last)
         pulls = bread.root.T @ basis.T @ scores
-        # the noise of a step was no error before it
+        # the noise of a step was no error before it: what is left of its square
         of_noise = variance * float((bread.inverse**2).sum())
-        error = last * math.sqrt(max(0.0, 1 - of_noise / max(float(last @ last), TINY)))
-        of_last = _noise(problem, bread, error, variance)
-        noise = bread.inverse @ of_last @ bread.inverse
+        left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
+        error = last * math.sqrt(left)
+        noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
         far = last  # of exponentials, noise in a step overshoots, too
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change from where scores are 0
-            energy = max(float(pulls @ pulls) - variance * float(np.trace(bread.inverse)), 0.0)
-            bend, far = _bend(energy, units.balance), error
+            bend, far = _bend(left * float(pulls @ pulls), units.balance), error
             half = bend * bread.root @ _bent(problem, bread, point, basis @ error)
             noise = noise + half @ half.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)

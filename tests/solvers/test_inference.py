@@ -679,6 +679,27 @@ def test_errors_of_known_size_are_covered_beside_noise_of_any_size():
     assert (stats.norm.cdf(half - sizes) - stats.norm.cdf(-half - sizes)).min() > 0.936
 
 
+def test_the_noise_of_a_step_of_labels_does_not_bend_it(monkeypatch):
+    """What second derivatives change on the way of is the error, in their norm."""
+    found, of_noise, bend = {}, inference._noise, inference._bend
+
+    def noted(problem, bread, error, variance):
+        found.update(bread=bread, error=error)
+        return of_noise(problem, bread, error, variance)
+
+    def bent(energy, balance):
+        found.update(energy=energy)
+        return bend(energy, balance)
+
+    monkeypatch.setattr(inference, "_noise", noted)
+    monkeypatch.setattr(inference, "_bend", bent)
+    X, y, _ = table(4000, 3, 0, "labels")
+    fitted(X, y, 2, epsilon=1.5)
+    error = found["error"]
+    assert found["energy"] == pytest.approx(error @ np.linalg.solve(found["bread"].inverse, error))
+    assert found["energy"] > 0
+
+
 def test_the_noise_of_a_step_of_rates_is_no_error_before_it(monkeypatch):
     """The noise in second derivatives times an error, and not times the noise in scores."""
     rng, called, of_noise = np.random.default_rng(0), [], inference._noise
