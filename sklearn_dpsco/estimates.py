@@ -201,7 +201,7 @@ class Estimates(Overviewed):
     def errors(self, functions: Array) -> tuple[Array, Array]:
         """Standard errors of linear functions, a row for each, and their degrees of freedom."""
         sampling, noise = (
-            np.maximum(np.einsum("ij,jk,ik->i", functions, part, functions, optimize=True), 0.0)
+            np.maximum(((functions @ part) * functions).sum(axis=1), 0.0)
             for part in (self.sampling, self.noise)
         )
         variance = sampling + noise
@@ -211,7 +211,7 @@ class Estimates(Overviewed):
         if self.unknown is not None and self.unknown.size:
             of_unknown = ((functions @ self.unknown) ** 2).sum(axis=1)
             gram = np.eye(self.coef.size) if self.gram is None else self.gram
-            size = np.einsum("ij,jk,ik->i", functions, gram, functions)
+            size = ((functions @ gram) * functions).sum(axis=1)
             variance[of_unknown > UNKNOWN * size] = np.inf
         return np.sqrt(variance), df
 

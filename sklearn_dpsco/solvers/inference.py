@@ -220,7 +220,7 @@ class NewtonSteps(Part):
             there = copy.map(scored)
             if t == 0 and self.moments is not None:
                 seen = copy.map(whatever_label) if is_labels else there
-                clip = self._size(seen, n_present, self.n_large, stream)
+                (clip,) = self._sizes(seen, n_present, (self.n_large,), stream)
                 clip = max(clip, units.clip if problem.loss.task == "rates" else 0.0)
             mean = there.sum(score_sum, clip) / problem.n_samples
             # (second derivatives there are released anew, or those of all points are the same)
@@ -240,11 +240,13 @@ class NewtonSteps(Part):
             bread = self._bread(problem, copy, bound, stream)
         return point, copy, bread, bound, before, clip
 
-    def _size(self, copy: Any, n: int, n_above: int, stream: RandomStream) -> float:
-        """The size that so many of n exceed."""
+    def _sizes(
+        self, copy: Any, n: int, ranks: tuple[int, ...], stream: RandomStream
+    ) -> list[float]:
+        """The sizes that so many of n exceed, for each of some ranks."""
         counts = copy.sum(_size_counts, _SIZES)
-        prior = statistics.clip_prior(np.log2(_SIZES), 3.0)
-        return statistics.median_on_grid(counts, n, _SIZES, prior, self.size, stream, n_above)
+        facts = counts, n, _SIZES, statistics.clip_prior(np.log2(_SIZES), 3.0), self.size, stream
+        return [statistics.median_on_grid(*facts, n_above) for n_above in ranks]
 
     def _bound(self, copy: Any, n: int, k: int, stream: RandomStream) -> float:
         """The root of second derivatives beyond which rows count less, by two ranks.
@@ -252,14 +254,14 @@ class NewtonSteps(Part):
         Where those of few rows are so large that noise in proportion would hide those of most rows
         (their sum over k directions, by the tenth that is largest), more than `n_cut` are beyond.
         """
-        bound = self._size(copy, n, self.n_cut, stream)
+        ranks = (self.n_cut, n // 10) if self.moments is not None else (self.n_cut,)
+        bound, *usual = self._sizes(copy, n, ranks, stream)
         if self.hessian.scale == 0:  # nothing is hidden, and they are larger elsewhere
             return float(_SIZES[-1])
-        if self.moments is None:
+        if not usual:
             return bound
-        usual = self._size(copy, n, n // 10, stream)
         hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + 3)
-        return min(bound, usual * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
+        return min(bound, usual[0] * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
 
     def _clip(
         self, copy: Any, n: int, units: Units, first: float, bound: float, stream: RandomStream
@@ -271,7 +273,7 @@ class NewtonSteps(Part):
         """
         task, most = units.problem.loss.task, math.inf
         told, heaviest = self.law(n, units.n_positive, units.problem.loss)
-        usual, large = (self._size(copy, n, k, stream) for k in (told // 4, self.n_large))
+        usual, large = self._sizes(copy, n, (told // 4, self.n_large), stream)
         least = {"classification": first, "rates": units.clip}.get(task, 0.0)
         if task == "regression":
             most = float(np.linalg.norm(2 / np.asarray(units.frame.target_scale)))
