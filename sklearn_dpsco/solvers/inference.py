@@ -695,7 +695,7 @@ def expected_std(
     for residuals of this variance; of rates for targets of this mean, which over it have this
     variance, with effects that are small; in a classification in log-odds, for this effect alone.
     """
-    n, d, p = problem.n_samples, problem.n_features, prevalence
+    n, d, p, k = problem.n_samples, problem.n_features, prevalence, problem.dimension
     is_binary, is_rate = (problem.loss.task == task for task in ("classification", "rates"))
     information, curved = _information(problem, steps, prevalence, effect)
     residual = information if is_binary else residual
@@ -718,7 +718,7 @@ def expected_std(
 
     told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, problem.loss)
     ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (told // 4, max(steps.n_large, 1))
-    usual, large = (float(brentq(excess, *ends, (k / n,), xtol=1e-6)) for k in counts)
+    usual, large = (float(brentq(excess, *ends, (m / n,), xtol=1e-6)) for m in counts)
     large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
     clip = steps.clip(usual, large, told, heaviest)
     # the derivative of a rarer label, or of a count of 1, if no clip is below it, of long rows
@@ -728,7 +728,11 @@ def expected_std(
     clip, large = max(clip, least), max(large, least)
     # found by simulation, also that the column of an effect on labels has more noise than others
     factor, doubt = (1.3 if safe else 1.0) * (1.15 if is_binary and effect != 0 else 1.0), 0.0
+    inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
+    part = curved / information * steps.hessian.scale
     if safe:
+        # the inverse of second derivatives of which noise hides much has a long tail
+        inflation *= (1 + 4 * k**2 * (inflation * part) ** 4) ** 2
         if is_rate:  # with long tails more: the candidate after that
             factor = steps.clip(usual, large * 2**0.25, told, heaviest) / clip
         kurtosis = (p**3 + (1 - p) ** 3) / (p * (1 - p)) if is_binary else 3.0
@@ -737,13 +741,9 @@ def expected_std(
     of_first = 0.0 if steps.first is None else large**2 * steps.first.variance
     of_scores = np.array([clip**2 * steps.last.variance, of_first]) / information**2
     sampling = residual / (information**2 * n)
-    # what is left of the error before the last step
-    of_hessian = (curved / information) ** 2 * steps.hessian.variance / 2
-    noise = of_scores[0] + of_hessian * (problem.dimension + 1) * (of_scores.sum() + 2 * sampling)
-    if is_binary:  # and what changes of the second derivatives leave after it
-        energy = problem.dimension * information * of_scores[1]
-        noise += _bend(energy, 4 * p * (1 - p)) ** 2 / information
-    inflation = (1 + (d - 2) * correlation) / ((1 - correlation) * (1 + (d - 1) * correlation))
+    # what is left of the error before the last step; of labels derivatives change on its way
+    noise = of_scores[0] + part**2 / 2 * (k + 1) * (of_scores.sum() + 2 * sampling)
+    noise += is_binary * _bend(k * information * of_scores[1], 4 * p * (1 - p)) ** 2 / information
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
 
 
