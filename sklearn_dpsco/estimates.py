@@ -27,9 +27,11 @@ from ._checks import (
     says_level,
     shown,
     telling,
+    warn_user,
 )
 from ._overview import Overview, Overviewed
 from ._types import Array
+from .exceptions import PrivacyParameterWarning
 
 __all__ = ["Estimates", "WaldTest"]
 
@@ -108,6 +110,9 @@ class Estimates(Overviewed):
     title : str
     notes : tuple of str
         What the table should say besides.
+    void : str, default=""
+        Why intervals and tests do not hold, if they do not, as after a choice on the same records:
+        the last note, of which those methods warn.
     level : float in [0.5, 1), default=.95
         Of the intervals that are shown.
     exponentiate : bool, default=False
@@ -154,6 +159,7 @@ class Estimates(Overviewed):
     predicting: Array | None = None
     title: str = ""
     notes: tuple[str, ...] = field(default=())
+    void: str = ""
     level: float = 0.95
     exponentiate: bool = False
     ratios: str = "ratios"
@@ -233,6 +239,7 @@ class Estimates(Overviewed):
             have names. Else an array, of the shape with n_outputs if there are several; the last
             dimension is lower and upper end. The intercept is last.
         """
+        self.warn_if_void()
         low, high = self._ends(level)
         if self.is_named:
             return self._frame("conf_int", {"lower": low, "upper": high})
@@ -246,6 +253,11 @@ class Estimates(Overviewed):
 
     def _shown(self, coef: Array) -> Array:
         return np.exp(coef) if self.exponentiate else coef
+
+    def warn_if_void(self) -> None:
+        """Warn a `PrivacyParameterWarning` if intervals and tests do not hold."""
+        if self.void:
+            warn_user(self.void, PrivacyParameterWarning)
 
     def half_widths(
         self, functions: Array, level: float | None = None, *, of_std: bool = False
@@ -321,6 +333,7 @@ class Estimates(Overviewed):
 
     def _hypotheses(self, hypotheses: Any, value: Any) -> tuple[list[str], Array, Array]:
         """What hypotheses are called, their functions as the rows of a matrix, and their values."""
+        self.warn_if_void()
         given = [hypotheses] if isinstance(hypotheses, str) else hypotheses
         if len(given) == 0:
             raise ValueError("hypotheses must hold at least one")
@@ -450,7 +463,8 @@ class Estimates(Overviewed):
                 f"exp(coef), interval and predicting: {self.ratios}; std err, sampling, noise and "
                 "z: of coef"
             ]
-        return Overview((self.title, *meaning, *self.notes), ("", *columns), layout, rows)
+        notes = *self.notes, *[self.void] * bool(self.void)
+        return Overview((self.title, *meaning, *notes), ("", *columns), layout, rows)
 
 
 def _equations(text: str, names: list[str]) -> list[tuple[Array, float]] | None:

@@ -565,8 +565,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         unsure = largest * unknown / sizes
         notes = [f"{n} rows, of which about {n_far} that are far out count less"]
         notes.append("sampling: under one variance of all rows about their means")
-        if ridge:
-            notes.append(f"ridge={ridge:g} shrinks: intervals do not cover least squares")
+        shrinks = f"ridge={ridge:g} shrinks: intervals do not cover least squares"
         estimates = Estimates(
             names=tuple(self._names[k] for k in chosen),
             sources=tuple(release["sources"][k] for k in chosen if release["sources"]),
@@ -580,6 +579,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             residual_std=np.array([math.sqrt(variance)]),
             title=f"{self._names[at]} by least squares from private moments",
             notes=tuple(notes),
+            void=shrinks * bool(ridge),
         )
         return telling_unknown(estimates, self._references)
 
@@ -688,7 +688,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         Returns
         -------
         Estimates
-            Whose notes say that intervals after a choice on the same release do not cover.
+            Which says, and whose methods warn, that intervals after a choice on the same release do
+            not cover.
         """
         check_choice("criterion", criterion, ("bic", "aic"))
         check_choice("method", method, ("forward", "best"))
@@ -716,8 +717,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             best = kept[losses.index(min(losses))]
             chosen = [k for k in given if k in [chosen[place] for place in best]]
         found = self.regression(at, chosen)
-        note = f"features were chosen by {criterion} on this release: intervals do not cover"
-        return replace(found, notes=(*found.notes, note))
+        void = f"features were chosen by {criterion} on this release: intervals do not cover"
+        return replace(found, void=void)
 
     # ---------------------------------------------------------------------- to be published
 

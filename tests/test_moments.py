@@ -234,6 +234,8 @@ def test_a_ridge_shrinks_and_says_so():
     np.testing.assert_allclose(shrunk.coef[0, :3], path[1], rtol=1e-6)
     assert np.all(shrunk.std_sampling[0, :3] < plain.std_sampling[0, :3])
     assert "do not cover least squares" in str(shrunk)
+    with pytest.warns(PrivacyParameterWarning, match="do not cover least squares"):
+        shrunk.conf_int()
     assert "do not cover" not in str(plain)
 
 

@@ -373,6 +373,7 @@ class Inference(DPLinearModel):
             Of two classes the probability of the second one.
         """
         found = self._found("predict_interval")
+        found.warn_if_void()
         check_choice("of", of, ("mean", "record"))
         level, loss = check_level("level", level), self.plan_.problem.loss
         if of == "record" and loss.task != "regression":

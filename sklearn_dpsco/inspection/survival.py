@@ -175,6 +175,7 @@ def survival_curve(
             functions, raw = last.linear_functions(X)
             slopes = expit(raw[:, 0]) if is_discrete else np.exp(raw[:, 0]) * lengths
             steps = np.logaddexp(0.0, raw[:, 0]) if is_discrete else slopes
+            last._estimates.warn_if_void()
             gradients = functions * slopes[:, None]
         elif is_discrete:
             steps = -np.log1p(-last.predict_proba(X)[:, 1])

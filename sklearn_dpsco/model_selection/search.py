@@ -294,8 +294,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         self.best_estimator_ = best
         found = getattr(last_step(best), "_estimates", None)
         if found is not None and plan.choice is not None:
-            note = "settings were chosen on the same records: intervals do not cover"
-            last_step(best)._estimates = replace(found, notes=(*found.notes, note))
+            void = "settings were chosen on the same records: intervals do not cover"
+            last_step(best)._estimates = replace(found, void=void)
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):

@@ -897,6 +897,13 @@ def test_trial_fits_have_no_standard_errors_and_the_choice_is_noted():
     plan = search.plan_
     assert [p.problem.inference for (p,) in plan.probes + plan.refits] == [False] * 2 + [True] * 2
     note = "settings were chosen on the same records: intervals do not cover"
-    assert note in search.best_estimator_.summary().notes
-    alone = model.set_params(epsilon=1.2, random_state=0).fit(X, y)
-    assert note not in alone.summary().notes
+    best, alone = search.best_estimator_, model.set_params(epsilon=1.2, random_state=0).fit(X, y)
+    assert best.summary().void == note
+    assert note in str(best.summary())
+    for asks in ("conf_int", "t_test", "wald_test", "predict_interval"):
+        asked = {"conf_int": (), "predict_interval": (X[:2],)}.get(asks, (np.eye(X.shape[1] + 1),))
+        with pytest.warns(PrivacyParameterWarning, match=note):
+            getattr(best, asks)(*asked)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            getattr(alone, asks)(*asked)
