@@ -974,7 +974,7 @@ def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
         else:
             z = _scaled(x[part], np.ones(len(r)), len(unit))
             s = (z[:, :, None] * r[:, None]).reshape(len(z), -1)
-        return np.vstack((s.sum(axis=0), s.T @ s))
+        return np.vstack((np.ones(len(s)) @ s, s.T @ s))  # a product is faster than a sum
 
     units = np.repeat(unit, math.prod(shortened.shape[1:]))
     total = sum_on_threads(added, row_slices(x))
