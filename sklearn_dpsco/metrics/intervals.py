@@ -26,7 +26,8 @@ _OfPoints = Callable[[Array], Any]
 _Reach = Callable[[Array, int], Any]  # above 0 for a sign of 1, below for -1
 
 _GRID = np.linspace(0.0, 1.0, 401)
-_REFINED = 20  # bisections of a cell of the grid
+_STEPS = np.linspace(0.0, 1.0, 65)[:, None]  # of a cell of the grid
+_REFINED = 3  # times
 _TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
@@ -81,19 +82,18 @@ class Law:
 def _ends(statistic: _OfPoints, reach: _Reach, grid: Array = _GRID, slack: float = 0) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
-    For each cell the first such point of the grid from either end, refined outward, or the last.
+    For each cell the first such point from either end of the grid, or the last. Between it and the
+    point before, a finer grid is laid, and so on.
     """
     ends = []
-    for sign, points in ((1, grid), (-1, grid[::-1])):
-        # functions take points of shape (m, 1) or (n_cells,)
-        is_near = sign * statistic(points[:, None]) <= reach(points[:, None], sign) + slack
-        first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
-        inside, outside = points[first], points[np.maximum(first - 1, 0)]
-        for _ in range(_REFINED):
-            middle = (inside + outside) / 2
-            good = sign * statistic(middle) <= reach(middle, sign) + slack
-            inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)
-        ends.append(np.where(first == 0, points[0], outside).squeeze())
+    for sign, points in ((1, grid[:, None]), (-1, grid[::-1, None])):
+        for _ in range(1 + _REFINED):
+            is_near = sign * statistic(points) <= reach(points, sign) + slack
+            first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
+            of_cells, cells = np.broadcast_to(points, is_near.shape), np.arange(first.size)
+            inside, outside = of_cells[first, cells], of_cells[np.maximum(first - 1, 0), cells]
+            points = outside + (inside - outside) * _STEPS
+        ends.append(outside.squeeze())
     return ends[0], ends[1]
 
 
