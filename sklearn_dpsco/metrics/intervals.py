@@ -71,7 +71,7 @@ class Law:
         if other is None:
             return both
         law = replace(self, confidence=max(2 * self.confidence - 1, 0.0))
-        return np.where(other <= law.reach(0.0, *noises), law.reach(sampling, *noises), both)
+        return np.where(other <= self.reach(0.0, *noises), law.reach(sampling, *noises), both)
 
     @property
     def slack(self) -> float:
@@ -147,13 +147,14 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
         for total, of_both in ((N, lower), (P, higher))
     ]
 
-    def reach(a: Array, _: int) -> Any:
+    def reach(a: Array, sign: int) -> Any:
         slopes = 0.0
         for total, (squares, linear) in sums:
             # the sum of (values - a total)^2
             center = a * total
             slopes = slopes + (squares - 2 * center * linear + positive.size * center**2)
-        return law.reach(_of_area(a, P, N), (numbers, slopes / numbers))
+        other = P * N * (a if sign > 0 else 1 - a)
+        return law.reach(_of_area(a, P, N), (numbers, slopes / numbers), other=other)
 
     low, high = _ends(lambda a: areas - a * P * N, reach)
     return low[0], high[1]
@@ -175,39 +176,39 @@ def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float],
     """
     signs = min(max(signs, -P * N / 2), P * N / 2)
 
-    def reach(a: Array, _: int) -> Any:
+    def reach(a: Array, sign: int) -> Any:
         of_counts = ((a - 0.5) * widths[1]) ** 2
         noises = (1, widths[0] ** 2), (1, of_counts * P**2), (1, of_counts * N**2)
-        return law.reach(_of_area(a, P, N), *noises)
+        other = P * N * (a if sign > 0 else 1 - a)
+        return law.reach(_of_area(a, P, N), *noises, other=other)
 
     return _ends(lambda a: signs - (a - 0.5) * P * N, reach)
 
 
-def mean_interval(
-    total: float, square_gap: float, n: float, widths: tuple[float, float], law: Law
-) -> Ends:
-    """Of the mean of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
+def mean_interval(total: float, square_gap: float, n: float, width: float, law: Law) -> Ends:
+    """Of the mean m of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
-    `widths` are those of the noise on `square_gap` and on n, in units of that on `total`.
+    `width` is that of the noise on n, in units of that on `total`.
 
-    The variance of u, where m is its mean, is estimated. That of the records is g - M^2, with their
-    mean M and g = 1 - mean (1 - u^2), plus half a standard deviation of the noise in that. If m is
+    Noise explains its share of what the observed mean is off m, so that the mean M of the records
+    is about that much nearer to m; their variance is g - M^2, with g = 1 - mean (1 - u^2). If m is
     not M, the records lack values on the side of m: at worst at the end e of the range,
-    (m - M) / (e - M) of them, which adds (m - M) (e - M), where noise does not hide what a few such
-    values do. With values at the ends alone it is 1 - m^2, and never more (Bhatia and Davis 2000);
-    1 - M^2 is allowed, too, as a few large values say little about what is below them.
+    (m - M) / (e - M) of them, which adds (m - M) (e - M). Half of it is allowed for where noise
+    does not hide what a few such values do. With values at the ends alone the variance is 1 - m^2,
+    and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as a few large values say
+    little about what is below them.
     """
     total = min(max(total, -n), n)
-    mean, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
-    of_n = widths[1] * (gap + 2 * mean**2)
-    noise = law.variance / n**2 * (widths[0] ** 2 + 4 * mean**2 + of_n**2)
-    own = max(1 - gap - mean**2 + math.sqrt(noise) / 2, 0.0)
+    observed, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
 
     def reach(m: Array, sign: int) -> Any:
-        missing = (m - mean) * np.where(m > mean, 1 - mean, -1 - mean) / (1 + law.variance)
-        spread = np.minimum(own + missing, 1 - np.minimum(np.abs(m), abs(mean)) ** 2)
-        noises = (1, 1), (1, (widths[1] * m) ** 2)
-        return law.reach(n * spread, *noises, other=n * (1 + sign * m))
+        noise = law.variance / n * (1 + (width * m) ** 2)
+        of_noise = noise / (noise + max(1 - gap - observed**2, 0.0))
+        mean = observed + of_noise * (m - observed)
+        missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)
+        spread = np.maximum(1 - gap - mean**2, 0) + missing / 2
+        spread = np.minimum(spread, 1 - np.minimum(np.abs(m), np.abs(mean)) ** 2)
+        return law.reach(n * spread, (1, 1), (1, (width * m) ** 2), other=n * (1 + sign * m))
 
     return _ends(lambda m: total - n * m, reach, grid=2 * _GRID - 1)
 
@@ -222,9 +223,10 @@ def r2_interval(
     each sum, and on n, in units of that on a number. T(rho) = sum e^2 - rho sum (t - mean)^2, whose
     variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
     to be that of normal errors and targets, with four fifths of c, but for what is released: not
-    less than a quarter of a standard deviation of its noise above that, nor more than a whole one;
-    c is at most four fifths of s_e s_t, which may be three of theirs larger.
-    For larger rho the sample may lack large errors, as in `mean_interval`.
+    less than min(rho, 1)^2 / 2 standard deviations of its noise above that, nor more than one;
+    c is at most four fifths of s_e s_t, which may be three of theirs larger. As in
+    `mean_interval`, noise explains its share of what T is off 0, here in the mean of u that s_e is
+    about, and for larger rho the sample may lack large errors.
     """
     half, (mean_u, g, mean) = largest / 2, np.clip(sums[[0, 5, 4]] / n, (-1, 0, -1), 1)
     squares, share = half * n * (1 + mean_u), 1 - g - mean**2
@@ -234,22 +236,26 @@ def r2_interval(
     # what is extrapolated is kept to what Cauchy and Schwarz allow
     most = np.maximum(moments + 3 * np.sqrt(np.diagonal(of_noise)), 0)
     moments[1] = min(moments[1], _TOGETHER * math.sqrt(most[0] * most[2]))
-    unseen = half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
+    unseen = half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2) / 2
 
     def reach(rho: Array, sign: int) -> Any:
         powers = np.stack([np.ones_like(rho), -2 * rho, rho**2])
-        found = np.tensordot(moments, powers, 1)
-        noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
-        together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
-        normal = 4 * (1 - together) * (rho * share) ** 2
-        own = np.maximum(np.clip(normal, found + noise / 4, found + noise), 0)
-        variance = n * own + unseen * np.maximum(rho * variation - squares, 0)
         noises = (
             (half * widths[0]) ** 2,
             (rho * widths[5]) ** 2,
             (rho * widths[4]) ** 2 * (4 * mean**2 + 1 / n),
             (widths[8] * (half - rho * (1 + mean**2))) ** 2,
         )
+        off, found = squares - rho * variation, np.tensordot(moments, powers, 1)
+        of_u = noises[0] / (n * np.maximum(found, 0) / law.variance + sum(noises))
+        explained = np.clip(mean_u - of_u * off / (half * n), -1, 1)
+        found = found + half**2 * (mean_u**2 - explained**2)
+        noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
+        together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
+        normal = 4 * (1 - together) * (rho * share) ** 2
+        least = np.minimum(rho, 1) ** 2 / 2
+        own = np.maximum(np.clip(normal, found + least * noise, found + noise), 0)
+        variance = n * own + unseen * np.maximum(-off, 0)
         other = rho * variation if sign > 0 else largest * n - rho * variation
         return law.reach(variance, *((1, noise) for noise in noises), other=other)
 

@@ -256,9 +256,8 @@ def _means(counts: Array, ranges: tuple[Array, Array], law: Law, of_compared: Ar
     n, found = np.maximum(counts.sum(axis=0), 1.0), []
     for (below, between, above), one, compared in zip(counts.T, n, of_compared, strict=True):
         noise = 2 + 4 * compared**2
-        widths = math.sqrt(4 / noise), math.sqrt(3 / noise)
         own = replace(law, variance=noise * law.variance)
-        low, high = mean_interval(above - below, 2 * between, one, widths, own)
+        low, high = mean_interval(above - below, 2 * between, one, math.sqrt(3 / noise), own)
         found.append((float(np.clip((above - below) / one, -1, 1)), low, high))
     mean, low, high = ranges[0] + (1 + np.array(found).T) / 2 * np.subtract(*ranges[::-1])
     ends = np.minimum(low, mean), np.maximum(high, mean)
@@ -506,8 +505,7 @@ class Moments(Sums):
             others |= {"absolute error": e, "error": 2 * e}
             largest = others.get(self.name, e**2)
             law = replace(law, variance=law.variance * widths[0] ** 2)
-            of_both = widths[1] / widths[0], width / widths[0]
-            low, high = mean_interval(total, gap, n, of_both, law)
+            low, high = mean_interval(total, gap, n, width / widths[0], law)
             mean = min(max(total / n, -1.0), 1.0)
             low, high = min(float(low), mean), max(float(high), mean)
             found = np.array([mean, low, high, -1.0, 1.0])

@@ -413,5 +413,5 @@ def test_an_end_that_cannot_be_missed_on_the_other_side_has_the_whole_chance():
     assert law.reach(0.0, (1, 1), other=0.0) == pytest.approx(1.645 * noise, rel=1e-3)
     assert law.reach(0.0, (1, 1), other=2 * noise) == pytest.approx(1.960 * noise, rel=1e-3)
     for far, is_missed in ((1.6, False), (1.75, True)):
-        low, _ = intervals.mean_interval(-n + far * noise, 0.0, n, (1.0, 0.0), law)
+        low, _ = intervals.mean_interval(-n + far * noise, 0.0, n, 0.0, law)
         assert (low > -1) == is_missed
