@@ -203,7 +203,7 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
 
     def reach(m: Array, sign: int) -> Any:
         noise = law.variance / n * (1 + (width * m) ** 2)
-        of_noise = noise / (noise + max(1 - gap - observed**2, 0.0))
+        of_noise = noise / (noise + law.rows * max(1 - gap - observed**2, 0.0))
         mean = observed + of_noise * (m - observed)
         missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)
         spread = np.maximum(1 - gap - mean**2, 0) + missing / 2
@@ -247,7 +247,7 @@ def r2_interval(
             (widths[8] * (half - rho * (1 + mean**2))) ** 2,
         )
         off, found = squares - rho * variation, np.tensordot(moments, powers, 1)
-        of_u = noises[0] / (n * np.maximum(found, 0) / law.variance + sum(noises))
+        of_u = noises[0] / (law.rows * n * np.maximum(found, 0) / law.variance + sum(noises))
         explained = np.clip(mean_u - of_u * off / (half * n), -1, 1)
         found = found + half**2 * (mean_u**2 - explained**2)
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))

@@ -408,10 +408,44 @@ def test_where_noise_hides_a_score_the_interval_is_its_range():
 
 def test_an_end_that_cannot_be_missed_on_the_other_side_has_the_whole_chance():
     """Errors of u = -1 alone: a sum that is clipped at -n can be too large only, at 5 %."""
-    n, noise = 100, 60.0
+    noise = 60.0
     law = Law(noise**2, 0.95, 0.0)
     assert law.reach(0.0, (1, 1), other=0.0) == pytest.approx(1.645 * noise, rel=1e-3)
+    assert law.reach(0.0, (1, 1), other=1.9 * noise) == pytest.approx(1.645 * noise, rel=1e-3)
     assert law.reach(0.0, (1, 1), other=2 * noise) == pytest.approx(1.960 * noise, rel=1e-3)
-    for far, is_missed in ((1.6, False), (1.75, True)):
-        low, _ = intervals.mean_interval(-n + far * noise, 0.0, n, 0.0, law)
-        assert (low > -1) == is_missed
+    # noise has made the mean what it is, so that it says nothing of a variance
+    for n in (100, 1000):
+        for far, is_missed in ((1.6, False), (1.67, True)):
+            low, _ = intervals.mean_interval(-n + far * noise, 0.0, n, 0.0, law)
+            assert (low > -1) == is_missed
+
+
+def test_an_area_of_1_is_missed_on_one_side():
+    """Of all pairs in order noise can hide some, and add none."""
+    n, law = 10_000, Law(100.0, 0.95, 0.0)
+    for lost, is_missed in ((16.0, False), (17.0, True)):
+        counts = np.array([n / 2, n / 2]), np.array([n - lost, lost])
+        ends = [intervals.auc_interval(*counts, law)]
+        ends.append(intervals.rank_interval(5000 - lost, 100, 100, (1.0, 0.0), law))
+        for _, high in ends:
+            assert (high < 1) == is_missed
+
+
+def test_noise_in_squared_errors_is_not_taken_for_their_variance():
+    n, rng = 2000, np.random.default_rng(0)
+    prediction, error = rng.standard_normal((2, n))
+
+    def reaches(size, epsilon, moved, factor=1):
+        """Of the ends from R^2, with so many standard deviations of noise in the first sum."""
+        facts = {"epsilon": epsilon, "bounds_y": (-5, 5), "max_error": 5}
+        plan = plan_score(n, scoring="r2", **facts)
+        given = {"y": prediction + size * error, "prediction": factor * prediction}
+        (sums,) = plan.statistics(given)
+        sums[0] += moved * np.sqrt(plan.noises[0].variance)
+        found = plan.estimates([sums])["r2"]
+        return np.abs(np.array(found["interval"]) - found["value"])
+
+    assert reaches(0.5, 0.5, 1)[1] < 1.18 * reaches(0.5, 0.5, -1)[1]
+    # slack for what noise hides of targets and errors, none of it where errors are small
+    assert np.all(reaches(0.3, 8.0, 0) < (0.038, 0.014))
+    assert reaches(1.0, 8.0, 0, factor=2)[0] > 0.107
