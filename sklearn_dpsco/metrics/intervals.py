@@ -29,6 +29,8 @@ _GRID = np.linspace(0.0, 1.0, 401)
 _STEPS = np.linspace(0.0, 1.0, 65)[:, None]  # of a cell of the grid
 _REFINED = 3  # times
 _TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
+_EXPLAINED = 0.5  # by noise, of its share of what a statistic is off; all of it makes one end long
+_UNSEEN = 0.6  # of the variance of large values that a sample lacks at worst
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -191,12 +193,12 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
     `width` is that of the noise on n, in units of that on `total`.
 
     Noise explains its share of what the observed mean is off m, so that the mean M of the records
-    is about that much nearer to m; their variance is g - M^2, with g = 1 - mean (1 - u^2). If m is
-    not M, the records lack values on the side of m: at worst at the end e of the range,
-    (m - M) / (e - M) of them, which adds (m - M) (e - M). Half of it is allowed for where noise
-    does not hide what a few such values do. With values at the ends alone the variance is 1 - m^2,
-    and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as a few large values say
-    little about what is below them.
+    is about that much nearer to m, of which half is taken; their variance is g - M^2, with g = 1 -
+    mean (1 - u^2). If m is not M, the records lack values on the side of m: at worst at the end e
+    of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M). Three fifths of it are
+    allowed for where noise does not hide what a few such values do. With values at the ends alone
+    the variance is 1 - m^2, and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as a
+    few large values say little about what is below them.
     """
     total = min(max(total, -n), n)
     observed, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
@@ -204,9 +206,9 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
     def reach(m: Array, sign: int) -> Any:
         noise = law.variance / n * (1 + (width * m) ** 2)
         of_noise = noise / (noise + law.rows * max(1 - gap - observed**2, 0.0))
-        mean = observed + of_noise * (m - observed)
+        mean = observed + _EXPLAINED * of_noise * (m - observed)
         missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)
-        spread = np.maximum(1 - gap - mean**2, 0) + missing / 2
+        spread = np.maximum(1 - gap - mean**2, 0) + _UNSEEN * missing
         spread = np.minimum(spread, 1 - np.minimum(np.abs(m), np.abs(mean)) ** 2)
         return law.reach(n * spread, (1, 1), (1, (width * m) ** 2), other=n * (1 + sign * m))
 
@@ -236,7 +238,7 @@ def r2_interval(
     # what is extrapolated is kept to what Cauchy and Schwarz allow
     most = np.maximum(moments + 3 * np.sqrt(np.diagonal(of_noise)), 0)
     moments[1] = min(moments[1], _TOGETHER * math.sqrt(most[0] * most[2]))
-    unseen = half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2) / 2
+    unseen = _UNSEEN * half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
 
     def reach(rho: Array, sign: int) -> Any:
         powers = np.stack([np.ones_like(rho), -2 * rho, rho**2])
@@ -248,7 +250,7 @@ def r2_interval(
         )
         off, found = squares - rho * variation, np.tensordot(moments, powers, 1)
         of_u = noises[0] / (law.rows * n * np.maximum(found, 0) / law.variance + sum(noises))
-        explained = np.clip(mean_u - of_u * off / (half * n), -1, 1)
+        explained = np.clip(mean_u - _EXPLAINED * of_u * off / (half * n), -1, 1)
         found = found + half**2 * (mean_u**2 - explained**2)
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
         together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
