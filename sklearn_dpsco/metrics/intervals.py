@@ -30,7 +30,7 @@ _STEPS = np.linspace(0.0, 1.0, 65)[:, None]  # of a cell of the grid
 _REFINED = 3  # times
 _TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
 _EXPLAINED = 0.5  # by noise, of its share of what a statistic is off; all of it makes one end long
-_UNSEEN = 0.6  # of the variance of large values that a sample lacks at worst
+_UNSEEN = 0.6  # of the variance of large values that a sample lacks at worst: the rule of three
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 

@@ -420,6 +420,13 @@ def test_an_end_that_cannot_be_missed_on_the_other_side_has_the_whole_chance():
             assert (low > -1) == is_missed
 
 
+def test_without_a_large_loss_in_n_the_share_of_large_ones_is_up_to_3_of_n():
+    """The rule of three: more of them are all missing from a sample less than 5 % of the time."""
+    for n in (300, 2000):
+        _, high = intervals.mean_interval(-n, 0.0, n, 0.0, Law(1e-9, 0.95, 0.0))
+        assert n * (1 + high) / 2 == pytest.approx(3.0, abs=0.15)
+
+
 def test_an_area_of_1_is_missed_on_one_side():
     """Of all pairs in order noise can hide some, and add none."""
     n, law = 10_000, Law(100.0, 0.95, 0.0)
