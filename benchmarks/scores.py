@@ -1,6 +1,6 @@
 """How often the 95 % intervals of private scores cover, and how long they are.
 
-    python benchmarks/scores.py                     all cells, 15 minutes on a core
+    python benchmarks/scores.py                     all cells, 17 minutes on a core
     python benchmarks/scores.py --n 2000 --epsilon 0.5 --missing 0 0.1 --runs 1000
 
 A cell is a score at one n, epsilon, relation and delta, with a share of invalid targets that are
