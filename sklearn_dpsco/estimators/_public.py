@@ -123,10 +123,10 @@ def equivalent(cls: Any, name: str) -> str | None:
     owner = cls._with_settings or cls
     there = inspect.signature(owner).parameters
     of_owner = "{}" if owner is cls else f"{owner.__name__}({{}})"
-    solvers = set(owner._solvers.values()) if "solver" in there else set()
+    solvers = list(owner._solvers.values()) if "solver" in there else []  # the usual ones first
     places = {
         parameter: of_owner.format(f"solver={kind.__name__}({parameter}=...)")
-        for kind in sorted(solvers, key=lambda kind: kind.__name__, reverse=True)
+        for kind in reversed(solvers)
         for parameter in inspect.signature(kind).parameters
     }
     places |= {other: of_owner.format(f"{other}=...") for other in there}

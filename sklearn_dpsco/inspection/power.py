@@ -81,10 +81,13 @@ def _infers(
     if isinstance(n_features, PublicEncoder):
         n_features = len(n_features.get_feature_names_out())
     check_count("n_features", n_features)
+    if (std is None) == (effect is None):
+        raise ValueError(
+            "say what is wanted: either std, or effect and power, or score and "
+            "score_without_privacy"
+        )
     model = _with_errors(estimator)
     facts = {"safe": True, "correlation": _CORRELATION, **assumptions}
-    if (std is None) == (effect is None):
-        raise ValueError("give either std, or effect and power")
     # (defaults would be silent, and for most counts too few rows)
     if isinstance(model.loss, Tweedie) and not {"mean", "dispersion"} <= assumptions.keys():
         raise ValueError(
@@ -124,6 +127,11 @@ def _scores(
         raise ValueError("give one of std, effect and score; power is for an effect")
     check_public("what foretells a score", (), estimator, True)
     score, best = scores
+    if None in scores:
+        raise ValueError(
+            "score and score_without_privacy go together: what a private model is to reach on new "
+            "rows, and what the best linear one would, as a guess or from a public table"
+        )
     n_columns, table = stand_in(estimator, features, best, assumptions)
     of_classes = is_classifier(estimator)
     least = 0.5 if of_classes else 0.0

@@ -223,7 +223,8 @@ def test_an_unknown_keyword_says_where_it_lives(name, key):
         return  # it lives nowhere
     if name not in WITH_SOLVER:
         other = "DPMirrorClassifier" if is_classifier(name) else "DPMirrorRegressor"
-        assert f"; see {other}({'solver=' if key == 'max_iter' else ''}" in str(caught.value)
+        lives = {"max_iter": "solver=", "radius": "", "C": "solver=NoisyMD(l2_penalty=...))"}
+        assert f"; see {other}({lives[key]}" in str(caught.value)
         return
     kinds = {k.__name__: k().get_params() for k in kind_of(name)._solvers.values()}
     advice = str(caught.value).partition("; see ")[2]

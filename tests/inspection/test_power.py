@@ -97,10 +97,10 @@ def test_epsilon_needed_is_the_least_that_is_enough():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "give either std, or effect and power"),
+        ({}, "either std, or effect and power, or score"),
         ({"std": 0.1, "score": 0.4}, "give one of std, effect and score"),
         ({"effect": 0.1, "score_without_privacy": 0.4}, "give one of std, effect and score"),
-        ({"score": 0.4}, "score_without_privacy must be"),
+        ({"score": 0.4}, "score and score_without_privacy go together"),
         ({"score_without_privacy": 0.5}, "score must be"),
         ({"score": 0.5, "score_without_privacy": 0.5}, r"score must be .* in \(0, 0.5\)"),
         ({"score": 0.6, "score_without_privacy": 0.5}, r"score must be .* in \(0, 0.5\)"),
@@ -110,7 +110,9 @@ def test_epsilon_needed_is_the_least_that_is_enough():
         ({**HALF, "target": "zeros", "prevalence": 1.0}, "prevalence must be"),
         ({**HALF, "correlation": 1.0}, "correlation must be"),
         ({**HALF, "target": "zeros"}, r"more than a linear model reaches .* 0\.2"),
-        ({"std": 0.1, "effect": 0.1}, "give either std, or effect and power"),
+        ({"std": 0.1, "effect": 0.1}, "either std, or effect and power, or score"),
+        ({}, "say what is wanted"),
+        ({"score_without_privacy": 0.5}, "score and score_without_privacy go together"),
         ({"std": 0}, "std must be"),
         ({"effect": 0.1, "power": 1.0}, "power must be"),
         ({"effect": "large"}, "effect must be"),
@@ -150,6 +152,8 @@ def test_a_guess_without_effect_is_named(model, asked, named):
 def test_what_has_no_standard_errors_says_so():
     with pytest.raises(ValueError, match="set inference=True, or ask for a score"):
         rows_needed(make_pipeline("passthrough", LINEAR), 5, std=0.1)
+    with pytest.raises(ValueError, match="say what is wanted"):
+        rows_needed(LINEAR, 5)
     with pytest.raises(ValueError, match="set inference=True"):
         PowerDisplay.from_estimator(LINEAR, 9000, 5)
     model = clone(SURE).set_params(max_rows_per_user=2)
