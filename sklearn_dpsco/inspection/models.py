@@ -25,7 +25,15 @@ from ..model_selection.private_steps import private_last
 from ..preprocessing.declared import opened, reaching, table_columns
 from ..preprocessing.scaler import DPScaler
 from . import axes_for
-from .stand_ins import N_NEW, check_one_budget, check_public, clones_of, model_of, stand_in
+from .stand_ins import (
+    N_NEW,
+    check_one_budget,
+    check_public,
+    clones_of,
+    model_of,
+    scoring_of,
+    stand_in,
+)
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -490,7 +498,7 @@ class PrivacyUtilityDisplay:
         n_samples : int or sequence of int
             Rows to fit. Of several numbers each has a line, and the display holds the last one.
         score_without_privacy : float
-            Of the stand-in: R2, or for two classes the area under the ROC curve.
+            Of the stand-in, as in `rows_needed`.
         n_splits : int >= 1, default=10
             Fits at each epsilon, on rows and with noise of their own.
         random_state : int or None, default=None
@@ -508,9 +516,8 @@ class PrivacyUtilityDisplay:
         if not sizes:
             raise ValueError("n_samples must be a number of rows, or several, got none")
         X, y, _ = table(max(sizes) + N_NEW, random_state)
-        is_binary = is_classifier(estimator)
-        given = {"data_is_public": True, "scoring": "roc_auc" if is_binary else "r2", **kwargs}
-        kind = StratifiedShuffleSplit if is_binary else ShuffleSplit
+        given = {"data_is_public": True, "scoring": scoring_of(estimator)[0], **kwargs}
+        kind = StratifiedShuffleSplit if is_classifier(estimator) else ShuffleSplit
         for k, size in enumerate(sizes):
             cv = kind(n_splits, train_size=size, test_size=N_NEW, random_state=random_state)
             own = {"cv": cv, "random_state": random_state, "ax": ax}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from .._checks import check_count, check_real, check_size, rounded, unwarned
@@ -25,6 +25,7 @@ from .stand_ins import (
     check_public,
     clones_of,
     groups_of,
+    scoring_of,
     stand_in,
 )
 
@@ -133,10 +134,9 @@ def _scores(
             "rows, and what the best linear one would, as a guess or from a public table"
         )
     n_columns, table = stand_in(estimator, features, best, assumptions)
-    of_classes = is_classifier(estimator)
-    least = 0.5 if of_classes else 0.0
+    scoring, least = scoring_of(estimator)
     check_real("score", score, low=least, high=best, low_open=True, high_open=True)
-    scorer = get_scorer("roc_auc" if of_classes else "r2")
+    scorer = get_scorer(scoring)
 
     def is_enough(n: int, **settings: Any) -> bool:
         if n * n_columns > _MOST_CELLS:
@@ -147,7 +147,7 @@ def _scores(
         n_failures = 0
         for seed, model in enumerate(clones_of(estimator, 0, [settings] * _N_FITS)):
             X, y, z = table(n + N_NEW, seed)
-            at_best = best_score(of_classes, y[n:], z[n:])
+            at_best = best_score(scoring != "r2", y[n:], z[n:])
             try:
                 with unwarned():
                     model.fit(X[:n], y[:n], **groups_of(model, n))
@@ -208,7 +208,8 @@ def rows_needed(
         many rows again, or at a power of .8 up to half of the fits miss it.
     score, score_without_privacy : float or None, default=None
         In the place of `std`: this score on new rows is wanted, where the best linear model
-        has that one. Of a regression R2, of two classes the area under the ROC curve.
+        has that one. Of a regression R2, of two classes the area under the ROC curve, of several,
+        each as frequent, the accuracy.
     **assumptions
         Of a regression `r2`, of two classes `prevalence`, as in the plan's methods, and of an
         effect's interval `level`. Of counts and costs `mean` and `dispersion` must be given. A

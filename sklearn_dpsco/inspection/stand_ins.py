@@ -49,13 +49,14 @@ def _table(
     is_raw: bool,
     correlation: float,
     target: Any,
+    n_signals: int,
     n: int,
     seed: int | None,
 ) -> tuple[Any, Any, Array]:
-    """X and y of n rows, and z, the best linear prediction up to scale and shift.
+    """X and y of n rows, and z, the best linear predictions up to scale and shift.
 
     `columns` are bounds, categories or `bool`; `is_raw` says whether the estimator takes the table
-    as it is before the encoder; `target` draws y by signals.
+    as it is before the encoder; `target` draws y by signals, one each of several classes.
     """
     rng = np.random.default_rng(seed)
     common = math.sqrt(correlation) * rng.standard_normal(n)
@@ -79,9 +80,9 @@ def _table(
         encoded = encoder.transform(X)
         X = X if is_raw else encoded
     encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
-    spread = encoded.std(axis=0)
-    z = encoded @ (rng.standard_normal(spread.size) / (spread + TINY))
-    z = (z - z.mean()) / z.std()
+    spread = encoded.std(axis=0)[:, None]
+    z = encoded @ (rng.standard_normal((spread.size, n_signals)) / (spread + TINY))
+    z = np.squeeze((z - z.mean(axis=0)) / z.std(axis=0))
     return X, target(z, rng), z
 
 
@@ -96,7 +97,8 @@ def stand_in(
     Normal variables, of one correlation with each other, decide on the cells of a row: a number is
     about the middle of its bounds, which are four standard deviations away, and the k-th of several
     categories has a frequency in proportion to 1 / k. The signal z, a sum of the encoded columns
-    with normal weights, is divided by its standard deviation.
+    with normal weights, is divided by its standard deviation. Each of several classes has such a
+    signal, and is about as frequent as any other.
     """
     facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}
     if unknown := [name for name in assumptions if name not in facts]:
@@ -107,9 +109,11 @@ def stand_in(
     correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)
     inner = getattr(estimator, "estimator", estimator)  # of a search
     last = model_of(estimator)
-    useless = "target" if is_classifier(last) else "prevalence"
-    if useless in assumptions and (is_classifier(last) or facts["target"] in ("normal", "skewed")):
-        raise TypeError(f"{useless} has no effect on the score of this model and target")
+    scoring, _ = scoring_of(last)
+    shareless = scoring == "r2" and facts["target"] in ("normal", "skewed")
+    is_useless = {"target": scoring != "r2", "prevalence": scoring == "accuracy" or shareless}
+    if found := [name for name in assumptions if is_useless.get(name)]:
+        raise TypeError(f"{found[0]} has no effect on the score of this model and target")
     is_raw = isinstance(inner, Pipeline)
     if isinstance(features, Mapping | PublicEncoder):
         encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
@@ -130,40 +134,61 @@ def stand_in(
         columns = dict(zip(names, pairs, strict=True))
         if has_names:  # the estimator takes a frame
             encoder, is_raw = PublicEncoder(columns), True
-    law = _targets(last, score, facts["target"], facts["prevalence"])
-    return len(columns), functools.partial(_table, columns, encoder, is_raw, correlation, law)
+    law, n_signals = _targets(last, score, facts["target"], facts["prevalence"])
+    made = functools.partial(_table, columns, encoder, is_raw, correlation, law, n_signals)
+    return len(columns), made
 
 
-def _targets(last: Any, score: float, target: str, share: float | None) -> Callable[..., Any]:
-    """Labels, or numbers in the bounds of the estimator, that follow signals to the score."""
+def _targets(
+    last: Any, score: float, target: str, share: float | None
+) -> tuple[Callable[..., Any], int]:
+    """What draws labels, or numbers in the bounds of the estimator, by how many signals."""
     if hasattr(last, "bounds_exposure"):
         raise ValueError(
             "no score is foretold of models of counts and costs, whose means may be anywhere in "
             "bounds_y: draw PrivacyUtilityDisplay.from_estimator with a table that you simulate"
         )
-    is_binary = is_classifier(last)
     check_choice("target", target, ("normal", "skewed", "zeros"))
-    least = 0.5 if is_binary else 0.0
+    scoring, least = scoring_of(last)
     check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)
-    share = (0.5 if is_binary else 0.1) if share is None else share
+    is_labels = scoring != "r2"
+    share = (0.5 if is_labels else 0.1) if share is None else share
     check_real("prevalence", share, low=0, high=1, low_open=True, high_open=True)
-    classes = np.unique(last.classes) if is_binary and last.classes is not None else np.arange(2)
-    if len(classes) != 2:
-        raise ValueError("a score can be foretold of regressions and of two classes")
+    if is_labels:
+        classes = _classes(last)
+        n_signals = len(classes) if scoring == "accuracy" else 1
+        law = _law("labels", n_signals, share, 0.0, 1.0, score)
+        return lambda z, rng: classes[law(z, rng)], n_signals
     ends = check_target_bounds(getattr(last, "bounds_y", None))
     low, high = (-1.0, 1.0) if ends is None else (float(np.ravel(end)[0]) for end in ends)
-    law = _law("labels" if is_binary else target, share, low, high, score)
-    return (lambda z, rng: classes[law(z, rng)]) if is_binary else law
+    return _law(target, 1, share, low, high, score), 1
+
+
+def _classes(last: Any) -> Any:
+    return np.arange(2) if last.classes is None else np.unique(last.classes)
+
+
+def scoring_of(model: Any) -> tuple[str, float]:
+    """What a model is scored by, and the score of a constant."""
+    last = model_of(model)
+    if not is_classifier(last):
+        return "r2", 0.0
+    n_classes = len(_classes(last))
+    return "roc_auc" if n_classes == 2 else "accuracy", 1 / n_classes
 
 
 @functools.cache
-def _law(kind: str, share: float, low: float, high: float, score: float) -> Callable[..., Any]:
-    """What makes targets of signals: labels 0 and 1, or numbers, in which signals have the score.
+def _law(
+    kind: str, n_signals: int, share: float, low: float, high: float, score: float
+) -> Callable[..., Any]:
+    """What makes targets of signals: labels 0, 1, ..., or numbers, in which signals have the score.
 
     `share` is that of labels that are 1, or for "zeros" of numbers that are not 0.
     """
 
     def draw(strength: float, z: Array, rng: np.random.Generator) -> Any:
+        if z.ndim == 2:  # of several classes
+            return (strength * z + rng.gumbel(size=z.shape)).argmax(axis=1)
         if kind in ("labels", "zeros"):
             latent = strength * z + rng.logistic(size=z.size)
             is_some = latent > np.quantile(latent, 1 - share)
@@ -179,7 +204,7 @@ def _law(kind: str, share: float, low: float, high: float, score: float) -> Call
 
     def excess(strength: float) -> float:
         rng = np.random.default_rng(0)
-        z = rng.standard_normal(100_000)
+        z = np.squeeze(rng.standard_normal((100_000, n_signals)))
         return best_score(kind == "labels", draw(strength, z, rng), z) - score
 
     if excess(_STRONGEST) < 0:
@@ -196,9 +221,11 @@ def model_of(estimator: Any) -> Any:
     return model_of(last.estimator) if hasattr(last, "estimator") else last
 
 
-def best_score(is_binary: bool, y: Any, z: Array) -> float:
-    """Of predictions z but for scale and shift: the area under the ROC curve, or R2."""
-    return float(roc_auc_score(y, z) if is_binary else np.corrcoef(y, z)[0, 1] ** 2)
+def best_score(is_labels: bool, y: Any, z: Array) -> float:
+    """Of predictions z but for scale and shift: R2, the area under the ROC curve, or accuracy."""
+    if z.ndim == 2:
+        return float(np.mean(np.unique(y)[z.argmax(axis=1)] == y))
+    return float(roc_auc_score(y, z) if is_labels else np.corrcoef(y, z)[0, 1] ** 2)
 
 
 # ------------------------------------------------------------------------- fits
