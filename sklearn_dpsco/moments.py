@@ -560,12 +560,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
         # there, all errors together of effects over widths are three times the largest effect
-        largest = 3 * float(np.max(np.abs(coef * widths), initial=0.0)) / math.sqrt(max(1, n_weak))
-        sizes = np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
-        unsure = largest * unknown / sizes
-        notes = [f"{n} rows, of which about {n_far} that are far out count less"]
-        notes.append("sampling: under one variance of all rows about their means")
-        shrinks = f"ridge={ridge:g} shrinks: intervals do not cover least squares"
+        unsure = unknown / np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), 1e-300)
+        unsure *= 3 * float(np.max(np.abs(coef * widths), initial=0.0)) / math.sqrt(max(1, n_weak))
+        far = f"{n} rows, of which about {n_far} that are far out count less"
         estimates = Estimates(
             names=tuple(self._names[k] for k in chosen),
             sources=tuple(release["sources"][k] for k in chosen if release["sources"]),
@@ -578,8 +575,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             gram=gram_of_turn,
             residual_std=np.array([math.sqrt(variance)]),
             title=f"{self._names[at]} by least squares from private moments",
-            notes=tuple(notes),
-            void=shrinks * bool(ridge),
+            notes=(far, "sampling: under one variance of all rows about their means"),
+            void=f"ridge={ridge:g} shrinks: intervals do not cover least squares" * bool(ridge),
         )
         return telling_unknown(estimates, self._references)
 

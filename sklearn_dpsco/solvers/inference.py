@@ -162,9 +162,8 @@ class NewtonSteps(Part):
         # the noise of a step was no error before it: what is left of its square
         of_noise = variance * float((bread.inverse**2).sum())
         left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
-        error = last * math.sqrt(left)
+        error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
         noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
-        far = last  # of exponentials, noise in a step overshoots, too
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change from where scores are 0
             bend, far = _bend(left * float(pulls @ pulls), units.balance), error
@@ -189,9 +188,9 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        # there, errors are as large as the effects along other directions
+        # in weak directions errors are as large as effects are in the units
         weak = basis @ bread.weak
-        noise = noise + float((found[:-k] ** 2).mean()) * weak @ weak.T
+        noise = noise + float((found[: problem.n_features * k] ** 2).mean()) * weak @ weak.T
         whole = basis @ (sampling / n) @ basis.T, noise, weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
@@ -361,7 +360,7 @@ class NewtonSteps(Part):
         root = bread.root / np.sqrt(1 + bread.scale**2 / 2 * sizes * (sizes + sizes.sum() / k))
         inverse = root @ root.T
         blocks = (inverse @ meat).reshape(len(meat) // k, k, -1, k)
-        least = scale * float(np.linalg.norm(inverse)) / rank
+        least = 0.5 * scale * float(np.linalg.norm(inverse)) / rank  # half of its deviation
         values, vectors = np.linalg.eigh(np.einsum("ikil->kl", blocks) * k / rank)
         variances = np.maximum(values, max(least, TINY))
         usual = (vectors * variances) @ vectors.T

@@ -700,6 +700,44 @@ def test_the_noise_of_a_step_of_labels_does_not_bend_it(monkeypatch):
     assert found["energy"] > 0
 
 
+def test_errors_in_directions_that_noise_hides_are_as_large_as_effects(monkeypatch):
+    found, in_plain_units = [], inference._in_plain_units
+
+    def noted(units, estimate):
+        found.append(estimate)
+        return in_plain_units(units, estimate)
+
+    monkeypatch.setattr(inference, "_in_plain_units", noted)
+    monkeypatch.setattr(inference, "_left", lambda units, longest, step: 0.0)
+    rng, d = np.random.default_rng(0), 20
+    X = rng.normal(size=(5000, d)).clip(-6, 6)
+    y = (rng.random(5000) < expit(X.sum(axis=1) / 5 - 4)).astype(int)
+    fitted(X, y, 2)
+    hidden = found[0].unknown.T @ found[0].noise @ found[0].unknown
+    assert len(hidden) > 0
+    effects = np.mean(found[0].coef.ravel()[:d] ** 2)
+    np.testing.assert_allclose(hidden, effects * np.eye(len(hidden)), atol=1e-9 * effects)
+
+
+def test_first_steps_of_few_coefficients_of_labels_have_a_larger_share():
+    """A long last step errs by more than its noise; of many, its noise is the larger part."""
+    one, three, several = (
+        planned(5000, d, "classification", epsilon=3.0).inference for d in (1, 3, 8)
+    )
+    ratios = [part.first.scale / part.last.scale for part in (one, three, several)]
+    assert ratios[0] < 0.65 * ratios[1]
+    assert ratios[1] == pytest.approx(ratios[2], rel=0.3)
+
+
+def test_where_rows_are_scarce_second_derivatives_have_a_larger_share():
+    shares = []
+    for n in (4200, 6500):
+        steps = planned(n, 20, "classification", epsilon=3.0).inference
+        accuracy = steps.n_hessians / steps.hessian.scale**2
+        shares.append(accuracy / (accuracy + 1 / steps.last.scale**2))
+    assert shares[0] > 1.5 * shares[1]
+
+
 def test_the_noise_of_a_step_of_rates_is_no_error_before_it(monkeypatch):
     """The noise in second derivatives times an error, and not times the noise in scores."""
     rng, called, of_noise = np.random.default_rng(0), [], inference._noise
