@@ -710,8 +710,8 @@ def test_errors_in_directions_that_noise_hides_are_as_large_as_effects(monkeypat
     monkeypatch.setattr(inference, "_in_plain_units", noted)
     monkeypatch.setattr(inference, "_left", lambda units, longest, step: 0.0)
     rng, d = np.random.default_rng(0), 20
-    X = rng.normal(size=(5000, d)).clip(-6, 6)
-    y = (rng.random(5000) < expit(X.sum(axis=1) / 5 - 4)).astype(int)
+    X = rng.normal(size=(4400, d)).clip(-6, 6)
+    y = (rng.random(4400) < expit(X.sum(axis=1) / 3 - 4)).astype(int)
     fitted(X, y, 2)
     hidden = found[0].unknown.T @ found[0].noise @ found[0].unknown
     assert len(hidden) > 0
