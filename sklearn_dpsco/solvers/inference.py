@@ -67,6 +67,7 @@ _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
+_HIDDEN = 0.75  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _MOST_STEPS = 20  # of counts and costs without noise
 
@@ -188,9 +189,8 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        # in weak directions errors are as large as effects are in the units
-        weak = basis @ bread.weak
-        noise = noise + float((found[: problem.n_features * k] ** 2).mean()) * weak @ weak.T
+        weak, effects = basis @ bread.weak, found[: problem.n_features * k]
+        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * weak @ weak.T
         whole = basis @ (sampling / n) @ basis.T, noise, weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
