@@ -147,8 +147,8 @@ def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any)
     """
     n_outputs = z.shape[0]
     if slope.loss_id == MULTINOMIAL:
-        work[:] = z[0]
-        for k in range(1, n_outputs):
+        work[:] = -math.inf
+        for k in range(n_outputs):
             for t in range(work.size):
                 work[t] = max(work[t], z[k, t])
         for k in range(n_outputs):

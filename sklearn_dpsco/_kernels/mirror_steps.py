@@ -178,7 +178,9 @@ def project_lp(y: Any, p: float) -> Any:
         bracket = _narrowed(bracket, x, _shrink(y, x, p, out))
     a, f_a, b, f_b, _, _ = bracket
     _shrink(y, a if abs(f_a) <= abs(f_b) else b, p, out)
-    out /= max(1.0, _norm(out, p))
+    norm = max(1.0, _norm(out, p))
+    for j in range(out.size):
+        out[j] /= norm
     return out
 
 
@@ -194,7 +196,7 @@ def power_gradient(u: Any, p: float, out: Any) -> None:
 
 
 @njit(cache=True)
-def _threshold(theta: Any, p: float) -> Any:
+def _threshold(theta: Any, p: float, out: Any) -> None:
     """The unit l1 norm point proportional to (theta - nu)_+^(q - 1), nu fit to the map.
 
     With delta = max - nu and z = (1 - (max - theta) / delta)_+, delta solves
@@ -202,7 +204,9 @@ def _threshold(theta: Any, p: float) -> Any:
     """
     d = theta.size
     q = p / (p - 1)
-    out, top = np.empty(d), np.max(theta)
+    top = -math.inf
+    for j in range(d):
+        top = max(top, theta[j])
     low, high, delta = d ** (-2 / q) * (1 - 1e-14), 1.0, d ** (-1 / q)
     for _ in range(_MOST):
         lower, higher, lower_slope = 0.0, 0.0, 0.0
@@ -229,7 +233,6 @@ def _threshold(theta: Any, p: float) -> Any:
     for j in range(d):
         z = 1 - (top - theta[j]) / delta
         out[j] = z ** (q - 1) / lower if z > 0 else 0.0
-    return out
 
 
 @njit(cache=True)
@@ -338,83 +341,109 @@ def _two_constraints(search: Any, x: float, u: Any) -> None:
     _balance(search, best, x, u)
 
 
-@njit(cache=True)
-def power_step(
-    coef: Any, g: Any, step: float, center: Any, has_center: bool, within: float, domain: Any
-) -> Any:
+@njit(cache=True, error_model="numpy")
+def power_step(coef: Any, g: Any, step: float, center: Any, within: float, domain: Any) -> Any:
     """Argmin of <g, w> + D(w, coef) / step over the set and |w - center|_p <= within.
 
     `domain` is (number of the set, p of its norm, radius, p of the map |w|_p^2 / (2 (p - 1))).
     With u = w - center and theta = grad(coef) - step * g this is the argmin of
-    |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds.
+    |u|_p^2 / 2 - <theta, u>, in closed form where only one norm binds. A center of None is the
+    origin, for which the code of others is not compiled.
     """
     d, (set_id, set_p, radius, p) = coef.size, domain
-    largest, theta = _norm(g, math.inf), np.empty(d)
-    c = center / radius if has_center else np.zeros(d)
-    u = (coef - center) / radius if has_center else coef / radius
+    largest, theta, u, c = _norm(g, math.inf), np.empty(d), np.empty(d), np.zeros(d)
     if largest == 0.0 or step == 0.0:
         return coef.copy()
+    for j in range(d):
+        u[j] = coef[j] / radius
+        if center is not None:
+            c[j], u[j] = center[j] / radius, (coef[j] - center[j]) / radius
     power_gradient(u, p, theta)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
-    theta -= factor * g
-    low, top = np.min(theta), np.max(theta)
+    low, top = math.inf, -math.inf
+    for j in range(d):
+        theta[j] -= factor * g[j]
+        low, top = min(low, theta[j]), max(top, theta[j])
     if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
         middle = low + (top - low) / 2
-        theta -= middle
         top -= middle
+        for j in range(d):
+            theta[j] -= middle
     scale = top if set_id == _SIMPLEX else max(-low, top)
-    if not has_center and set_id == _SIMPLEX:
-        u = _threshold(theta, p)
+    if center is None and set_id == _SIMPLEX:
+        _threshold(theta, p, u)
     else:
         if scale < 1e-290:  # nothing moves
-            return center.copy() if has_center else np.zeros(d)
+            return np.zeros(d) if center is None else center.copy()
+        for j in range(d):
+            theta[j] /= scale
         # where the set does not bind: the inverse gradient, cut to `within`
-        theta /= scale
         dual = _norm(theta, p / (p - 1))
         length = min(scale * dual, within / radius)
         for j in range(d):
             u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
         if set_id == _SIMPLEX or not _norm(u + c, set_p) <= 1:
-            if not has_center:
-                u = _onto_set(u, theta, scale, domain)
+            if center is None:
+                u = _onto_set(theta, scale, domain, u)
             elif set_p == 2 and p == 2:
                 _two_balls(theta, scale, c, within / radius, u)
             else:
                 x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
                 search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
                 _two_constraints(search, x, u)
-    return center + radius * u if has_center else radius * u
+    for j in range(d):
+        u[j] *= radius
+        if center is not None:
+            u[j] += center[j]
+    return u
 
 
-@njit(cache=True)
-def _onto_set(u: Any, theta: Any, scale: float, domain: Any) -> Any:
+@njit(cache=True, error_model="numpy")
+def _onto_set(theta: Any, scale: float, domain: Any, u: Any) -> Any:
     """The step of a map about 0 that leaves the set."""
     set_id, set_p, _, p = domain
-    if set_id == _L1:
-        return np.copysign(_threshold(np.abs(theta * scale), p), theta)
-    if set_id == _CUBE:
-        return np.minimum(np.maximum(u, -1.0), 1.0)
+    if set_id == _LP and set_p != p:
+        return project_lp(u, set_p)
     # where the norm of the map is that of the set, the direction stays
-    return project_lp(u, set_p) if set_p != p else u / _norm(u, p)
+    norm = _norm(u, p)
+    if set_id == _L1:
+        _threshold(np.abs(theta * scale), p, u)
+    for j in range(u.size):
+        if set_id == _L1:
+            u[j] = math.copysign(u[j], theta[j])
+        elif set_id == _CUBE:
+            u[j] = min(max(u[j], -1.0), 1.0)
+        else:
+            u[j] /= norm
+    return u
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _two_balls(theta: Any, scale: float, c: Any, within: float, u: Any) -> None:
     """Euclidean: project v = c + scale * theta onto the unit ball and the one about c.
 
     Called where the second alone does not do. Where the first does not either, the point
     lies on both spheres: <u, c> and |u| are known, and the rest of u points as that of v.
     """
-    v = c / scale + theta  # up to its length
-    cc, vc = np.sum(c * c), np.sum(v * c)
-    u[:] = v / math.sqrt(np.sum(v * v)) - c
-    if np.sum(u * u) <= within**2:
+    v = np.empty(c.size)
+    cc, vc, vv, uu, rest = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(c.size):
+        v[j] = c[j] / scale + theta[j]  # up to its length
+        cc += c[j] * c[j]
+        vc += v[j] * c[j]
+        vv += v[j] * v[j]
+    for j in range(c.size):
+        u[j] = v[j] / math.sqrt(vv) - c[j]
+        uu += u[j] * u[j]
+    if uu <= within**2:
         return
     along = (1 - cc - within**2) / (2 * cc)
-    v -= vc / cc * c
-    rest = np.sum(v * v)
+    for j in range(c.size):
+        v[j] -= vc / cc * c[j]
+        rest += v[j] * v[j]
     factor = math.sqrt(max(0.0, within**2 - along**2 * cc) / rest) if rest > 0 else 0.0
-    u[:] = along * c + factor * v
+    for j in range(c.size):
+        u[j] = along * c[j] + factor * v[j]
 
 
 # -------------------------------------------------------------------------------- entropy

@@ -180,9 +180,9 @@ class PowerMap(MirrorMap):
             within = math.inf
         elif center is None:
             raise ValueError("within needs a center")
-        kind, about = self.geometry, coef if center is None else center
+        kind = self.geometry
         domain = kind.set_id, float(kind.p), float(kind.radius), self.exponent(coef.size)
-        return power_step(coef, gradient, step, about, center is not None, within, domain)
+        return power_step(coef, gradient, step, center, within, domain)
 
 
 @dataclass(frozen=True)
