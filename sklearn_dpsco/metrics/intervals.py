@@ -31,6 +31,7 @@ _REFINED = 3  # times
 _TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
 _EXPLAINED = 0.5  # by noise, of its share of what a statistic is off; all of it makes one end long
 _UNSEEN = 0.6  # of the variance of large values that a sample lacks at worst: the rule of three
+TINY = 1e-300  # in the place of 0 in a denominator: without noise all may be alike
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -205,7 +206,8 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
 
     def reach(m: Array, sign: int) -> Any:
         noise = law.variance / n * (1 + (width * m) ** 2)
-        of_noise = noise / (noise + law.rows * max(1 - gap - observed**2, 0.0))
+        of_rows = law.rows * max(1 - gap - observed**2, 0.0)
+        of_noise = noise / np.maximum(noise + of_rows, TINY)
         mean = observed + _EXPLAINED * of_noise * (m - observed)
         missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)
         spread = np.maximum(1 - gap - mean**2, 0) + _UNSEEN * missing
@@ -249,7 +251,8 @@ def r2_interval(
             (widths[8] * (half - rho * (1 + mean**2))) ** 2,
         )
         off, found = squares - rho * variation, np.tensordot(moments, powers, 1)
-        of_u = noises[0] / (law.rows * n * np.maximum(found, 0) / law.variance + sum(noises))
+        both = law.rows * n * np.maximum(found, 0) + law.variance * sum(noises)
+        of_u = law.variance * noises[0] / np.maximum(both, TINY)
         explained = np.clip(mean_u - _EXPLAINED * of_u * off / (half * n), -1, 1)
         found = found + half**2 * (mean_u**2 - explained**2)
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))

@@ -17,6 +17,7 @@ import numpy as np
 from .._types import Array, Flags
 from ..mechanisms import SelectVertex
 from .intervals import (
+    TINY,
     Law,
     auc_interval,
     mean_interval,
@@ -519,7 +520,7 @@ class Moments(Sums):
         squares = largest / 2 * min(max(n + total, 0.0), 2.0 * n)
         # no smaller than its noise: what noise alone decides is a number with a long interval
         noise = math.sqrt(law.variance) * math.hypot(widths[5], 2 * min(abs(t) / n, 1) * widths[4])
-        value = 1 - squares / max(n - t_gap - t**2 / n, noise)
+        value = 1 - squares / max(n - t_gap - t**2 / n, noise, TINY)
         sums, of = noisy / scales, np.array(widths)
         if self.order == 1:  # of g^2 = g - g t^2
             sums[7], of[7] = sums[5] - sums[7], math.hypot(of[5], of[7])
