@@ -499,6 +499,7 @@ class InferenceDefaults:
     # the most.
     hessian_of_users: tuple[float, float] = (2.0, 0.4)
     first_share: float = 0.08
+    first_most: float = 0.24  # of few coefficients of labels, the more the fewer
     moments_share: float = 0.06
     last_share: float = 0.76
     large: float = 8.0  # records that exceed a large size, in units of the selection's noise

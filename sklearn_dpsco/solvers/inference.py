@@ -590,9 +590,10 @@ def _newton_steps(
     moments, first, spent = None, None, rules.last_share
     of_last = rules.last_share - share
     if n_first > 0:
-        # where it is long, the last one errs by more than its noise
-        of_first, spent = few * rules.first_share, spent + rules.first_share
+        # where the last step is long, it errs by more than its noise
+        of_first = min(rules.first_most, few * rules.first_share)
         of_last -= of_first - rules.first_share
+        spent += rules.first_share
         first = purse.noise(change, of_first * left, size, n_first, of_users=True)
     if problem.inference:
         numbers, spent = size * (size + 1) // 2, spent + rules.moments_share

@@ -727,6 +727,15 @@ def test_first_steps_of_few_coefficients_of_labels_have_a_larger_share():
     ratios = [part.first.scale / part.last.scale for part in (one, three, several)]
     assert ratios[0] < 0.65 * ratios[1]
     assert ratios[1] == pytest.approx(ratios[2], rel=0.3)
+    # and of one it is not more than that of the last ones, from the fewest rows on
+    for n in (450, 1000, 3000):
+        model = DPLogisticRegression(
+            epsilon=1.0, bounds_X=(-6, 6), classes=[0, 1], fit_intercept=False, **COMMON
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyParameterWarning)
+            alone = model.plan(n, 1).inference
+        assert 1 < alone.first.scale / alone.last.scale < 1.6
 
 
 def test_where_rows_are_scarce_second_derivatives_have_a_larger_share():
