@@ -116,13 +116,14 @@ class RateModel(Inference, DPRegressor):
         with np.errstate(all="ignore"):
             # finite targets stay finite, and those above 0 so
             rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
-            # what bounds take off a rate its weight makes up for: events of short exposures count
-            beyond = rates.reshape(len(e), -1)[:, 0] / self._target_scaling(1).high
-            beyond = np.fmax(np.minimum(beyond, _LARGEST), 1.0)
         power = 2 - self.loss.power
         if power > 0:
             largest = self._reader.max_weight
             weights = np.minimum(e / most, 1.0) ** power
+            # what bounds take off a rate its weight makes up for: events of short exposures count
+            with unwarned(), np.errstate(all="ignore"):
+                beyond = rates.reshape(len(e), -1)[:, 0] / self._target_scaling(1).high
+            beyond = np.fmax(np.minimum(beyond, _LARGEST), 1.0)
             weights = np.minimum(weights * beyond, np.maximum(weights, (low / most) ** power))
             if sample_weight is not None:
                 given = as_weights(sample_weight, largest, strict=self._is_strict)

@@ -18,7 +18,7 @@ from sklearn_dpsco import (
     DPTweedieRegressor,
     PublicEncoder,
 )
-from sklearn_dpsco.exceptions import PrivacyParameterWarning
+from sklearn_dpsco.exceptions import BoundsNotDeclaredWarning, PrivacyParameterWarning
 
 SLOPES = np.array([0.8, -0.5, 0.3])
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=inf adds no noise")
@@ -294,6 +294,14 @@ def test_a_warning_of_the_settings_is_given_once():
     assert [str(one.message).count("all categories of kind") for one in said].count(1) == 1
     wrong = model.set_params(precision="none")
     assert_refuses(wrong.fit, "precision must be", "no table", "no targets")
+
+
+def test_bounds_that_were_not_given_are_told_once_next_to_exposure():
+    X, y, exposure = table("Poisson", 400)
+    model = DPPoissonRegressor(delta=1e-6, bounds_X=(-6, 6), bounds_exposure=(0.1, 1))
+    with pytest.warns(BoundsNotDeclaredWarning) as said:
+        model.fit(X, y, exposure=exposure)
+    assert sum("bounds_y was not given" in str(one.message) for one in said) == 1
 
 
 def test_bad_exposures_of_predictions_are_refused():
