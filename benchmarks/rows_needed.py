@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.metrics import get_scorer
 
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression, rows_needed
+from sklearn_dpsco.inspection.stand_ins import best_score, scoring_of
 
 N_NEW = 10_000
 
@@ -77,12 +78,6 @@ def targets(family: str, strength: float, z: Any, rng: np.random.Generator) -> A
     return (latent > np.quantile(latent, 1 - assumed["prevalence"])).astype(int)
 
 
-def best(y: Any, z: Any, n_classes: int) -> float:
-    if n_classes == 0:
-        return float(np.corrcoef(y, z)[0, 1] ** 2)
-    return float(roc_auc_score(y, z) if n_classes == 2 else np.mean(z.argmax(axis=1) == y))
-
-
 @functools.cache
 def strength_of(family: str, d: int) -> float:
     """With which signals have the score without privacy."""
@@ -90,15 +85,15 @@ def strength_of(family: str, d: int) -> float:
     _, z = signals(family, 50_000, d, np.random.default_rng(0))
 
     def excess(strength: float) -> float:
-        return best(targets(family, strength, z, np.random.default_rng(1)), z, n_classes) - score
+        rng = np.random.default_rng(1)
+        return best_score(n_classes > 0, targets(family, strength, z, rng), z) - score
 
     return float(brentq(excess, 0, 50, xtol=1e-2))
 
 
 def share_of(family: str, model: Any, d: int, loss: float, n_fits: int, n: int) -> float:
     """Of fits to n rows, those that lose no more."""
-    n_classes = FAMILIES[family][2]
-    scorer = get_scorer("r2" if n_classes == 0 else "roc_auc" if n_classes == 2 else "accuracy")
+    n_classes, scorer = FAMILIES[family][2], get_scorer(scoring_of(model)[0])
     n_hits = 0
     for seed in range(n_fits):
         rng = np.random.default_rng(10_000 + seed)
@@ -107,7 +102,7 @@ def share_of(family: str, model: Any, d: int, loss: float, n_fits: int, n: int) 
         if n_classes == 0:
             y = y / y.std()
         model.set_params(random_state=seed).fit(X[:n], y[:n])
-        n_hits += best(y[n:], z[n:], n_classes) - scorer(model, X[n:], y[n:]) <= loss
+        n_hits += best_score(n_classes > 0, y[n:], z[n:]) - scorer(model, X[n:], y[n:]) <= loss
         if seed + 1 - n_hits > 0.3 * n_fits:  # far from nine of ten
             break
     return n_hits / (seed + 1)

@@ -125,8 +125,8 @@ def dense_gradient_after_move(
 @njit(cache=True)
 def _buffers(n_outputs: int) -> Any:
     """Of a block: predictions, targets, bounds, and one to work in."""
-    lines = np.zeros((2 * n_outputs + 2, _BLOCK))
-    return lines[:n_outputs], lines[n_outputs:-2], lines[-2], lines[-1]
+    of_outputs = np.zeros((n_outputs, _BLOCK)), np.zeros((n_outputs, _BLOCK))
+    return (*of_outputs, np.ones(_BLOCK), np.zeros(_BLOCK))
 
 
 @njit(cache=True)

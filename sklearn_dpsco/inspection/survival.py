@@ -172,10 +172,10 @@ def survival_curve(
     with np.errstate(all="ignore"):
         # by how much -log S grows in each row, and its gradient if coefficients have errors
         if hasattr(last, "coef_std_"):
+            last._estimates.warn_if_void()
             functions, raw = last.linear_functions(X)
             slopes = expit(raw[:, 0]) if is_discrete else np.exp(raw[:, 0]) * lengths
             steps = np.logaddexp(0.0, raw[:, 0]) if is_discrete else slopes
-            last._estimates.warn_if_void()
             gradients = functions * slopes[:, None]
         elif is_discrete:
             steps = -np.log1p(-last.predict_proba(X)[:, 1])

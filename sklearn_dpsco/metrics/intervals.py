@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from .._types import Array
+from ..solvers.statistics import TINY
 
 Ends = tuple[Any, Any]
 _OfPoints = Callable[[Array], Any]
@@ -31,7 +32,6 @@ _REFINED = 3  # times
 _TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
 _EXPLAINED = 0.5  # by noise, of its share of what a statistic is off; all of it makes one end long
 _UNSEEN = 0.6  # of the variance of large values that a sample lacks at worst: the rule of three
-TINY = 1e-300  # in the place of 0 in a denominator: without noise all may be alike
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
 
@@ -69,7 +69,7 @@ class Law:
         for number, square in noises:
             total = total + number * square * self.variance
             fourth = fourth + number * (square * self.variance) ** 2
-        share = np.sqrt(self.laplace * fourth) / np.maximum(total, 1e-300)
+        share = np.sqrt(self.laplace * fourth) / np.maximum(total, TINY)
         both = np.interp(share, _SHARES, _quantiles(self.confidence)) * np.sqrt(total)
         if other is None:
             return both

@@ -16,8 +16,8 @@ import numpy as np
 
 from .._types import Array, Flags
 from ..mechanisms import SelectVertex
+from ..solvers.statistics import TINY
 from .intervals import (
-    TINY,
     Law,
     auc_interval,
     mean_interval,
