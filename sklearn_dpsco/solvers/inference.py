@@ -275,6 +275,8 @@ class NewtonSteps(Part):
         usual, large = self._sizes(copy, n, (told // 4, self.n_large), stream)
         least = {"classification": first, "rates": units.clip}.get(task, 0.0)
         if task == "regression":
+            if self.n_large > 0:  # both were chosen by noisy ranks, of tails that are alike
+                large = math.sqrt(large * first)
             most = float(np.linalg.norm(2 / np.asarray(units.frame.target_scale)))
         elif task == "rates":
             most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))

@@ -864,6 +864,27 @@ def test_clips_are_not_far_beyond_the_scores_of_rare_events(model, high):
     assert np.mean(np.square([one.zvalues[0, :4] for one in found])) < 2
 
 
+def test_the_tail_of_scores_is_seen_by_two_selections(monkeypatch):
+    """Both are noisy, and a power of what they tell makes the clip."""
+    X, y, _ = table(4000, 2, 0)
+    sizes, clips, found = [], [], inference.NewtonSteps._sizes
+    monkeypatch.setattr(
+        inference.NewtonSteps, "_sizes", lambda *facts: sizes.append(found(*facts)) or sizes[-1]
+    )
+    summed = inference.score_and_moment_sum
+    monkeypatch.setattr(
+        inference, "score_and_moment_sum", lambda *facts: clips.append(facts[1]) or summed(*facts)
+    )
+    for seed in range(20):
+        model = fitted(X, y, 0, 1.0, seed)
+        _, (first,), (usual, large) = sizes[-3:]
+        steps = model.plan_.inference
+        assert clips[-1] == steps.clip(usual, math.sqrt(first * large), len(X), 4.0)
+    assert any(
+        first != large for (first,), (_, large) in zip(sizes[1::3], sizes[2::3], strict=True)
+    )
+
+
 def test_scores_that_a_clip_cuts_are_told():
     def pvalue(seed, is_far):
         X, y, _ = table(5000, 2, seed)
