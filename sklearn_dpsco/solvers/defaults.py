@@ -335,6 +335,7 @@ class RatesDefaults:
     # the error of a level: a part of what slopes may add to that of normal predictions
     not_normal: float = 0.5
     tail_of_costs: float = 2.0  # over that of exponential ones
+    lost: float = 1 / 3  # what a clip takes from a mean, of what these say (by simulation)
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.
     many_columns: float = 0.25

@@ -131,7 +131,8 @@ class Units(NamedTuple):
         known = self.level_noise + self.center_variance(slopes) + not_normal**2
         bias = self.level_bias * math.exp(-max(0.0, wider) / self.tail)
         kept = (known + TINY) / (variance + bias**2 + known + TINY)
-        return np.append(slopes, (kept * (unit * coef[-1] + added) - added) / unit)
+        level = unit * coef[-1] + added + RATES.lost * bias
+        return np.append(slopes, (kept * level - added) / unit)
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""
@@ -273,19 +274,26 @@ class LearnedUnits(Part):
         sums = data.sum(statistics.rate_sum, wide, has_weights) / data.n_samples
         noisy = np.maximum(unit * self.target_mean.release(sums, stream), noise)
         of_weights = float(noisy[1]) if has_weights else 1.0
-        mean = min(1.0, wide * float(noisy[0]) / of_weights)
-        data = data.map(statistics.in_target_units, 0.0, mean)
+        mean = wide * float(noisy[0]) / of_weights
         weight = min(1.0, of_weights * data.n_samples / n)
-        # what few of the derivatives exceed, and hardly any of rates below the mean
-        clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
-        frame = Frame(target_center=math.log(mean), mean_weight=weight)
         variance = float(((noise / noisy) ** 2).sum())  # of the mean's logarithm
         # a few exceed their size, of counts by this on average if those above 0 are exponential
         tail = size / mean / math.log(max(n_positive / max(few, 1.0), math.e))
         tail *= 1.0 if self.problem.loss == Tweedie(1) else RATES.tail_of_costs
-        beyond = few / n * tail * math.exp(-max(0.0, clip + weight - size / mean) / tail)
+
+        def beyond(clip: float) -> float:
+            return (
+                math.floor(few) / n * tail / weight * math.exp(-max(0.0, clip - size / mean) / tail)
+            )
+
+        lost = beyond(wide / mean) * (wide < self.problem.largest_rate)
+        mean, variance = min(1.0, mean * (1 + RATES.lost * lost)), variance + lost**2
+        data = data.map(statistics.in_target_units, 0.0, mean)
+        # what few of the derivatives exceed, and hardly any of rates below the mean
+        clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
+        frame = Frame(target_center=math.log(mean), mean_weight=weight)
         found = {"clip": clip, "largest": -frame.target_center, "level_noise": variance}
-        found |= {"level_bias": beyond / weight, "tail": tail, "n_positive": n_positive}
+        found |= {"level_bias": beyond(clip + weight), "tail": tail, "n_positive": n_positive}
         return data, frame, found
 
     def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, float, float]:
@@ -720,8 +728,9 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
     found: dict[str, Any] = {}
     if problem.loss.task == "rates":
         of_one = share_present(problem)
-        share = max(_share(m, 20, 0.25), _share(m, 2500, rules.median_share))
-        found["target_median"] = purse.rank(share)
+        # sizes that are far too wide are many, and one of them costs more than noise
+        usual = max(_share(m, 170, 0.1), _share(m, 2500, rules.median_share))
+        found["target_median"] = purse.rank(max(_share(m, 20, 0.25), usual))
         share = max(_share(m, 10, 0.1), _share(m, 2000, rules.positive_share))
         found["positive"] = purse.noise(of_one, share)
         share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))

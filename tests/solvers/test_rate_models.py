@@ -27,6 +27,7 @@ from sklearn_dpsco.audit.replay import mechanisms
 from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Tweedie
+from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics
 from sklearn_dpsco.solvers.base import Problem
@@ -332,7 +333,7 @@ def test_levels_that_are_noise_are_those_of_the_released_mean():
     for of_units, *errors, level in (
         (units, known, 0.0, 1.55 / 2),
         (units, 1e9, 0.0, 0.0),
-        (biased, 0.0, 2.0, 1.55 / 2),
+        (biased, 0.0, 2.0, (1.55 + RATES.lost * math.sqrt(known)) / 2),
         (biased, 0.0, 1e3, 1.55),
     ):
         found = of_units.near_mean(coef, *errors)
@@ -355,6 +356,32 @@ def test_tails_tell_about_what_clips_take_from_a_level(weight):
     means = np.exp(np.log(np.reshape(over, (8, 2))).mean(axis=0))
     assert np.all(means > 1.0), means
     assert np.all(means < 6.0), means
+
+
+def test_a_part_of_what_clips_take_from_a_mean_is_given_back(monkeypatch):
+    """Of exponential costs among zeros, without the noise: about what is missing."""
+    monkeypatch.setattr(Gaussian, "release", lambda self, statistic, stream: statistic)
+    clips, summed = [], statistics.rate_sum
+    monkeypatch.setattr(
+        statistics, "rate_sum", lambda *facts: clips.append(facts[1]) or summed(*facts)
+    )
+    n, plan = 20_000, planned(1.5, 20_000, "zero-out", epsilon=0.3)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y = np.minimum(1.0, 0.02 * rng.exponential(size=n) * (rng.random(n) < 0.1))
+        data = solver_data(np.zeros((n, 2)), y)
+        _, frame, of_targets = plan.units._release_rates(data, n, stream(seed))
+        found, left = math.exp(frame.target_center), np.minimum(y, clips[-1]).mean()
+        assert left + 0.2 * (y.mean() - left) < found < 1.02 * y.mean()
+        assert of_targets["level_noise"] > ((y.mean() - left) / y.mean()) ** 2
+
+
+def test_sizes_of_rates_have_a_larger_share_where_noise_hides_much():
+    few, many = (planned(1.0, 20_000, epsilon=epsilon).units for epsilon in (0.1, 0.3))
+    assert few.accuracy < 500 < 700 < many.accuracy
+    # m times the root of the share is the same multiple of one over the scale
+    of_shares = few.target_median.scale * few.accuracy, many.target_median.scale * many.accuracy
+    assert of_shares[0] / of_shares[1] == pytest.approx(math.sqrt(0.07 / 0.1), rel=0.01)
 
 
 @pytest.mark.parametrize("rare", [False, True])
