@@ -54,8 +54,8 @@ _OUTSIDE = (
 )
 _PERSONS = "how many persons there are, and which rows are of the same person"
 _SEED = (
-    "anything, against who knows a seed (random_state) that was given: the number from which the "
-    "noise can be computed once more, and taken off"
+    "anything, against who knows a seed (random_state), if one was given: the number from which "
+    "the noise can be computed once more, and taken off"
 )
 _SETTINGS = (
     "- [ ] All settings are in an annex, as print(model) writes them, and were chosen without a "
@@ -142,19 +142,25 @@ def claim_of(claimed: Any) -> Claim:
     return float(claimed.epsilon), float(claimed.delta), claimed.relation, claimed.rows_per_user
 
 
-def promise(claim: Claim, noise_is_secret: bool | None = True) -> str:
-    """The first sentence of reports and prints: who is protected, against whom, at what odds."""
+def promise(claim: Claim, noise_is_secret: bool | None = True, *, is_ledger: bool = False) -> str:
+    """The first sentence of reports and prints: who is protected, against whom, at what odds.
+
+    A guarantee is of one result: what others of the same data tell is outside of it.
+    """
     epsilon, delta, relation, rows = claim
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
     slack = f", give or take {_decimal(delta)} (delta)" if delta > 0 else ""
     factor = _factor(epsilon)
+    seen, any_result = "the result", "any result"
+    if is_ledger:
+        seen, any_result = "all results", "any results, all together,"
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
-        "whoever sees all results and may know everything about all others: "
-        f"{_CHANGE[relation].format(whom=whom)}, any results, all together, would have been at "
-        f"most {factor} times as likely, and at least 1/{factor} as likely{slack}."
+        f"whoever sees {seen} and may know everything about all others: "
+        f"{_CHANGE[relation].format(whom=whom)}, {any_result} would have been at most {factor} "
+        f"times as likely, and at least 1/{factor} as likely{slack}."
     )
     if noise_is_secret is not False:
         return text
@@ -203,7 +209,7 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         )
         larger = ", and delta is larger, too" if delta > 0 else ""
         in_one = ", and with rows in one branch of a group alone" * has_branches
-        or_branches = ", or in two branches of a group, be it a group within a branch"
+        or_branches = ", or in two branches of one group, also where that is within a branch"
         or_branches *= has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
@@ -218,9 +224,9 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         "not say what is safe: from an epsilon of about 1 (page views of Wikimedia) to 34.9 a "
         "month (queries of advertisers at LinkedIn), some for a day's use and not for all that is "
         "known of a person.",
-        f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of any "
-        "results, for each person and all results together, so that rare ones can tell more than "
-        "these limits say."
+        f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of all "
+        "that comes out together, for each person, so that rare results can tell more than these "
+        "limits say."
         if delta > 0
         else "Delta, what rare results can add to a probability, is 0: there is no exception.",
     ]
@@ -377,7 +383,7 @@ def _report(
         lines = ["Whether all noise was secret is not recorded.", *lines]
     elif secrets == {True}:
         noise = (
-            f"Random noise in the results hides {whose}. It was drawn with a secret key that is "
+            f"Random noise hides {whose}. It was drawn with a secret key that is "
             "kept nowhere, so that nobody can take it off."
         )
         lines = [noise, *lines]
@@ -493,7 +499,7 @@ def of_accountant(
     secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
     further, confirmed, decided = _of_budget(epsilon, spent, left, charges, has_branches)
-    lines = [promise(claim, False not in secrets)]
+    lines = [promise(claim, False not in secrets, is_ledger=True)]
     if has_branches:
         lines.append(
             "Some results are from some rows (or persons) alone: these rows are a branch, and "

@@ -74,7 +74,7 @@ def test_a_guarantee_in_words():
         "50% sure can become at most 73.2% sure", "at most one in 1,000,000, is added",
         "1% sure at most 2.68% (a bet of 1 to 99 becomes one of 2.72 to 99)",
         "is 0.000001: that much", "Epsilon is 1, which says the same as the 2.72 times",
-        "Random noise in the results hides", "secret key", "Name: __", "how many rows and columns",
+        "Random noise hides what a single row", "secret key", "Name: __", "how many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "- [ ] No person has more",
         "names of the columns", "categories and the classes", "computing time and memory",
@@ -102,7 +102,7 @@ def test_users_and_the_other_relation():
     model = DPLinearRegression(epsilon=1.0, relation="zero-out", max_rows_per_user=3, **FACTS)
     text = joined(model.plan(5000, 4).guarantee.report())
     assert "Protected are the values of any person (up to 3 rows), against" in text
-    assert "had the person's values been left out, any results, all together," in text
+    assert "had the person's values been left out, any result would have been at most" in text
     assert "whether the person's values were used at all" in text
     assert "had is protected less: 50% can become at most 88.1%," in text
     assert "No person has more than one row" not in text
@@ -164,7 +164,10 @@ def test_one_sentence_begins_all_prints():
         accountant = BudgetAccountant(
             *claim, relation=guarantee.relation, max_rows_per_user=guarantee.rows_per_user
         )
-        assert accountant.report().facts["promise"] == first
+        of_all = accountant.report().facts["promise"]  # and not of one result alone
+        assert "sees all results and" in of_all
+        of_one = of_all.replace("all results", "the result")
+        assert of_one.replace("any results, all together,", "any result") == first
     seeded = DPLinearRegression(random_state=0, **FACTS).fit(TABLE, TABLE[:, 0]).guarantee_
     first = seeded.report().facts["promise"]
     assert first.startswith("NOT PRIVATE against whoever knows or guesses the seed (random_state)")
@@ -191,6 +194,8 @@ def test_what_is_not_private_is_told_first():
     assert report.overview().lines[1].startswith("NOT PRIVATE against whoever knows or guesses")
     assert "secret key" not in str(report)
     assert report.facts["outside"][0].startswith("anything, against who knows a seed")
+    unused = BudgetAccountant(1.0).report()  # of which nobody knows yet
+    assert "who knows a seed (random_state), if one was given" in joined(unused)
     void = Guarantee.of(PrivacyBudget(math.inf), [Release("sum", Gaussian(1.0, 0.0))], "none")
     report = void.report()
     assert "nothing is private" in str(report)
