@@ -47,9 +47,16 @@ class Cells(NamedTuple):
     values: NDArray[Any]  # float64 with NaN for what is missing, or objects
 
     def advice(self, name: Any) -> str:
-        """How a column of dates or of intervals is converted, by its type alone."""
+        """How a column of another type than its schema is converted, by these types alone."""
         if "interval" in self.type_name:
             return "; pandas.cut(..., labels=[...]) makes text of numbers"
+        if self.kind == "text":
+            numbers = f"pandas.to_numeric(table[{name!r}], errors='coerce')"
+            return (
+                f" (numbers by {numbers}, dates by pandas.to_datetime) or declare a list of texts"
+            )
+        if self.kind == "numbers":  # as text, 1 may be "1.0", which is no category
+            return ", or better declare a list of its numbers or booleans, such as [1, 2]"
         is_date = self.kind == "other" and self.type_name.lower().startswith(("date", "timestamp"))
         return f"; {days_of(name)}" if is_date else ""
 

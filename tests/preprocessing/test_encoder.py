@@ -480,11 +480,23 @@ def test_dates_are_told_to_become_days():
     for frame in frames[:5]:
         with pytest.raises(ValueError, match=f"Date data.*{advice}"):
             model.fit(frame, np.zeros(len(frame)))
-    for other in (table - table.iloc[0], table.astype(str)):
-        with pytest.raises(ValueError, match=r"convert the column$"):
-            encoder.transform(other)
+    with pytest.raises(ValueError, match=r"convert the column$"):
+        encoder.transform(table - table.iloc[0])
+    with pytest.raises(ValueError, match=r"convert the column \(.*, dates by pandas.to_datetime\)"):
+        encoder.transform(table.astype(str))
     days = (table["admitted"] - pd.Timestamp("2020-01-01")).dt.days  # as the message says
     np.testing.assert_allclose(encoder.transform(days.to_frame())[:, 0], days / 1460)
+
+
+def test_codes_are_not_declared_as_text_nor_texts_as_flags():
+    table = pd.DataFrame({"code": [1.0, np.nan, 2.0], "member": ["no", "yes", "no"]})
+    with pytest.raises(ValueError, match=r"or better declare a list of its numbers"):
+        PublicEncoder({"code": ["1", "2"]}, extra="drop").transform(table)  # str(1.0) is "1.0"
+    for declared in ((0, 1), bool, [0, 1]):
+        with pytest.raises(ValueError, match=r"to_numeric\(table\['member'\], .*declare a list of"):
+            PublicEncoder({"member": declared}, extra="drop").transform(table)
+    schema = {"code": [1, 2], "member": ["no", "yes"]}  # as the messages say
+    assert PublicEncoder(schema).transform(table)[:, :2].tolist() == [[1, 0], [0, 0], [0, 1]]
 
 
 def test_columns_of_intervals_and_periods_do_not_count_as_missing():

@@ -74,7 +74,7 @@ def test_a_guarantee_in_words():
         "50% sure can become at most 73.2% sure", "at most one in 1,000,000, is added",
         "1% sure at most 2.68% (a bet of 1 to 99 becomes one of 2.72 to 99)",
         "is 0.000001: that much", "Epsilon is 1, which says the same as the 2.72 times",
-        "Random noise hides what a single row", "secret key", "Name: __", "how many rows and columns",
+        "Random noise hides what a single row", "secret key", "Name: __", "many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "- [ ] No person has more",
         "names of the columns", "categories and the classes", "computing time and memory",
