@@ -69,7 +69,8 @@ _SHOWN = ("tables", "as_text", "as_html", "as_latex", "as_csv", "to_latex", "to_
 
 @telling(
     {name: f"see {place}" for name, place in STATSMODELS.items()}
-    | dict.fromkeys(_SHOWN, "see to_frame(), to_html() and str()")
+    | dict.fromkeys((*_SHOWN, "summary"), "see to_frame(), to_html() and str()")
+    | {"predict": "X @ coef[:, :-1].T + coef[:, -1] predicts, without intercept X @ coef.T"}
 )
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Overviewed):

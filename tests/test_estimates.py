@@ -9,9 +9,12 @@ from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_dpsco import (
+    DPFTRLClassifier,
+    DPLassoFW,
     DPLinearRegression,
     DPPoissonRegressor,
     DPScore,
+    HeavyTailDPRegressor,
     PrivacyParameterWarning,
     PublicEncoder,
     dp_score,
@@ -294,6 +297,18 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
         estimates().as_latex()
     with pytest.raises(AttributeError, match="'conf_int'; see interval"):
         object.__new__(DPScore).conf_int()
+    with pytest.raises(AttributeError, match=r"'predict'; X @ coef"):
+        estimates().predict([[0.0]])
+    for name in ("coef_std_", "coef_cov_"):
+        with pytest.raises(AttributeError, match=f"'{name}'; fit with inference=True"):
+            getattr(model, name)
+    for other in (DPLassoFW(), DPFTRLClassifier(), HeavyTailDPRegressor()):
+        for name in ("conf_int", "summary", "wald_test", "predict_interval", "coef_std_"):
+            with pytest.raises(AttributeError, match=f"'{name}'; .*with inference=True"):
+                getattr(other, name)
+        assert not hasattr(other, "summary")
+    with pytest.raises(TypeError, match=r"'inference'; DPLinearRegression, .* inference=True"):
+        DPLassoFW(inference=True)
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
         _ = model.nothing
 

@@ -29,6 +29,7 @@ from .._checks import (
     import_pandas,
     naming,
     shown,
+    telling,
     warn_user,
 )
 from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
@@ -45,7 +46,7 @@ from ..preprocessing.encoder import references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import Plan, Problem, Solver, plan_within
 from ..solvers.defaults import LEARNED_UNITS
-from ._public import equivalent, merged
+from ._public import NO_INFERENCE, OF_INFERENCE, equivalent, merged
 from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
@@ -85,6 +86,7 @@ class Settings(NamedTuple):
         return plan_within(budget, functools.partial(self.solver.plan, problem))
 
 
+@telling(dict.fromkeys(OF_INFERENCE, NO_INFERENCE))
 @dataclass(kw_only=True, repr=False, eq=False)
 class DPLinearModel(PrivateEstimator, BaseEstimator):
     """Base of the linear models trained under differential privacy.
@@ -530,6 +532,11 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         names, encoder = self._names, encoder if is_given else self._encoder
         if encoder is not None:
             is_list = isinstance(encoder, (list, tuple, np.ndarray))
+            if not (is_list or hasattr(encoder, "get_feature_names_out")):
+                raise ValueError(
+                    "encoder must be a list of names or the transformer before the model, such as "
+                    f"pipeline[0], got {shown(encoder)}"
+                )
             found = list(encoder if is_list else encoder.get_feature_names_out())
             if len(found) != self.n_features_in_:
                 raise ValueError(

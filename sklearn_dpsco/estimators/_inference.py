@@ -40,6 +40,7 @@ _HINTS |= dict.fromkeys(("rsquared", "rsquared_adj", "aic", "bic", "llf"), _FIT)
 _HINTS |= dict.fromkeys(("resid", "fittedvalues"), "they are private; see predict")
 _HINTS |= {"pvalues": "see summary().to_frame()['P>|z|']", "nobs": "see plan_.problem.n_samples"}
 _HINTS |= {"get_prediction": "see predict_interval", "summary2": "see summary"}
+_HINTS |= dict.fromkeys(("coef_std_", "coef_cov_"), "fit with inference=True has it")
 _HINTS |= {"partial_fit": "see DPFTRLClassifier and DPFTRLRegressor, for data that keep arriving"}
 
 
@@ -164,12 +165,10 @@ class Inference(DPLinearModel):
             )
         return super()._settings()
 
-    def _found(self, name: str) -> Estimates:
+    def _found(self) -> Estimates:
         check_is_fitted(self)
         if self._estimates is None:
-            raise ValueError(
-                f"{name} needs standard errors, a part of the budget: fit with inference=True"
-            )
+            raise ValueError("standard errors are a part of the budget: fit with inference=True")
         return self._estimates
 
     @says_level
@@ -216,7 +215,7 @@ class Inference(DPLinearModel):
                     "conf_int() got two levels: a number in the place of encoder is one"
                 )
             encoder, level = None, encoder
-        found = self._found("conf_int")
+        found = self._found()
         if found.unknown is not None and found.unknown.size:
             warn_user(
                 "of some columns the released numbers say nothing: their intervals are the whole "
@@ -275,7 +274,7 @@ class Inference(DPLinearModel):
             `base` is no class, or `exponentiate` is True of a linear model, or of several classes
             without a base.
         """
-        found = self._found("summary")
+        found = self._found()
         names, columns, shift, width = self._units(encoder, units)
         sources = tuple(column.source for column in columns or ())
         found = self._against(found.in_units(tuple(names), shift, width, sources), base)
@@ -372,7 +371,7 @@ class Inference(DPLinearModel):
         ndarray of shape (n_samples, 2), or (n_samples, n_outputs, 2)
             Of two classes the probability of the second one.
         """
-        found = self._found("predict_interval")
+        found = self._found()
         found.warn_if_void()
         check_choice("of", of, ("mean", "record"))
         level, loss = check_level("level", level), self.plan_.problem.loss
@@ -413,7 +412,7 @@ class Inference(DPLinearModel):
         return ends[:, 0] if self.coef_.ndim == 1 else ends
 
     def _prediction_std(self, X: Any) -> Array:
-        found = self._found("return_std=True")
+        found = self._found()
         rows, raw = self.linear_functions(X)
         functions: Any = np.kron(np.eye(raw.shape[1]), rows)  # as in `predict_interval`
         std = found.errors(functions)[0].reshape(raw.T.shape).T
@@ -436,7 +435,7 @@ class Inference(DPLinearModel):
         raw : ndarray of shape (n_samples, n_outputs)
             Raw predictions by the coefficients that are not shrunk.
         """
-        found = self._found("linear_functions")
+        found = self._found()
         check_in_memory("an interval", X)
         X = self._features(X, reset=False)
         rows = np.array(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)

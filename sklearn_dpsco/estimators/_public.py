@@ -40,7 +40,12 @@ _MEANT = {
 _HERE = {name: here.split() for names, here in _MEANT.items() for name in names.split()}
 
 
-_NOT_HERE = {"n_jobs": "a fit runs on threads (NUMBA_NUM_THREADS)"}
+OF_INFERENCE = ["conf_int", "summary", "wald_test", "t_test", "predict_interval", "coef_std_"]
+NO_INFERENCE = (
+    "DPLinearRegression, DPLogisticRegression, DPMirror... and models of counts have standard "
+    "errors, with inference=True"
+)
+_NOT_HERE = {"inference": NO_INFERENCE, "n_jobs": "a fit runs on threads (NUMBA_NUM_THREADS)"}
 _NOT_HERE |= dict.fromkeys(("C", "alpha", "penalty"), "no penalty is needed beside the noise")
 
 

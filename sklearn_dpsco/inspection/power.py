@@ -103,6 +103,10 @@ def _infers(
         if power != _POWER or "level" in assumptions:
             raise TypeError("power and level are for an effect, and have none on std")
     else:
+        if np.ndim(effect):
+            raise ValueError(
+                "effect must be one number, the smallest of those that are to be found"
+            )
         check_real("effect", effect)
         check_real("power", power, low=0, high=1, low_open=True, high_open=True)
 

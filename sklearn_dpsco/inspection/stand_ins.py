@@ -103,7 +103,8 @@ def stand_in(
     facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}
     if unknown := [name for name in assumptions if name not in facts]:
         raise TypeError(
-            f"{listed(unknown)} cannot be assumed for a score, but {', '.join(facts)} can"
+            f"{listed(unknown)} cannot be assumed for a score, but {', '.join(facts)} can. It is "
+            "R2, of two classes the area under the ROC curve, of more the accuracy"
         )
     facts |= assumptions
     correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)

@@ -125,7 +125,10 @@ def person_periods(
     check_choice("nonfinite", nonfinite, ("zero", "raise"))
     has_outcome = duration is not None
     if has_outcome != (event is not None) or (check_bool("exposure", exposure) and not has_outcome):
-        raise ValueError("duration and event go together, and exposure=True needs both")
+        raise ValueError(
+            "duration and event go together, and exposure=True needs both: leave all three "
+            "out of new persons"
+        )
     given = [name for name in (duration, event, person) if name is not None]
     if any(np.ndim(name) > 0 for name in given if not isinstance(name, tuple)):
         raise ValueError("duration, event and person must be names of columns of the table")

@@ -172,6 +172,8 @@ def test_frames_are_refused(name, monkeypatch):
         model.coef_frame(units="bounds")
     with pytest.raises(ValueError, match="encoder has 1 output columns, but the model has 3"):
         model.coef_frame(PublicEncoder({"a": (0, 1)}))
+    with pytest.raises(ValueError, match="encoder must be a list of names or the transformer"):
+        model.coef_frame("a")
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="coef_frame needs pandas"):
         model.coef_frame()

@@ -115,6 +115,7 @@ def test_epsilon_needed_is_the_least_that_is_enough():
         ({"std": 0}, "std must be"),
         ({"effect": 0.1, "power": 1.0}, "power must be"),
         ({"effect": "large"}, "effect must be"),
+        ({"effect": [0.1, 0.2]}, "effect must be one number, the smallest"),
         ({**HALF, "power": 0.9}, "power is for an effect"),
     ],
 )
@@ -140,6 +141,7 @@ COUNTS = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 50), inference=True)
         (LINEAR, {**HALF, "prevalence": 0.3}, "prevalence"),
         (LOGISTIC, {"score": 0.6, "score_without_privacy": 0.7, "target": "zeros"}, "target"),
         (LINEAR, {**HALF, "r2": 0.3}, "r2"),
+        (LOGISTIC, {**HALF, "scoring": "accuracy"}, "'scoring' .* of two classes the area under"),
     ],
 )
 def test_a_guess_without_effect_is_named(model, asked, named):
