@@ -111,7 +111,7 @@ def test_strict_errors_quote_nothing():
         ({"periods": [0, np.nan]}, "finite"),
         ({"duration": None}, "go together"),
         ({"event": None}, "go together"),
-        ({"duration": None, "event": None, "exposure": True}, "needs both"),
+        ({"duration": None, "event": None, "exposure": True}, "all three out of new persons"),
         ({"duration": "days"}, "no column 'days'"),
         ({"duration": pd.Series([1.0])}, "must be names of columns"),
         ({"duration": "span"}, "timedelta"),
