@@ -216,9 +216,9 @@ def by_column(name: str, value: Any, columns: Sequence[str] | None) -> Any:
     if columns is None:
         raise ValueError(
             f"{name} is a dict, which needs X to be a data frame with text as names of its columns "
-            "(X.columns = X.columns.astype(str)). Behind a transformer say "
-            "set_output(transform='pandas') of it, or give a pair (lows, highs) by its columns' "
-            "order; meta-estimators such as RFE hand on an array: there give one pair (low, high)"
+            "(X.columns = X.columns.astype(str)). Behind a PublicEncoder say bounds_X=encoder, "
+            "behind others set_output(transform='pandas'), or give a pair (lows, highs) by the "
+            "order of columns; meta-estimators such as RFE hand on an array: there give one pair"
         )
     missing = [column for column in columns if column not in value]
     unknown = [column for column in value if column not in set(columns)]

@@ -464,7 +464,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             if times >= 3:
                 # noise of columns' means is a few percent of their bounds then, and no sign of one
                 for note in self._beyond(scaling if times >= 30 else None, table.targets.scaling):
-                    warn_user(f"{note}. Is a unit wrong, or a bound?", PrivacyParameterWarning)
+                    wrong = "Is a unit wrong, or a bound? Behind a PublicEncoder bounds_X=encoder"
+                    warn_user(f"{note}. {wrong}", PrivacyParameterWarning)
         return self
 
     def _beyond(self, features: Any, target: Any) -> Iterable[str]:

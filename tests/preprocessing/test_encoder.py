@@ -488,6 +488,18 @@ def test_dates_are_told_to_become_days():
     np.testing.assert_allclose(encoder.transform(days.to_frame())[:, 0], days / 1460)
 
 
+def test_bounds_of_the_table_behind_an_encoder_are_found_out():
+    table = pd.DataFrame({"age": np.linspace(18, 90, 3000)})
+    encoder, bounds = PublicEncoder({"age": (18, 90)}), {"age": (18, 90)}
+    facts = {"bounds_X": bounds, "bounds_y": (18, 90), "random_state": 0}
+    model = DPLinearRegression(epsilon=3.0, **facts)
+    with pytest.raises(ValueError, match=r"Behind a PublicEncoder say bounds_X=encoder"):
+        make_pipeline(encoder, model).fit(table, table["age"])
+    encoder.set_output(transform="pandas")  # of which 18 is the largest number that there is
+    with pytest.warns(PrivacyParameterWarning, match=r"Behind a PublicEncoder bounds_X=encoder"):
+        make_pipeline(encoder, model).fit(table, table["age"])
+
+
 def test_codes_are_not_declared_as_text_nor_texts_as_flags():
     table = pd.DataFrame({"code": [1.0, np.nan, 2.0], "member": ["no", "yes", "no"]})
     with pytest.raises(ValueError, match=r"or better declare a list of its numbers"):
