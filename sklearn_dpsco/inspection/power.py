@@ -103,7 +103,7 @@ def _infers(
         if power != _POWER or "level" in assumptions:
             raise TypeError("power and level are for an effect, and have none on std")
     else:
-        if np.ndim(effect):
+        if not np.isscalar(effect):
             raise ValueError(
                 "effect must be one number, the smallest of those that are to be found"
             )
