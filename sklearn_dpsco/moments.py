@@ -292,7 +292,10 @@ def _lost_without(places: Sequence[int], found: Estimates, n: float) -> float:
     return n * math.log1p(test.statistic * test.df_num / max(n - found.coef.size, 1.0))
 
 
-@telling(dict.fromkeys(("guarantee_", "plan_"), _NOT_IN_JSON))
+@telling(
+    dict.fromkeys(("guarantee_", "plan_"), _NOT_IN_JSON)
+    | dict.fromkeys(("summary", "conf_int", "wald_test", "coef_", "predict"), "see regression")
+)
 @in_order
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMoments(PrivateEstimator, BaseEstimator):
@@ -657,13 +660,15 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         ----------
         target, features
             As in `regression`.
-        penalties : sequence of float >= 0
+        penalties : float >= 0, or a sequence of them
 
         Returns
         -------
         ndarray of shape (n_penalties, n_features)
         """
-        found = (self.regression(target, features, ridge=value) for value in penalties)
+        found = (
+            self.regression(target, features, ridge=value) for value in np.atleast_1d(penalties)
+        )
         return np.array([one.coef[0, :-1] for one in found])
 
     def select(

@@ -10,12 +10,14 @@ from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_dpsco import (
     DPFTRLClassifier,
+    DPGridSearchCV,
     DPLassoFW,
     DPLinearRegression,
     DPPoissonRegressor,
     DPScore,
     HeavyTailDPRegressor,
     PrivacyParameterWarning,
+    PrivateMoments,
     PublicEncoder,
     dp_score,
     plan_score,
@@ -307,6 +309,10 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
             with pytest.raises(AttributeError, match=f"'{name}'; .*with inference=True"):
                 getattr(other, name)
         assert not hasattr(other, "summary")
+    search = DPGridSearchCV(model, {})
+    for other, place in ((PrivateMoments(), "regression"), (search, "best_estimator_")):
+        with pytest.raises(AttributeError, match=f"no attribute 'coef_'; see {place}"):
+            _ = other.coef_
     with pytest.raises(TypeError, match=r"'inference'; DPLinearRegression, .* inference=True"):
         DPLassoFW(inference=True)
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):

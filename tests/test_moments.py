@@ -227,6 +227,7 @@ def test_a_ridge_shrinks_and_says_so():
     Z = (X[:, :3] - X[:, :3].mean(axis=0)) / widths
     y = X[:, 3] - X[:, 3].mean()
     path = moments.ridge_path(3, [0, 1, 2], [0.0, 0.5, 10.0])
+    np.testing.assert_array_equal(moments.ridge_path(3, [0, 1, 2], 0.5), path[1:2])
     for alpha, coef in zip((0.0, 0.5, 10.0), path, strict=True):
         expected = np.linalg.solve(Z.T @ Z / len(Z) + alpha * np.eye(3), Z.T @ y / len(Z))
         np.testing.assert_allclose(coef * widths, expected, rtol=1e-3, atol=1e-4)

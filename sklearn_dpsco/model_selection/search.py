@@ -62,7 +62,10 @@ def _of_best(method: str) -> Any:
 
 _HINTS = {"cv": "there are no folds: all records are in each fit, and dp_score has the score"}
 _HINTS |= {"refit": "the settings that are chosen are always fitted again"}
-_OF_BEST = dict.fromkeys(("summary", "conf_int", "wald_test", "t_test"), "see best_estimator_")
+_OF_BEST = dict.fromkeys(
+    ("summary", "conf_int", "wald_test", "t_test", "coef_", "intercept_", "coef_frame"),
+    "see best_estimator_",
+)
 _OF_BEST |= {"predict_interval": "see the function sklearn_dpsco.predict_interval(search, X)"}
 _OF_BEST |= dict.fromkeys(
     ("cv_results_", "best_score_"),

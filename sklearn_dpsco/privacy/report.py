@@ -54,8 +54,8 @@ _OUTSIDE = (
 )
 _PERSONS = "how many persons there are, and which rows are of the same person"
 _SEED = (
-    "anything, against who knows a seed (random_state), if one was given: the number from which "
-    "the noise can be computed once more, and taken off"
+    "anything, against who knows a seed (random_state){}: the number from which the noise can be "
+    "computed once more, and taken off"
 )
 _SETTINGS = (
     "- [ ] All settings are in an annex, as print(model) writes them, and were chosen without a "
@@ -390,7 +390,8 @@ def _report(
     about = [f"{k.capitalize()}: {check_string(k, s)}" for k, s in named.items() if s is not None]
     now = datetime.now(UTC)
     versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
-    outside = [_PERSONS] * (not is_row) + [_SEED] * (secrets != {True})
+    given = " that was given" if False in secrets else ", if one was given"
+    outside = [_PERSONS] * (not is_row) + [_SEED.format(given)] * (secrets != {True})
     outside += [text.format(what) for text in _OUTSIDE]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
     found |= {"promise": first, "outside": outside, **named, **facts}
