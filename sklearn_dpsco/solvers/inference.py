@@ -667,8 +667,9 @@ def _check_rows(
     take = f"Take {', '.join(advice)} or inference=False"
     if is_refused:
         raise TooFewRowsError(
-            f"inference=True needs about {rounded(needed, 2):.0f} {what} for {k} coefficients at "
-            f"this epsilon, for standard errors that are not noise; {counted}={n}{gaps}. {take}"
+            f"inference=True needs about {rounded(needed, 2):.0f} {what}, better "
+            f"{rounded(enough, 2):.0f}, for {k} coefficients at this epsilon, for standard errors "
+            f"that are not noise; {counted}={n}{gaps}. {take}"
         )
     alike = " if classes are alike, and from more if one is rare"
     alike *= problem.loss.task == "classification"
