@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri, owens_t
 
 from .._types import Array
 from ..solvers.statistics import TINY
@@ -166,10 +166,12 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
 def _of_area(a: Array, P: float, N: float) -> Array:
     """Variance of the pairs in order by sampling, of P N pairs, a in the mean.
 
-    Of scores with exponential laws (Hanley and McNeil 1982), which is near that of others.
+    Of normal scores that spread alike in both classes: two pairs with a record in common are both
+    in order as often as two normal variables with a correlation of 1/2 are both positive.
     """
-    once = 1 + max(P - 1, 0) * (1 - a) / (2 - a) + max(N - 1, 0) * a / (1 + a)
-    return P * N * a * (1 - a) * once
+    alone = a * (1 - a)
+    in_common = alone - 2 * owens_t(ndtri(a), 3**-0.5)
+    return P * N * (alone + max(P + N - 2, 0) * in_common)
 
 
 def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float], law: Law) -> Ends:

@@ -438,6 +438,21 @@ def test_an_area_of_1_is_missed_on_one_side():
             assert (high < 1) == is_missed
 
 
+@pytest.mark.parametrize("shift", [0.5, 2.0])
+def test_sampling_of_an_area_under_the_curve(shift):
+    """Of normal scores, also with one class far larger than the other, whichever it is."""
+    rng, a = np.random.default_rng(0), ndtr(shift / np.sqrt(2))
+    for P, N in ((4, 40), (40, 4)):
+        positive, negative = (
+            shift + rng.standard_normal((8000, P, 1)),
+            rng.standard_normal((8000, 1, N)),
+        )
+        in_order = np.sum(positive > negative, axis=(1, 2))
+        # of which the standard deviation is 2 to 4 %
+        assert intervals._of_area(a, P, N) == pytest.approx(in_order.var(), rel=0.15)
+    assert not intervals._of_area(np.array([0.0, 1.0]), P, N).any()
+
+
 def test_noise_in_squared_errors_is_not_taken_for_their_variance():
     n, rng = 2000, np.random.default_rng(0)
     prediction, error = rng.standard_normal((2, n))
