@@ -30,7 +30,6 @@ _GRID = np.linspace(0.0, 1.0, 401)
 _STEPS = np.linspace(0.0, 1.0, 65)[:, None]  # of a cell of the grid
 _REFINED = 3  # times
 _TOGETHER = 0.8  # of the covariance of squared errors and targets, where little tells it
-_EXPLAINED = 0.5  # by noise, of its share of what a statistic is off; all of it makes one end long
 _UNSEEN = 0.6  # of the variance of large values that a sample lacks at worst: the rule of three
 _SHARES = np.linspace(1e-9, 1 - 1e-9, 65)  # of the variance of a sum, its Laplace part
 
@@ -190,13 +189,22 @@ def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float],
     return _ends(lambda a: signs - (a - 0.5) * P * N, reach)
 
 
+def _of_records(observed: float, m: Array, of_noise: Any) -> Array:
+    """The records' own mean if m is that of the population, and noise has moved what is observed.
+
+    Noise explains its share of the distance, by which their variance is less than is observed if
+    the mean is farther from 0. If it is nearer, half of that is taken: all makes ends too long.
+    """
+    part = np.where(np.abs(m) > abs(observed), 1.0, 0.5)
+    return np.clip(observed + part * of_noise * (m - observed), -1, 1)
+
+
 def mean_interval(total: float, square_gap: float, n: float, width: float, law: Law) -> Ends:
     """Of the mean m of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
     `width` is that of the noise on n, in units of that on `total`.
 
-    Noise explains its share of what the observed mean is off m, so that the mean M of the records
-    is about that much nearer to m, of which half is taken; their variance is g - M^2, with g = 1 -
+    Of the records the mean is M, as in `_of_records`, and the variance is g - M^2, with g = 1 -
     mean (1 - u^2). If m is not M, the records lack values on the side of m: at worst at the end e
     of the range, (m - M) / (e - M) of them, which adds (m - M) (e - M). Three fifths of it are
     allowed for where noise does not hide what a few such values do. With values at the ends alone
@@ -210,7 +218,7 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
         noise = law.variance / n * (1 + (width * m) ** 2)
         of_rows = law.rows * max(1 - gap - observed**2, 0.0)
         of_noise = noise / np.maximum(noise + of_rows, TINY)
-        mean = observed + _EXPLAINED * of_noise * (m - observed)
+        mean = _of_records(observed, m, of_noise)
         missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)
         spread = np.maximum(1 - gap - mean**2, 0) + _UNSEEN * missing
         spread = np.minimum(spread, 1 - np.minimum(np.abs(m), np.abs(mean)) ** 2)
@@ -255,8 +263,8 @@ def r2_interval(
         off, found = squares - rho * variation, np.tensordot(moments, powers, 1)
         both = law.rows * n * np.maximum(found, 0) + law.variance * sum(noises)
         of_u = law.variance * noises[0] / np.maximum(both, TINY)
-        explained = np.clip(mean_u - _EXPLAINED * of_u * off / (half * n), -1, 1)
-        found = found + half**2 * (mean_u**2 - explained**2)
+        of_records = _of_records(mean_u, mean_u - off / (half * n), of_u)
+        found = found + half**2 * (mean_u**2 - of_records**2)
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
         together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
         normal = 4 * (1 - together) * (rho * share) ** 2

@@ -420,6 +420,15 @@ def test_an_end_that_cannot_be_missed_on_the_other_side_has_the_whole_chance():
             assert (low > -1) == is_missed
 
 
+def test_a_sum_that_noise_made_large_does_not_say_that_losses_vary():
+    """An end is off by little more than noise and sampling are, where noise is most of it."""
+    n, mean, spread, noise = 2000, -0.97, 0.0025, 30.0
+    far = 1.96 * np.sqrt(noise + n * spread)
+    gap = n * (1 - mean**2 - spread)
+    low, _ = intervals.mean_interval(n * mean + far, gap, n, 0.0, Law(noise, 0.95, 0.0))
+    assert far < n * mean + far - n * low < 1.15 * far
+
+
 def test_without_a_large_loss_in_n_the_share_of_large_ones_is_up_to_3_of_n():
     """The rule of three: more of them are all missing from a sample less than 5 % of the time."""
     for n in (300, 2000):
