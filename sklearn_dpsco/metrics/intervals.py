@@ -237,19 +237,14 @@ def r2_interval(
     each sum, and on n, in units of that on a number. T(rho) = sum e^2 - rho sum (t - mean)^2, whose
     variance by sampling is n (s_e^2 - 2 rho c + rho^2 s_t^2), as in `_second_moments`. It is taken
     to be that of normal errors and targets, with four fifths of c, but for what is released: not
-    less than min(rho, 1)^2 / 2 standard deviations of its noise above that, nor more than one;
-    c is at most four fifths of s_e s_t, which may be three of theirs larger. As in
-    `mean_interval`, noise explains its share of what T is off 0, here in the mean of u that s_e is
-    about, and for larger rho the sample may lack large errors.
+    less than min(rho, 1)^2 / 4 standard deviations of its noise above that, nor more than one. As
+    in `mean_interval`, noise explains its share of what T is off 0, here in the mean of u that s_e
+    is about, and for larger rho the sample may lack large errors.
     """
     half, (mean_u, g, mean) = largest / 2, np.clip(sums[[0, 5, 4]] / n, (-1, 0, -1), 1)
     squares, share = half * n * (1 + mean_u), 1 - g - mean**2
     variation = n * share
-    moments, of_noise = _second_moments(sums / n, widths, half)
-    of_noise = law.variance / n**2 * of_noise
-    # what is extrapolated is kept to what Cauchy and Schwarz allow
-    most = np.maximum(moments + 3 * np.sqrt(np.diagonal(of_noise)), 0)
-    moments[1] = min(moments[1], _TOGETHER * math.sqrt(most[0] * most[2]))
+    moments, of_noise = _second_moments(sums / n, widths, half, law.variance / n**2)
     unseen = _UNSEEN * half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
 
     def reach(rho: Array, sign: int) -> Any:
@@ -268,7 +263,7 @@ def r2_interval(
         noise = np.sqrt(np.einsum("i...,ij,j...", powers, of_noise, powers))
         together = _TOGETHER * np.minimum(rho, 1 / np.maximum(rho, 1))
         normal = 4 * (1 - together) * (rho * share) ** 2
-        least = np.minimum(rho, 1) ** 2 / 2
+        least = np.minimum(rho, 1) ** 2 / 4
         own = np.maximum(np.clip(normal, found + least * noise, found + noise), 0)
         variance = n * own + unseen * np.maximum(-off, 0)
         other = rho * variation if sign > 0 else largest * n - rho * variation
@@ -283,17 +278,23 @@ def r2_interval(
     return worst, best
 
 
-def _second_moments(means: Array, widths: Array, half: float) -> tuple[Array, Array]:
+def _second_moments(
+    means: Array, widths: Array, half: float, variance: float
+) -> tuple[Array, Array]:
     """Variances of e^2 and (t - mean)^2, and between them c, how they vary together; and the noise.
 
-    The latter is a matrix, in units of the noise on a number. (t - mean)^2 is g + 2 mean t but for
-    its sign and a constant. h E^2 / 4 is e^2 less e^4 / E^2: c is that of h over the part of the
-    variance of e^2 that is left in h, as that of a beta law with its mean and variance.
+    The latter is a matrix. (t - mean)^2 is g + 2 mean t but for its sign and a constant. h E^2 / 4
+    is e^2 less e^4 / E^2: c is that of h over the part of the variance of e^2 that is left in h, as
+    that of a beta law with its mean and variance. No law has more left in it than mean h / mean
+    2 (1 + u): c is that at least, but if more, at most four fifths of s_e s_t, which may be three
+    standard deviations of their noise larger.
     """
     u, h, h_t, h_g, mean, g, g_t, g_tt = means.tolist()
     u, mean, share = min(max(u, -1), 1), min(max(mean, -1), 1), 1 - g - mean**2
     left = -u * h / max(1 - u**2 + max(1 - h - u**2, 0), 1e-9)
-    quarter = half / 2 / min(max(left, 0.2), 1)
+    left = min(max(left, 0.2), 1)
+    most_left = min(max(h / max(2 + 2 * u, 1e-9), left), 1)
+    quarter = half / 2 / left
     moments = np.array([
         half**2 * (1 - h - u**2),
         quarter * (h * (g + 2 * mean**2) - h_g - 2 * mean * h_t),
@@ -304,4 +305,8 @@ def _second_moments(means: Array, widths: Array, half: float) -> tuple[Array, Ar
     slopes[1, 1:4] = quarter * np.array([g + 2 * mean**2, -2 * mean, -1])
     slopes[2, 5:8] = 1 - 2 * g - 8 * mean**2, 4 * mean, -1
     slopes *= widths
-    return moments, slopes @ slopes.T
+    of_noise = variance * slopes @ slopes.T
+    e, _, t = np.maximum(moments + 3 * np.sqrt(np.diagonal(of_noise)), 0)
+    most = max(_TOGETHER * math.sqrt(e * t), moments[1] * left / most_left)
+    moments[1] = min(moments[1], most)
+    return moments, of_noise
