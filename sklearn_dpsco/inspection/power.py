@@ -39,8 +39,9 @@ _MOST_CELLS = 5 * 10**7
 _STEP = 2 ** (1 / 3)
 _SIMULATED = (0.01 * _STEP ** np.arange(52)).tolist()  # epsilons
 # for tables that are harder than the stand-ins, found by simulation: a part of the score that may
-# be lost, and a factor of rows or epsilon
-_SAFE_PART, _SAFE = 0.8, 1.4
+# be lost, and a factor of rows or epsilon, to which 1 / columns is added: the fewer they are, the
+# less do their shapes average out, and the correlation that is assumed makes less safe
+_SAFE_PART, _SAFE = 0.8, 1.3
 _CORRELATION = 0.5  # of each column with each other one, if nothing is said
 _NOT_OF_ERRORS = {"target", "safe", "parts"}  # of scores, or said here
 _Wanted = tuple[float | None, float | None, float]  # a standard error, an effect, and power
@@ -123,10 +124,11 @@ def _infers(
 
 def _scores(
     estimator: Any, features: Any, wanted: _Wanted, scores: Any, assumptions: dict[str, Any]
-) -> Callable[..., bool]:
+) -> tuple[Callable[..., bool], float]:
     """Whether all of some fits to stand-ins of so many rows, with these settings, score as wanted.
 
     New rows are scored beside the best linear predictions of them, whose score is the one assumed.
+    And of how many times as many rows that must hold, too, for tables that are harder.
     """
     if wanted != (None, None, _POWER):
         raise ValueError("give one of std, effect and score; power is for an effect")
@@ -162,7 +164,7 @@ def _scores(
                 return False
         return True
 
-    return is_enough
+    return is_enough, _SAFE + 1 / n_columns
 
 
 def _columns(estimator: Any, n_features: Any) -> Any:
@@ -248,10 +250,11 @@ def rows_needed(
     -----
     A score is found by simulation, in seconds, the same at each call: the estimator is fitted to
     public stand-ins with the declared columns and the assumed score, of more and more rows, till
-    19 of 20 fits lose at most .8 of what may be lost, and of 1.4 times as many rows, too. That is
-    the answer, for tables that are harder. Some are harder still: columns that hardly occur, means
-    far from linear. With `max_rows_per_user` above 1, fits have `groups` of so many rows each, all
-    independent: rows of a user that are alike tell less.
+    19 of 20 fits lose at most .8 of what may be lost, and of 1.3 + 1 / n_features times as many
+    rows, too. That is the answer, for tables that are harder. Some are harder still: one or two
+    columns that hardly occur or have long tails, means far from linear. With `max_rows_per_user`
+    above 1, fits have `groups` of so many rows each, all independent: rows of a user that are alike
+    tell less.
 
     Examples
     --------
@@ -267,12 +270,12 @@ def rows_needed(
     wanted, scores = (std, effect, power), (score, score_without_privacy)
     n_features = _columns(estimator, n_features)
     if scores != (None, None):
-        scores_well = _scores(estimator, n_features, wanted, scores, assumptions)
+        scores_well, safe = _scores(estimator, n_features, wanted, scores, assumptions)
         n = 64.0
         # fits can be worse from more rows, where a plan changes its releases
-        while not (scores_well(math.ceil(n)) and scores_well(math.ceil(_SAFE * n))):
+        while not (scores_well(math.ceil(n)) and scores_well(math.ceil(safe * n))):
             n *= _STEP
-        return math.ceil(_SAFE * n)
+        return math.ceil(safe * n)
     is_enough = _infers(estimator, n_features, wanted, assumptions)
     high = 64
     while not is_enough(high):
@@ -319,7 +322,8 @@ def epsilon_needed(
     Raises
     ------
     ValueError
-        If sampling alone leaves more than is wanted: then only more rows help.
+        If sampling alone leaves more than is wanted, or of a score than .8 of what may be lost:
+        then only more rows are sure to help.
 
     Examples
     --------
@@ -333,13 +337,14 @@ def epsilon_needed(
     n_features = _columns(estimator, n_features)
     if scores != (None, None):
         check_one_budget(estimator)
-        scores_well = _scores(estimator, n_features, wanted, scores, assumptions)
+        scores_well, safe = _scores(estimator, n_features, wanted, scores, assumptions)
         for epsilon in _SIMULATED:
-            if all(scores_well(n_samples, epsilon=one) for one in (epsilon, _SAFE * epsilon)):
-                return rounded(_SAFE * epsilon, 3)
+            if all(scores_well(n_samples, epsilon=one) for one in (epsilon, safe * epsilon)):
+                return rounded(safe * epsilon, 3)
         raise ValueError(
-            f"no epsilon is large enough: {n_samples} rows leave more by sampling alone, or what "
-            "the estimator clips does; rows_needed says how many are enough"
+            f"no epsilon is sure to be large enough: {n_samples} rows leave nearly as much, or "
+            "more, by sampling alone, or what the estimator clips does; rows_needed says how many "
+            "are enough"
         )
     is_enough = _infers(estimator, n_features, wanted, assumptions)
     low, high = map(math.log, _EPSILONS)

@@ -345,8 +345,14 @@ def test_rows_and_epsilon_of_a_score(monkeypatch):
     assert model.get_params() == before
     # (one that no epsilon reaches needs not all epsilons, the largest being one of them)
     monkeypatch.setattr(power, "_SIMULATED", power._SIMULATED[::-17])
-    with pytest.raises(ValueError, match="more by sampling alone, or what"):
+    with pytest.raises(ValueError, match="nearly as much, or more, by sampling"):
         epsilon_needed(model, 20, 12, score=0.49, score_without_privacy=0.5)
+
+
+def test_fewer_columns_have_a_larger_factor_for_tables_that_are_harder():
+    model, easy = clone(LINEAR).set_params(epsilon=100.0), HALF | {"score": 0.1}
+    for d in (2, 5):
+        assert rows_needed(model, d, **easy) == np.ceil((1.3 + 1 / d) * 64)
 
 
 @pytest.mark.slow
