@@ -450,6 +450,15 @@ def test_an_area_of_1_is_missed_on_one_side():
             assert (high < 1) == is_missed
 
 
+def test_an_area_of_which_bins_hide_a_part_is_missed_at_one_end():
+    """Order within bins, which may be any, moves it by more than both ends are off."""
+    negative, positive = np.array([500.0, 100.0]), np.array([100.0, 500.0])
+    low, high = intervals.auc_interval(positive, negative, Law(1e-6, 0.95, 0.0))
+    for area, end in ((500.0**2, low), (500.0**2 + 2 * 500 * 100, high)):
+        off = abs(area - end * 600**2) / np.sqrt(intervals._of_area(end, 600, 600))
+        assert off == pytest.approx(1.645, abs=0.02)
+
+
 @pytest.mark.parametrize("shift", [0.5, 2.0])
 def test_sampling_of_an_area_under_the_curve(shift):
     """Of normal scores, also with one class far larger than the other, whichever it is."""
