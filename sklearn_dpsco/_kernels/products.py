@@ -220,13 +220,14 @@ def scaled_rows(X: Any, factors: Any, out: Any) -> None:
             out[i, d] = factors[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def rows_in_bounds(
     X: Any, low: Any, high: Any, shift: Any, width: Any, largest: float, out: Any
 ) -> None:
     """(x - shift) / width for x clipped to its column's ends, within [-largest, largest].
 
-    Sizes beyond 1 can be no more than what the division rounds. NaN stays NaN.
+    Sizes beyond 1 can be no more than what the division rounds. NaN stays NaN. (Python's error
+    model would look for a width of 0 at each number.)
     """
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -243,18 +244,19 @@ def count_places(values: Any, present: Any, grid: Any, counts: Any) -> None:
     """Add to counts[k] how many present values exceed k numbers of the increasing grid; NaN all.
 
     The grid is filled up with infinities to a length of 2^m - 1, so that all searches take m
-    halvings: the compiler can take each for several values at once.
+    halvings: the compiler can take each for several values at once. Places are unsigned, as
+    negative ones would have to be looked for.
     """
-    places = np.zeros(_AT_ONCE, dtype=np.int64)
+    places = np.zeros(_AT_ONCE, dtype=np.uint64)
     for first in range(0, values.size, _AT_ONCE):
-        size = min(_AT_ONCE, values.size - first)
+        some, counted = values[first : first + _AT_ONCE], present[first : first + _AT_ONCE]
         places[:] = 0
         step = (grid.size + 1) // 2
         while step > 0:
-            for t in range(size):
-                is_above = not values[first + t] <= grid[places[t] + step - 1]
-                places[t] += step if is_above else 0
+            for t in range(some.size):
+                is_above = not some[t] <= grid[places[t] + np.uint64(step - 1)]
+                places[t] += np.uint64(step if is_above else 0)
             step //= 2
-        for t in range(size):
-            if present[first + t]:
-                counts[min(places[t], counts.size - 1)] += 1.0
+        for t in range(some.size):
+            if counted[t]:
+                counts[min(places[t], np.uint64(counts.size - 1))] += 1.0
