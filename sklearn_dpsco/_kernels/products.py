@@ -112,13 +112,20 @@ def row_factor(scale: float, square: float, bound: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def measured_rows(X: Any, present: Any, norm_error: float, out: Any, norms: Any) -> None:
-    """The rows into `out`, 0 where `_norm` is infinite, and that of each row into `norms`."""
+def centered_rows(X: Any, center: Any, by: Any, out: Any) -> None:
+    """The rows (x - center) by into `out`; numpy would make an array of each step."""
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            out[i, j] = (X[i, j] - center[j]) * by[j]
+
+
+@njit(cache=True, nogil=True)
+def measure_rows(X: Any, present: Any, norm_error: float, norms: Any) -> None:
+    """The `_norm` of each row into `norms`; rows of which it is infinite become 0."""
     for i in range(norms.size):
         norms[i] = _norm(X[i], present[i], norm_error)
-        is_some = norms[i] < math.inf
-        for j in range(X.shape[1]):
-            out[i, j] = X[i, j] if is_some else 0.0
+        if norms[i] == math.inf:
+            X[i] = 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -170,20 +177,13 @@ def shortened_user_sum(
 
 
 @njit(cache=True, nogil=True)
-def shorten_rows(X: Any, present: Any, norm_error: float, bound: float) -> None:
-    """Divide each row by its `_norm` if that is above 1, and multiply it by the bound, in place."""
-    for i in range(present.size):
-        norm = _norm(X[i], present[i], norm_error)
-        factor = bound / max(1.0, norm)
-        for j in range(X.shape[1]):
-            X[i, j] = factor * X[i, j] if norm < math.inf else 0.0
-
-
-@njit(cache=True, nogil=True)
 def shortened_powers(
     X: Any, center: Any, by: Any, present: Any, norm_error: float, bound: float, power: int
 ) -> Any:
-    """Sum of the rows (x - center) by, shortened as in `shorten_rows`, or of their squares."""
+    """Sum of the rows (x - center) by, or of their squares, of a norm of `bound` at most.
+
+    Longer ones than 1 are divided by their norm, and all multiplied by the bound.
+    """
     total, z = np.zeros(X.shape[1]), np.empty(X.shape[1])
     for i in range(present.size):
         for j in range(z.size):

@@ -41,6 +41,9 @@ _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of weighted rates, over the largest
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
 _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
+# Noise s of moments, of a ridge s sqrt(2 d), whose inverse root bounds what multiplies roundings u
+# of float32: these add less than u^2 / (2 s^2) of the ridge to moments.
+_ROUNDED = 1e-6
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
 
@@ -398,7 +401,7 @@ class LearnedUnits(Part):
             eigenvalues = np.asarray(np.linalg.eigvalsh(moments)[-1:], dtype=np.float64)
             top = self._release_top(eigenvalues, ratio, stream)
             top_noise = 3 * ratio * math.sqrt(self.top.variance)
-        transform = by if self.n_rounds else by * np.eye(d)
+        transform = by.astype(np.float64) if self.n_rounds else by * np.eye(d)
         of_rows = transform / bound, top, trace / bound**2
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         spread = math.sqrt(found["trace"] / problem.dimension)
@@ -564,6 +567,8 @@ class LearnedUnits(Part):
             moments = data.sum(statistics.turned_moment_sum, center, by) / data.n_samples
             noisy = ratio * self.moments.release(statistics.isometric_vector(moments), stream)
             scale = ratio * math.sqrt(self.moments.variance)
+            # (rounded rows are much faster to multiply)
+            kind = np.float32 if scale > _ROUNDED else np.float64
             root, values, ridge = statistics.whitening(noisy, d, scale)
             white = values / (values + ridge)
             trace = max(float(white.sum()), 0.7)  # one deviation of noise
@@ -572,10 +577,11 @@ class LearnedUnits(Part):
             is_last = t == self.n_rounds - 1
             bound /= cut / growth if is_last else 1.0
             before = by if np.ndim(by) == 2 else by * np.eye(d)
-            by = before @ (root / bound)
+            by = (before @ (root / bound)).astype(kind)
             top, trace = float(white.max()) / bound**2, trace / bound**2
             if is_last:
-                doubts = self._doubts(before, by, bound, ridge, float(values.mean()), ratio)
+                transform = by.astype(np.float64)
+                doubts = self._doubts(before, transform, bound, ridge, float(values.mean()), ratio)
         return by, top, trace, doubts
 
     def _doubts(

@@ -10,7 +10,6 @@ included. The sections named below are those of doc/privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -387,43 +386,29 @@ def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
 
 def moment_sum(copy: WithNumbers) -> Any:
     """Sum of z z^T over the rows of a copy times their weights."""
+    from .._kernels.products import scaled_rows
+
     x, weights, _ = copy.numbers
 
     def added(part: slice) -> Array:
-        z = x[part] * weights[part, None]
+        z = np.empty(x[part].shape)
+        scaled_rows(x[part], weights[part], z)
         return z.T @ z
 
     return sum_on_threads(added, row_slices(x))
 
 
-def _turned(rows: Rows, part: slice, center: Array, by: Any) -> Iterator[tuple[slice, Array]]:
-    """Some rows, centred and multiplied, in float64, few at a time for the cache of a core."""
-    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)
-    for start in range(part.start, part.stop, size):
-        some = slice(start, min(part.stop, start + size))
-        turned = rows.dense(some) - center
-        yield some, turned * by if np.ndim(by) < 2 else np.asarray(turned @ by)
-
-
 def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
-    """Sum of z z^T over the rows, centred, multiplied and scaled down to a norm of at most 1."""
-    from .._kernels.products import shorten_rows
-
-    rows, present = data.rows, data.rows.present()
-    error = norm_error(rows.n_columns)
+    """`moment_sum` of what `copied` makes of the rows, some at a time."""
 
     def added(part: slice) -> Any:
-        total: Any = 0.0
-        for some, z in _turned(rows, part, center, by):
-            shorten_rows(z, present[some], error, LONGEST)
-            total = total + z.T @ z
-        return total
+        return moment_sum(copied(data.part(part), center, by))
 
-    return sum_on_threads(added, rows.tasks)
+    return sum_on_threads(added, data.rows.tasks)
 
 
 def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
-    """Sum of the rows z of `turned_moment_sum`, or of the squares of their numbers."""
+    """Sum of the rows (x - center) by, shortened to a norm of 1, or of their numbers' squares."""
     from .._kernels.products import shortened_powers
 
     if not np.any(by):  # often no column is small
@@ -444,23 +429,30 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
 
 
 def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
-    """A dense copy of the rows, centred and multiplied, with their weights and norms.
+    """A dense copy of the rows, centred and multiplied, by a matrix in the floats of that.
 
     The numbers are x, in float32, which halves the time to read it; weights with which no row is
     longer than 1, those of empty records 0; and norms, those of empty records infinite.
     """
-    from .._kernels.products import measured_rows
+    from .._kernels.products import centered_rows, measure_rows
 
-    rows, present = data.rows, data.rows.present()
+    rows, present, is_matrix = data.rows, data.rows.present(), np.ndim(by) == 2
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
     norms, error = np.empty(len(x)), norm_error(rows.n_columns)
+    unit = np.full(center.shape, 1.0 if is_matrix else by)
+    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)  # for the cache of a core
 
     def fill(part: slice) -> None:
-        # in float64, whose rounding by place in a block is lost in the rounding to float32
-        for some, turned in _turned(rows, part, center, by):
-            measured_rows(turned, present[some], error, x[some], norms[some])
+        for start in range(part.start, part.stop, size):
+            some = slice(start, min(part.stop, start + size))
+            centred = np.empty(x[some].shape, by.dtype) if is_matrix else x[some]
+            centered_rows(rows.dense(some), center, unit, centred)
+            if is_matrix:
+                np.matmul(centred, by, out=x[some], casting="same_kind")
+            measure_rows(x[some], present[some], error, norms[some])
 
-    on_threads(fill, rows.tasks)
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
+        on_threads(fill, rows.tasks)
     return bounded(WithNumbers(data, (x, norms, norms)), 1.0)
 
 
