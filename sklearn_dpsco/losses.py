@@ -25,7 +25,7 @@ _BISECTIONS = 60  # halve the interval to its last bits
 _LARGEST_SLOPE = 1e100  # no interval is longer than that over beta
 _LEAST_FREQUENCY = 2e-6  # of a class, over the number of classes
 _WELSCH_WIDTH = 0.4  # where no spread is learned
-_FAR = 300.0  # predictions with whose exponential no norm overflows
+FAR = 300.0  # predictions with whose exponential no norm overflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -768,7 +768,7 @@ class Tweedie(_Known):
 
     @staticmethod
     def formula(z: Any, y: Any, power: float, beta: float) -> Any:
-        z = clip(z, -_FAR, _FAR)
+        z = clip(z, -FAR, FAR)
         return np.exp((2.0 - power) * z) - y * np.exp((1.0 - power) * z)
 
     def information(self, z: Array, y: Array | None = None) -> Array:
@@ -776,7 +776,7 @@ class Tweedie(_Known):
 
         Without y their mean, :math:`\mu^{2 - p}`, if that of y is :math:`\mu = e^z`.
         """
-        z, p = np.clip(z, -_FAR, _FAR), self.power
+        z, p = np.clip(z, -FAR, FAR), self.power
         mean = np.exp((2 - p) * z)
         return mean if y is None else (2 - p) * mean + (p - 1) * y * np.exp((1 - p) * z)
 

@@ -15,7 +15,8 @@ from .jit import njit
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
-_SQUARED, _LOGISTIC = map(losses.kernel_id, (losses.Squared(), losses.Logistic()))
+_KNOWN = losses.Squared(), losses.Logistic(), losses.Tweedie()
+_SQUARED, _LOGISTIC, _TWEEDIE = map(losses.kernel_id, _KNOWN)
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
@@ -167,6 +168,12 @@ def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any)
                 z[k, t] = -y[k, t] / (1.0 + _exp(_clipped(y[k, t] * z[k, t], 700.0)))
     elif slope.loss_id == _SQUARED and slope.beta == math.inf:
         z -= y
+    elif slope.loss_id == _TWEEDIE and slope.beta == math.inf:
+        for k in range(n_outputs):
+            for t in range(work.size):
+                score = _clipped(z[k, t], losses.FAR)
+                of_target = y[k, t] * _exp((1.0 - slope.parameter) * score)
+                z[k, t] = _exp((2.0 - slope.parameter) * score) - of_target
     else:  # branches for each number
         for k in range(n_outputs):
             for t in range(work.size):

@@ -18,7 +18,7 @@ from .arguments import Change, Compressed, OfRecords, RowForm, Slope
 from .derivatives import clipped_derivative, replace_by_derivatives
 from .jit import njit
 
-_BLOCK = 64  # rows: they fit into a cache, and any number of lanes divides them
+_BLOCK = 256  # rows: they fit into a cache, and any number of lanes divides them
 
 
 @njit(cache=True)
