@@ -404,7 +404,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     def added(part: slice) -> Any:
         return moment_sum(copied(data.part(part), center, by))
 
-    return sum_on_threads(added, data.rows.tasks)
+    return sum_on_threads(added, row_slices(data.rows.X))
 
 
 def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
