@@ -9,6 +9,7 @@ included. The sections named below are those of doc/privacy.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,7 @@ _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
+_upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
 _NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
 
@@ -494,7 +496,7 @@ def top_eigenvalue(problem: Problem) -> float:
 
 def symmetric_matrix(vector: Array, n_columns: int) -> Array:
     """The matrix of which this is the `isometric_vector`."""
-    upper, matrix = np.triu_indices(n_columns), np.zeros((n_columns, n_columns))
+    upper, matrix = _upper(n_columns), np.zeros((n_columns, n_columns))
     vector = vector / np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
     matrix[upper] = matrix[upper[::-1]] = vector
     return matrix
@@ -505,7 +507,7 @@ def isometric_vector(matrix: Array) -> Array:
 
     Distances of such vectors are the Frobenius distances of the matrices.
     """
-    upper = np.triu_indices(len(matrix))
+    upper = _upper(len(matrix))
     return matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 

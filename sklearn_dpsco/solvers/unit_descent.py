@@ -540,16 +540,16 @@ class Walk(NamedTuple):
         """Of the noise in a number of a gradient."""
         return (self.clip * self.ratio * self.step.scale) ** 2
 
-    def kept_noise(self, curvature: float) -> float:
-        """Variance of the averaged iterate, for a variance of 1 in each release."""
-        weights = self.weights(curvature)
-        return float(weights @ weights)
+    def kept_noise(self, curvature: Any) -> Any:
+        """Variance of the averaged iterate, for a variance of 1 in each release; by curvatures."""
+        kept = (self.weights(curvature) ** 2).sum(axis=0)
+        return kept if np.ndim(curvature) else float(kept)
 
-    def weights(self, curvature: float) -> Array:
+    def weights(self, curvature: Any) -> Array:
         """What a release of 1 in each step adds to the averaged iterate."""
-        n, coef, direction, total = self.n_steps, 0.0, 1.0, [0.0]
+        n, coef, direction, total = self.n_steps, 0.0 * curvature, 1.0, [0.0 * curvature]
         for _ in range(n):  # what a release of 1 does to the iterates after it, added up
-            coef -= (1 - self.momentum) * self.length / n * direction
+            coef = coef - (1 - self.momentum) * self.length / n * direction
             direction = self.momentum * direction + curvature * coef
             total.append(total[-1] + coef)
         added, first = np.array(total), np.arange(n)
@@ -714,7 +714,7 @@ def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
         return slopes
     turn, kept, moments = units.doubts
     turned = turn @ slopes
-    noise = np.array([walk.kept_noise(units.curvature * moment) for moment in moments])
+    noise = walk.kept_noise(units.curvature * moments)
     least = UNIT_DESCENT.sure * walk.variance * noise * turned.shape[1]
     clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
     return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
@@ -849,7 +849,7 @@ class Correction(Part):
             if clear is WHOLE and slope > 1:
                 curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
                 prior[0] = min(prior[0], CORRECTION.growth_prior * spread / half)
-        noise = np.array([walk.kept_noise(0.4 * of_one) for of_one in curved])
+        noise = walk.kept_noise(0.4 * curved)
         kept = 1 / (1 + walk.variance * noise / np.maximum(prior**2, TINY))
         steeper = min(CORRECTION.steepest, max(0.0, clear.part + kept[0] * (slope - clear.part)))
         found = level(steeper) + kept[1:] * (after[1:] * half - thought)
