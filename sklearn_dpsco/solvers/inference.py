@@ -814,15 +814,6 @@ class Sized(NamedTuple):
     sizes: Array
 
 
-def _scaled(x: NDArray[Any], factors: Array, dimension: int) -> Array:
-    """Rows times factors, over the unit, by which sums are multiplied, and not each row."""
-    from .._kernels.products import scaled_rows
-
-    rows = np.empty((len(x), dimension))
-    scaled_rows(x, factors, rows)
-    return rows
-
-
 def _unweighed(copy: WithNumbers, unit: Array, loss: Loss, users: Users | None) -> WithNumbers:
     """The copy with no weights but the records' own, and with norms."""
     x, rows = copy.numbers[0], copy.data.rows
@@ -973,9 +964,9 @@ def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
     def added(part: slice) -> Array:
         r = shortened[part]
         if r.ndim == 1:
-            s = _scaled(x[part], r, len(unit))
+            s = statistics.scaled(x[part], r, len(unit))
         else:
-            z = _scaled(x[part], np.ones(len(r)), len(unit))
+            z = statistics.scaled(x[part], np.ones(len(r)), len(unit))
             s = (z[:, :, None] * r[:, None]).reshape(len(z), -1)
         return np.vstack((np.ones(len(s)) @ s, s.T @ s))  # a product is faster than a sum
 
@@ -993,9 +984,9 @@ def curvature_sum(copy: WithNumbers, bound: float) -> Array:
     def added(part: slice) -> Array:
         q, f = p[part], factors[part]
         if not is_joint:
-            z = _scaled(x[part], np.sqrt(f * (q if q.ndim == 1 else q[:, 0])), dimension)
+            z = statistics.scaled(x[part], np.sqrt(f * (q if q.ndim == 1 else q[:, 0])), dimension)
             return np.asarray(z.T @ z)
-        z, k = _scaled(x[part], np.ones(len(q)), dimension), q.shape[1]
+        z, k = statistics.scaled(x[part], np.ones(len(q)), dimension), q.shape[1]
         total = np.zeros((dimension, k, dimension, k))
         for a in range(k):
             for b in range(a + 1):

@@ -580,8 +580,7 @@ class LearnedUnits(Part):
             by = (before @ (root / bound)).astype(kind)
             top, trace = float(white.max()) / bound**2, trace / bound**2
             if is_last:
-                transform = by.astype(np.float64)
-                doubts = self._doubts(before, transform, bound, ridge, float(values.mean()), ratio)
+                doubts = self._doubts(before, by, bound, ridge, float(values.mean()), ratio)
         return by, top, trace, doubts
 
     def _doubts(
@@ -606,7 +605,7 @@ class LearnedUnits(Part):
         if self.sizes is None or self.accuracy <= ratio * least or usual <= noise:
             return None
         clear = 1 - (noise / usual) ** 2
-        plain, sizes, turn = np.linalg.svd(transform * bound)
+        plain, sizes, turn = np.linalg.svd(transform.astype(np.float64) * bound)
         ridges = ridge * (np.linalg.solve(before, plain) ** 2).sum(axis=0)
         moments = np.maximum(1 / sizes**2 - ridges, TINY)
         noise = ridges * scale / ridge

@@ -386,15 +386,21 @@ def second_moments(problem: Problem, budget: PrivacyBudget) -> float:
     return apart / n + 2 * (summation_error(n, problem.n_features) + 4 * UNIT_ROUNDOFF)
 
 
-def moment_sum(copy: WithNumbers) -> Any:
-    """Sum of z z^T over the rows of a copy times their weights."""
+def scaled(x: Any, factors: Array, dimension: int) -> Array:
+    """Rows [x, 1], or x, of that dimension, times factors."""
     from .._kernels.products import scaled_rows
 
+    rows = np.empty((len(x), dimension))
+    scaled_rows(x, factors, rows)
+    return rows
+
+
+def moment_sum(copy: WithNumbers) -> Any:
+    """Sum of z z^T over the rows of a copy times their weights."""
     x, weights, _ = copy.numbers
 
     def added(part: slice) -> Array:
-        z = np.empty(x[part].shape)
-        scaled_rows(x[part], weights[part], z)
+        z = scaled(x[part], weights[part], x.shape[1])
         return z.T @ z
 
     return sum_on_threads(added, row_slices(x))
