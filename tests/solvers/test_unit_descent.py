@@ -498,6 +498,19 @@ def test_moments_are_those_of_the_rows_of_a_copy(by):
         np.testing.assert_allclose(sums, weights @ x.astype(float), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore")  # of a fit without noise
+def test_without_noise_a_sum_of_columns_is_no_direction_of_roundings():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 3))
+    X = np.column_stack((X, X[:, 0] - X[:, 2]))
+    y = X @ [1.0, -0.5, 0.3, 0.0] + 0.5 * rng.standard_normal(2000)
+    bounds = {"bounds_X": (-2, 2), "bounds_y": (-9, 9)}
+    model = DPLinearRegression(epsilon=math.inf, inference=True, random_state=0, **bounds)
+    whole = np.column_stack((X, np.ones(2000)))
+    expected = whole @ np.linalg.lstsq(whole, y)[0]
+    np.testing.assert_allclose(model.fit(X, y).predict(X), expected, atol=1e-3)
+
+
 def test_rows_beyond_all_measure_and_empty_ones_count_as_0():
     rows = [[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e31, 0.0], [np.inf, 0.0], [np.nan, 1.0], [1, 1]]
     X, present, norms = np.array(rows, dtype=np.float32), np.arange(7) < 6, np.empty(7)
