@@ -156,7 +156,7 @@ class NewtonSteps(Part):
             sum_of = score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
-        last, bread = _move(problem, bread, scores, level_unit)
+        last, bread, cut = _move(problem, bread, scores, level_unit)
         basis = bread.basis
         found = basis @ (basis.T @ point.ravel() - last)
         pulls = bread.root.T @ basis.T @ scores
@@ -171,6 +171,10 @@ class NewtonSteps(Part):
             half = bend * bread.root @ _bent(problem, bread, point, basis @ error)
             noise = noise + half @ half.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
+        if cut > 1:  # what is left of a step that was cut, in any direction
+            seen = error @ (bread.root / (bread.root**2).sum(axis=0))
+            energy = (cut - 1) ** 2 * float(seen @ seen) / seen.size
+            noise = noise + energy * bread.root @ bread.root.T
         noise = basis @ noise @ basis.T + _left(units, longest, basis @ far)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
@@ -224,7 +228,7 @@ class NewtonSteps(Part):
             mean = there.sum(score_sum, clip) / problem.n_samples
             # (second derivatives there are released anew, or those of all points are the same)
             noisy = clip * self.first.release(mean, stream)
-            move, _ = _move(problem, bread, noisy, float(units.unit[-1]))
+            move, _, _ = _move(problem, bread, noisy, float(units.unit[-1]))
             if t == 0 and is_labels:
                 # few predictions move by more; where a label is rare, long steps overshoot
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
@@ -382,26 +386,29 @@ class NewtonSteps(Part):
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
-def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[Array, Bread]:
+def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[Array, Bread, float]:
     """The step of Newton, to be subtracted, in the basis, and the bread that suits its end.
 
     Of rates it is that of one level for all by its logarithm, at once where the mean is, and from
     there the rest, where second derivatives are larger by the same factor. The rest moves
-    predictions by at most 1, in the norm of the second derivatives: exponentials overshoot.
+    predictions by at most 1, in the norm of the second derivatives: exponentials overshoot. The
+    inverse is cut as the rest is, by the last number, since noise in scores is.
     """
     move = bread.inverse @ (bread.basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
     if problem.loss.task != "rates" or not min(along[-1], unit) > 0:
-        return move, bread
+        return move, bread, 1.0
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
     move[-1] -= amount
     length = float(np.linalg.norm(dual.T @ move)) * unit / math.sqrt(along[-1])
-    move /= factor * max(1.0, length)
+    cut = max(1.0, length)
+    move /= factor * cut
     move[-1] -= math.log(factor) / unit
-    inverse, root = bread.inverse / factor, bread.root / math.sqrt(factor)
-    return move, bread._replace(inverse=inverse, root=root)
+    inverse, root = bread.inverse / (factor * cut), bread.root / math.sqrt(factor)
+    inverse[-1, -1] += (1 - 1 / cut) / (factor * along[-1])
+    return move, bread._replace(inverse=inverse, root=root), cut
 
 
 def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Array:

@@ -119,7 +119,9 @@ def test_the_plan_names_every_release_and_spends_the_budget(cells):
 
 
 def test_too_few_rows_are_refused_before_anything_is_spent():
-    with pytest.raises(ValueError, match=r"needs about \d+ rows, better \d+, for 11 coefficients") as caught:
+    with pytest.raises(
+        ValueError, match=r"needs about \d+ rows, better \d+, for 11 coefficients"
+    ) as caught:
         planned(1000, 10)
     needed = int(str(caught.value).split("about ")[1].split()[0])
     planned(math.ceil(1.1 * needed), 10)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -374,6 +375,34 @@ def test_a_part_of_what_clips_take_from_a_mean_is_given_back(monkeypatch):
         found, left = math.exp(frame.target_center), np.minimum(y, clips[-1]).mean()
         assert left + 0.2 * (y.mean() - left) < found < 1.02 * y.mean()
         assert of_targets["level_noise"] > ((y.mean() - left) / y.mean()) ** 2
+
+
+def test_the_noise_of_a_step_that_is_cut_is_cut_as_well():
+    """It is what a change of the scores adds to the step, with the level's own part whole."""
+    hessian = np.array([[2.0, 0.3, 0.2], [0.3, 1.0, 0.1], [0.2, 0.1, 1.5]])
+    values, vectors = np.linalg.eigh(hessian)
+    root = vectors / np.sqrt(values)
+    bread = inference.Bread(np.eye(3), root @ root.T, root, np.empty((3, 0)), 0.0)
+    rates, rest = SimpleNamespace(loss=Tweedie(1)), np.array([3.0, -2.0, 0.0])
+
+    def step(move):
+        return inference._move(rates, bread, hessian @ move, 1.0)
+
+    # the level's part is what the rest does not do: that of the intercept alone
+    found, there, cut = step(rest)
+    along = hessian[2] @ rest / hessian[2, 2]
+    rest = rest - [0.0, 0.0, along]
+    assert cut == pytest.approx(math.sqrt(rest @ hessian @ rest / hessian[2, 2]))
+    assert cut > 2
+    # a change that is none of the level, and leaves the length as it is
+    change = np.cross(hessian[2], hessian @ rest) * 1e-6
+    moved = step(rest + change + np.array([0.0, 0.0, along]))[0] - found
+    np.testing.assert_allclose(moved, there.inverse @ hessian @ change, rtol=1e-3)
+    factor = 1 - along
+    assert there.inverse[2, 2] == pytest.approx(
+        (bread.inverse[2, 2] / cut + (1 - 1 / cut) / hessian[2, 2]) / factor
+    )
+    np.testing.assert_allclose(there.root, root / math.sqrt(factor))
 
 
 def test_sizes_of_rates_have_a_larger_share_where_noise_hides_much():
