@@ -500,8 +500,8 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     far = float(np.trace(rest @ of_noise @ rest.T))
     kept = max(0.0, 1 - far / energy)
     # what is not seen stays as it was
-    clear = dual @ np.linalg.pinv(dual)
-    best = np.asarray(coef + clear @ (near + kept * (found - near) - coef))
+    told = root / np.sqrt((root**2).sum(axis=0))
+    best = np.asarray(coef + told @ told.T @ (near + kept * (found - near) - coef))
     if problem.loss.task == "rates":
         # errors make exponentials larger on average, in the norm of the second derivatives
         # (but that of their level, whose logarithm was taken)
