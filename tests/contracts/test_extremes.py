@@ -180,7 +180,7 @@ def extremes_of(key):
 
 
 def refusal(call, *data):
-    """What the `ValueError` of the call says; None if it raises none. Other warnings are errors."""
+    """What the error of the call says; None if it raises none. Other warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind in exceptions.__all__:
@@ -188,7 +188,7 @@ def refusal(call, *data):
                 warnings.simplefilter("ignore", getattr(exceptions, kind))
         try:
             call(*data)
-        except ValueError as error:
+        except (ValueError, exceptions.PrivacyBudgetError) as error:
             return str(error)
     return None
 
@@ -276,7 +276,8 @@ def test_the_corners_of_a_budget(name, form):
         charged = BudgetAccountant(epsilon=epsilon, delta=delta)
         model = build(name, form, epsilon=epsilon, accountant=charged)
         message = refusal(charge, charged, model)
-        assert message is None or re.search(NO_PLAN, message), (case, message)
+        # (what does not add up in Gaussian DP costs more beside others than all there is)
+        assert message is None or re.search(f"{NO_PLAN}|composition='zcdp'", message), case
         assert 0 <= charged.total_spent() <= epsilon * (1 + 1e-9), case
 
 

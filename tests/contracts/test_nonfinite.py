@@ -154,6 +154,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(name, form, relation):
         "mirrored": (-1.0, y[CORNER]),
         "mirrored beyond": (-1e300, "no" if is_classifier(name) else -1e300),
         "other target": (1.0, y[CORNER + 1]),
+        "other target beyond": (1.0, "no" if is_classifier(name) else -1e300),
     }
     if relation == "zero-out":
         others = {case: what for case, what in others.items() if case.startswith("invalid")}

@@ -157,9 +157,11 @@ def test_small_and_degenerate_tables(name):
         settings = entry(name).sparse
         plan = build(name, **settings).plan(n, d)
         models = [build(name, **settings).fit(storage(X), y) for storage in STORAGES.values()]
-        for model in models:
+        for kind, model in zip(STORAGES, models, strict=True):
             assert np.all(np.isfinite(outcome(model))), (n, d)
-            np.testing.assert_allclose(outcome(model), outcome(models[0]), **TOLERANCE)
+            # (sparse rows of a box keep their zeros, which a centre would shift)
+            is_other = name.startswith("DPLassoFW") and kind.startswith("cs")
+            np.testing.assert_allclose(outcome(model), outcome(models[2 * is_other]), **TOLERANCE)
             assert model.predict(X).shape == (n,)
             assert model.plan_ == plan
 
