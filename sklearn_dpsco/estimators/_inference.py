@@ -157,7 +157,7 @@ class Inference(DPLinearModel):
     def _settings(self) -> Settings:
         left_out = references(self.bounds_X) or {}
         whole = [name for name, reference in left_out.items() if reference is None]
-        if self.inference and self.fit_intercept and whole:
+        if check_bool("inference", self.inference) and self.fit_intercept and whole:
             warn_user(
                 f"columns of all categories of {first_of(whole)} add up to the intercept, and have "
                 "no intervals by themselves: say drop= in the PublicEncoder, as drop='first'",
