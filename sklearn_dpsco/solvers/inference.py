@@ -161,8 +161,7 @@ class NewtonSteps(Part):
         found = basis @ (basis.T @ point.ravel() - last)
         pulls = bread.root.T @ basis.T @ scores
         # the noise of a step was no error before it: what is left of its square
-        of_noise = variance * float((bread.inverse**2).sum())
-        left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
+        left = max(0.0, 1 - variance * float((bread.inverse**2).sum()) / max(last @ last, TINY))
         error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
         noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
         if problem.loss.task == "classification":
@@ -170,11 +169,10 @@ class NewtonSteps(Part):
             bend, far = _bend(left * float(pulls @ pulls), units.balance), error
             half = bend * bread.root @ _bent(problem, bread, point, basis @ error)
             noise = noise + half @ half.T
+        elif cut > 1:  # what is left of a step that was cut, in any direction
+            seen = (cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
+            noise = noise + float(seen @ seen) / seen.size * bread.root @ bread.root.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
-        if cut > 1:  # what is left of a step that was cut, in any direction
-            seen = error @ (bread.root / (bread.root**2).sum(axis=0))
-            energy = (cut - 1) ** 2 * float(seen @ seen) / seen.size
-            noise = noise + energy * bread.root @ bread.root.T
         noise = basis @ noise @ basis.T + _left(units, longest, basis @ far)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
@@ -186,8 +184,7 @@ class NewtonSteps(Part):
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
-        # 0 but for noise, where scores shortened as before pull no other way; losses that are not
-        # quadratic leave more
+        # 0 but for noise, if scores shortened as before pull no other way; other losses leave more
         pvalue, is_quadratic = math.nan, problem.loss.task == "regression"
         if is_quadratic and before is not None and pulls.size > 0 and variance > 0:
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
