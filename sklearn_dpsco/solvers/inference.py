@@ -161,7 +161,7 @@ class NewtonSteps(Part):
         found = basis @ (basis.T @ point.ravel() - last)
         pulls = bread.root.T @ basis.T @ scores
         # the noise of a step was no error before it: what is left of its square
-        left = max(0.0, 1 - variance * float((bread.inverse**2).sum()) / max(last @ last, TINY))
+        left = max(0.0, 1 - variance * np.sum(bread.inverse**2) / max(float(last @ last), TINY))
         error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
         noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
         if problem.loss.task == "classification":
