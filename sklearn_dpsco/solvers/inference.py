@@ -157,11 +157,11 @@ class NewtonSteps(Part):
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
         last, bread, cut = _move(problem, bread, scores, level_unit)
-        basis = bread.basis
+        basis, of_noise = bread.basis, variance * float((bread.inverse**2).sum())
         found = basis @ (basis.T @ point.ravel() - last)
         pulls = bread.root.T @ basis.T @ scores
         # the noise of a step was no error before it: what is left of its square
-        left = max(0.0, 1 - variance * np.sum(bread.inverse**2) / max(float(last @ last), TINY))
+        left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
         error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
         noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
         if problem.loss.task == "classification":
