@@ -121,9 +121,10 @@ class Units(NamedTuple):
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
 
         On the log scale, weighed by the errors of both. Of the first these are noise and what a
-        clip takes away that is so much `wider` than the descent's. A level is that of the mean
-        prediction, as if predictions were normal and directions alike. They may not be: a part of
-        the most that exponentials can add, of rows of norm 1 (Bennett), is added to the mean's.
+        clip may take away that is so much `wider` than the descent's, a third of which is given
+        back. A level is that of the mean prediction, as if predictions were normal and directions
+        alike. They may not be: a part of the most that exponentials can add, of rows of norm 1
+        (Bennett), is added to the mean's.
         """
         unit, slopes = float(self.unit[-1]), coef[:-1]
         if unit < RATES.least_level_unit:
