@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import erfc, expit, ndtr, ndtri
+from scipy.special import chdtrc, erfc, expit, ndtr, ndtri
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
@@ -188,7 +188,7 @@ class NewtonSteps(Part):
         pvalue, is_quadratic = math.nan, problem.loss.task == "regression"
         if is_quadratic and before is not None and pulls.size > 0 and variance > 0:
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
-            pvalue = float(chi2.sf(pulls @ np.linalg.solve(cov, pulls), pulls.size))
+            pvalue = float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
         n_records = units.n_present if units.users is None else units.users.starts.size
         weak, effects = basis @ bread.weak, found[: problem.n_features * k]
         noise = noise + _HIDDEN**2 * float((effects**2).mean()) * weak @ weak.T
