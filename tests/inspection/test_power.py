@@ -363,7 +363,7 @@ def test_less_noise_takes_fewer_rows_and_standard_errors_more():
     assert 0.3 < epsilon_needed(model, 4 * n, 4, **HALF) < 1.5
     # the estimator as it stands: it refuses too few rows for standard errors
     model.set_params(inference=True, epsilon=10.0)
-    with pytest.raises(TooFewRowsError, match="rows for"):
+    with pytest.raises(TooFewRowsError, match="rows, better"):
         model.plan(64, 4)
     assert rows_needed(model, 4, **HALF) > 64
 
