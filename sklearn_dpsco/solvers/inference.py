@@ -268,6 +268,7 @@ class NewtonSteps(Part):
     ) -> float:
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
 
+        Of a regression the larger one is between the two sizes of that rank that were selected.
         Of labels at least the first clip, which follows from rows; of rates that of the descent.
         Of others about at most the longest row that counts, times the range of the targets.
         """

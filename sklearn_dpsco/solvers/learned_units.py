@@ -285,10 +285,10 @@ class LearnedUnits(Part):
         tail = size / mean / math.log(max(n_positive / max(few, 1.0), math.e))
         tail *= 1.0 if self.problem.loss == Tweedie(1) else RATES.tail_of_costs
 
+        few_beyond = math.floor(few) / n * tail / weight  # none without noise
+
         def beyond(clip: float) -> float:
-            return (
-                math.floor(few) / n * tail / weight * math.exp(-max(0.0, clip - size / mean) / tail)
-            )
+            return few_beyond * math.exp(-max(0.0, clip - size / mean) / tail)
 
         lost = beyond(wide / mean) * (wide < self.problem.largest_rate)
         mean, variance = min(1.0, mean * (1 + RATES.lost * lost)), variance + lost**2
