@@ -234,8 +234,9 @@ class NewtonSteps(Part):
                 move *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             point = point - (bread.basis @ move).reshape(problem.shape)
-            # rows whose second derivatives are larger here count less in scores, too
-            copy = copy.map(predicted, point, *of_predictions).map(curved).map(_weighed, bound)
+            copy = copy.map(predicted, point, *of_predictions)
+            if self.n_hessians > 1:  # rows whose second derivatives are larger here count less
+                copy = copy.map(curved).map(_weighed, bound)
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy, bound, stream)
         return point, copy, bread, bound, before, clip
