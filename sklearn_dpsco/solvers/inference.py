@@ -106,6 +106,7 @@ class Bread(NamedTuple):
     inverse: Array
     root: Array  # a column for each direction that is not weak
     weak: Array  # the others, orthonormal
+    faint: Array  # and each as much longer as effects along it may be
     scale: float  # of the noise in the second derivatives
 
 
@@ -190,9 +191,9 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        weak, effects = basis @ bread.weak, found[: problem.n_features * k]
-        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * weak @ weak.T
-        whole = basis @ (sampling / n) @ basis.T, noise, weak, basis @ basis.T
+        faint, effects = basis @ bread.faint, found[: problem.n_features * k]
+        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * faint @ faint.T
+        whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
 
@@ -338,7 +339,11 @@ class NewtonSteps(Part):
         is_noise = values <= np.maximum(largest, 1e-12 * values[-1])
         n_weak = int(np.max(r * is_noise, initial=0))
         root = vectors[:, n_weak:] / np.sqrt(values[n_weak:])
-        return Bread(basis, root @ root.T, root, vectors[:, :n_weak], scale)
+        weak = vectors[:, :n_weak]
+        # small where a column varies less than its unit, and an effect is larger by the root of that
+        seen = np.maximum(values[:n_weak], max(scale, TINY))
+        faint = weak * np.sqrt(np.maximum(1.0, np.median(values) / seen))
+        return Bread(basis, root @ root.T, root, weak, faint, scale)
 
     def _of_sampling(
         self, problem: Problem, bread: Bread, moments: Array, clip: float, stream: RandomStream
