@@ -562,8 +562,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             lengths_of = np.where(widths > 0, widths, 1.0)[:, None]
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
-        # there, all errors together of effects over widths are three times the largest effect
-        unsure = unknown / np.maximum(np.linalg.norm(unknown * widths[:, None], axis=0), TINY)
+        # there, the largest error of an effect over its width is three times the largest effect
+        longest = np.abs(unknown * widths[:, None]).max(axis=0)
+        unsure = unknown / np.maximum(longest, TINY)
         unsure *= 3 * float(np.max(np.abs(coef * widths), initial=0.0)) / math.sqrt(max(1, n_weak))
         far = f"{n} rows, of which about {n_far} that are far out count less"
         estimates = Estimates(

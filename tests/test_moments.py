@@ -504,3 +504,20 @@ def test_noise_of_criteria_is_that_of_repeated_releases(features, against):
     assert told < 1e-3
     z = [(bic - true) / noise for bic, noise in (found(3.0, seed) for seed in range(30))]
     assert 0.5 < np.sqrt(np.mean(np.square(z))) < 1.8
+
+
+def test_a_reference_category_that_noise_hides_moves_no_other_out_of_its_interval():
+    held = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        places, effects = rng.choice(41, 10_000, p=[0.02, *[0.98 / 40] * 40]), rng.normal(size=41)
+        effects = np.append(3.0, 0.5 * effects[1:])
+        y = (effects[places] + rng.normal(size=10_000)).clip(-6, 6)
+        X = np.column_stack((np.eye(41)[places][:, 1:], y))
+        bounds = np.append(np.zeros(40), -6.0), np.append(np.ones(40), 6.0)
+        facts = {**COMMON, "epsilon": 1.0, "bounds_X": bounds, "random_state": seed}
+        found = PrivateMoments(**facts).fit(X).regression(40)
+        least_squares = np.linalg.lstsq(np.column_stack((X[:, :40], np.ones(10_000))), y)[0]
+        off = np.abs(found.coef[0] - least_squares)
+        held.append(np.mean(off <= found.half_widths(np.eye(41))))
+    assert min(held) > 0.9

@@ -67,7 +67,10 @@ _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
-_HIDDEN = 0.75  # error in weak directions, over effects in the units (found by simulation)
+# Error in weak directions, over effects in the units (found by simulation), and the second
+# derivatives there, over the median ones, for which it is that; the error grows as these fall.
+_HIDDEN = 1.25
+_SMALL = 0.36
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _MOST_STEPS = 20  # of counts and costs without noise
 
@@ -105,8 +108,7 @@ class Bread(NamedTuple):
     basis: Array  # orthonormal, of what coefficients can be told: of classes, that sum to 0
     inverse: Array
     root: Array  # a column for each direction that is not weak
-    weak: Array  # the others, orthonormal
-    faint: Array  # and each as much longer as effects along it may be
+    weak: Array  # the others, orthogonal, of length 1 or as much more as effects may be larger
     scale: float  # of the noise in the second derivatives
 
 
@@ -191,9 +193,9 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        faint, effects = basis @ bread.faint, found[: problem.n_features * k]
-        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * faint @ faint.T
-        whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
+        weak, effects = basis @ bread.weak, found[: problem.n_features * k]
+        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * weak @ weak.T
+        whole = basis @ (sampling / n) @ basis.T, noise, weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
 
@@ -339,11 +341,10 @@ class NewtonSteps(Part):
         is_noise = values <= np.maximum(largest, 1e-12 * values[-1])
         n_weak = int(np.max(r * is_noise, initial=0))
         root = vectors[:, n_weak:] / np.sqrt(values[n_weak:])
-        weak = vectors[:, :n_weak]
-        # small where a column varies less than its unit, and an effect is larger by the root of that
-        seen = np.maximum(values[:n_weak], max(scale, TINY))
-        faint = weak * np.sqrt(np.maximum(1.0, np.median(values) / seen))
-        return Bread(basis, root @ root.T, root, weak, faint, scale)
+        # where columns vary less than by their units, an effect is larger by as much
+        seen = np.maximum(values[:n_weak], max(scale, 1e-12 * values[-1]))
+        weak = vectors[:, :n_weak] * np.sqrt(np.maximum(1.0, _SMALL * np.median(values) / seen))
+        return Bread(basis, root @ root.T, root, weak, scale)
 
     def _of_sampling(
         self, problem: Problem, bread: Bread, moments: Array, clip: float, stream: RandomStream

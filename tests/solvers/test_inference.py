@@ -717,8 +717,29 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
     fitted(X, y, 2)
     hidden = found[0].unknown.T @ found[0].noise @ found[0].unknown
     assert len(hidden) > 0
-    effects = (0.75 * np.linalg.norm(found[0].coef.ravel()[:d])) ** 2 / d
-    np.testing.assert_allclose(hidden, effects * np.eye(len(hidden)), atol=1e-9 * effects)
+    effects = (1.25 * np.linalg.norm(found[0].coef.ravel()[:d])) ** 2 / d
+    lengths = np.linalg.norm(found[0].unknown, axis=0)  # 1, or more where rows vary less
+    np.testing.assert_allclose(hidden, effects * np.diag(lengths**4), atol=1e-9 * effects)
+    assert (lengths >= 1 - 1e-9).all()
+    assert (lengths < 3).all()
+
+
+def test_a_reference_category_that_noise_hides_moves_no_other_out_of_its_interval():
+    """All categories against the reference vary little, and are off by as much more together."""
+    held = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        places = rng.choice(21, 6000, p=[0.02, *[0.98 / 20] * 20])
+        X, effects = np.eye(21)[places][:, 1:], 0.5 * rng.normal(size=21)
+        effects[0] = 3.0
+        y = (effects[places] + rng.normal(size=6000)).clip(-6, 6)
+        found = fitted(X, y, epsilon=2.0, seed=seed, bounds_X=(0, 1), bounds_y=(-6, 6)).summary()
+        if found.unknown.shape[1] > 0:
+            least_squares = np.linalg.lstsq(np.column_stack((X, np.ones(6000))), y, rcond=None)[0]
+            off = np.abs(found.coef[0] - least_squares)
+            held.append(np.mean(off <= found.half_widths(np.eye(21))))
+    assert len(held) > 1
+    assert min(held) > 0.9
 
 
 def test_first_steps_of_few_coefficients_of_labels_have_a_larger_share():
