@@ -1,9 +1,10 @@
 """Defaults: rules and numbers that depend on public facts only, one set for a solver and task.
 
-A set is one frozen object for all tables. The numbers were chosen on synthetic data
-(benchmarks/defaults_study.py, mirror_study.py, phased_sgd.py, streaming.py, heavy_tails.py);
-where those left a choice open, five public tables decided (diabetes, computers, breast
-cancer, digits, fair). No number was tuned to a single table.
+A set is one frozen object for all tables, of numbers with names; a tuple has a number for
+regressions, one for classifications and perhaps one for rates. The numbers were chosen on
+synthetic data (benchmarks/defaults_study.py, mirror_study.py, phased_sgd.py, streaming.py,
+heavy_tails.py); where those left a choice open, five public tables decided (diabetes, computers,
+breast cancer, digits, fair). No number was tuned to a single table.
 
 Units: features and targets scaled to [-1, 1]. "Noise" is the l2 norm of the noise in the mean
 of all released gradients, for a clip of 1 (`gradient_noise`), unless it says otherwise.
@@ -12,7 +13,8 @@ of all released gradients, for a clip of 1 (`gradient_noise`), unless it says ot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import make_dataclass, replace
+from typing import Any
 
 from ..geometry import Geometry
 from ..losses import smoothed
@@ -22,6 +24,22 @@ from .base import Problem
 # Limits of what a user may ask for.
 MOST_SCALE_SHARE = 0.7  # for scales of heavy tails; with the other shares it leaves 0.07
 MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of its own
+
+
+def rules(**numbers: Any) -> Any:
+    """A frozen object that has these numbers."""
+    return make_dataclass("Rules", numbers, frozen=True)(**numbers)
+
+
+def by_task(tasks: tuple[str, ...], **numbers: Any) -> dict[str, Any]:
+    """Such an object for each task: a tuple has a number for each, any other value is for all."""
+    return {
+        task: rules(**{name: v[k] if isinstance(v, tuple) else v for name, v in numbers.items()})
+        for k, task in enumerate(tasks)
+    }
+
+
+_TASKS = "regression", "classification"
 
 # --------------------------------------------------------------- rules that solvers share
 
@@ -75,75 +93,63 @@ def intercept_share(problem: Problem, budget: PrivacyBudget) -> float:
     return min(rules.most_target_share, max(rules.least_target_share, share))
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepLimits:
-    """How many steps are made; `affordable` bounds the numbers of X that all of them read."""
+def affordable_steps(problem: Problem, rules: Any) -> int:
+    """More steps never hurt, as their noise averages out, but cost time.
 
-    fewest_steps: int
-    most_steps: int
-    affordable: float
-
-
-def affordable_steps(problem: Problem, rules: StepLimits) -> int:
-    """More steps never hurt, as their noise averages out, but cost time."""
+    `rules.affordable` bounds the numbers of X that all of them read.
+    """
     affordable = int(rules.affordable / (problem.n_samples * problem.n_features))
     return min(rules.most_steps, max(affordable, rules.fewest_steps))
 
 
 # -------------------------------------------------------------------- before the descent
 
-
-@dataclass(frozen=True)
-class FirstReleasesRules:
-    """Shares of the budget, and the steps to the centre of the targets."""
-
-    row_factor_share: float = 0.02
-    means_share: float = 0.05
-    clear_means: float = 0.1  # noise of a column's mean above which selections do without
+# Shares of the budget, and the steps to the centre of the targets.
+FIRST_RELEASES = rules(
+    row_factor_share=0.02,
+    means_share=0.05,
+    clear_means=0.1,  # noise of a column's mean above which selections do without
     # Unit of the intercept about means: it has little left to correct, and its part of a gradient
     # varies most, for which alone it would be selected.
-    centered_intercept: float = 0.25
-    least_target_share: float = 0.1
-    most_target_share: float = 0.5
-    target_noise: float = 0.12  # standard deviation that the target's share aims at
-    least_frequency: float = 0.02  # of a class with a weight, over the number of classes
-    target_prior: float = 0.5  # standard deviation of the mean of targets over tasks
+    centered_intercept=0.25,
+    least_target_share=0.1,
+    most_target_share=0.5,
+    target_noise=0.12,  # standard deviation that the target's share aims at
+    least_frequency=0.02,  # of a class with a weight, over the number of classes
+    target_prior=0.5,  # standard deviation of the mean of targets over tasks
     # Where the least share gives too much noise for a mean in [-1, 1], the centre of the targets
     # is found by steps on residuals clipped to `location_clip`, which need less noise.
-    location_clip: float = 0.12
-    location_steps: int = 25
-    location_step: float = 1.9
-    location_reach: float = 0.2  # bound on the sum of the noise over all steps
-
-
-FIRST_RELEASES = FirstReleasesRules()
-
+    location_clip=0.12,
+    location_steps=25,
+    location_step=1.9,
+    location_reach=0.2,  # bound on the sum of the noise over all steps
+)
 # ---------------------------------------------------------------------------- Frank-Wolfe
 
-
-@dataclass(frozen=True, kw_only=True)
-class FrankWolfeDefaults(StepLimits):
-    """Radii, clips and levels of noise."""
-
-    gradient_radius: float  # over the root of the noise
-    largest_radius: float
-    selection_radius: float
-    smallest_clip: float
-    noisy: float  # noise above which the radius falls, and with it the coefficients
-    hopeless: float  # noise above which only the intercept is learned
-    most_steps: int = 200
-    affordable: float = 8e7
-    accurate: float = 0.02  # noise below which the clip grows to 1
+# Radii, clips and levels of noise.
+FRANK_WOLFE = by_task(
+    _TASKS,
+    gradient_radius=(0.65, 4.0),  # over the root of the noise
+    largest_radius=(12.0, 70.0),
+    selection_radius=(1.5, 7.0),
+    smallest_clip=(0.15, 0.5),
+    fewest_steps=(50, 16),
+    noisy=(0.15, 0.2),  # noise above which the radius falls, and with it the coefficients
+    hopeless=(0.6, 1.5),  # noise above which only the intercept is learned
+    most_steps=200,
+    affordable=8e7,
+    accurate=0.02,  # noise below which the clip grows to 1
     # Noise of a selection below which it is preferred where gradients are noisy. The two noises
     # differ by a factor of about d / (2 log 2d). Where that is below sparsity_bet (d < 80),
     # selections are better only if the best model is sparse, and worse if it is dense.
-    selectable: float = 0.15
-    sparsity_bet: float = 8.0
+    selectable=0.15,
+    sparsity_bet=8.0,
     # Width of the smoothing of the linear minimization, in units of the noise left in the
     # momentum, and curvature of the loss along one feature, in units of its smoothness, which
     # keeps the first steps of a run with little noise from overshooting.
-    smoothing: float = 0.2
-    curvature: float = 0.2
+    smoothing=0.2,
+    curvature=0.2,
+)
 
 
 # The error of permute-and-flip is that of Gumbel noise of about 0.75 times (few close
@@ -162,186 +168,134 @@ def smoothed_for(problem: Problem, clip: float, n_steps: int) -> Problem:
     return replace(problem, loss=smoothed(problem.loss, _ENVELOPE * clip * math.sqrt(n_steps)))
 
 
-FRANK_WOLFE = {
-    "regression": FrankWolfeDefaults(
-        gradient_radius=0.65, largest_radius=12.0, selection_radius=1.5, smallest_clip=0.15,
-        noisy=0.15, hopeless=0.6, fewest_steps=50,
-    ),
-    "classification": FrankWolfeDefaults(
-        gradient_radius=4.0, largest_radius=70.0, selection_radius=7.0, smallest_clip=0.5,
-        noisy=0.2, hopeless=1.5, fewest_steps=16,
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinglePassDefaults:
-    """Steps of Frank-Wolfe in a single pass.
-
-    Of several plans the one with the least sum of `unfinished` over the steps, the error of a
-    selection and `variation` times the sampling error is taken, in units of the radius times the
-    clip.
-    """
-
-    late: float  # steps are 2 / (k + late)
+# Steps of Frank-Wolfe in a single pass.
+# Of several plans the one with the least sum of `unfinished` over the steps, the error of a
+# selection and `variation` times the sampling error is taken, in units of the radius times the
+# clip.
+SINGLE_PASS = by_task(
+    _TASKS,
+    late=(9.0, 6.0),  # steps are 2 / (k + late)
     # Of a new batch in the estimate of "rounds", in units of the step: a little more than that, or
     # everything, which leaves a record in one estimate. The second is better for all but large n.
-    weights: tuple[float, float] = (3.0, math.inf)
-    unfinished: float = 0.5
-    variation: float = 0.3
-    forgets: float = 0.5  # "spider": the step, in units of that of BGN21
-
-
-SINGLE_PASS = {
-    "regression": SinglePassDefaults(late=9.0),
-    "classification": SinglePassDefaults(late=6.0),
-}
-
+    weights=((3.0, math.inf), (3.0, math.inf)),
+    unfinished=0.5,
+    variation=0.3,
+    forgets=0.5,  # "spider": the step, in units of that of BGN21
+)
 # ------------------------------------------------------------------------- mirror descent
 
-
-@dataclass(frozen=True, kw_only=True)
-class MirrorDescentDefaults(StepLimits):
-    """Radii, clips and the step rule (`Stage`)."""
-
-    radius: float
-    smallest_clip: float
+# Radii, clips and the step rule (`Stage`).
+MIRROR_DESCENT = by_task(
+    _TASKS,
+    radius=(2.0, 10.0),
+    smallest_clip=(0.12, 0.3),
     # Size of a useful gradient, in units of its clip: where the noise of the mean of all steps
     # is far above it, steps are so short that the model stays near its start.
-    gradient: float
-    reach: float = 0.5  # of AdaGrad's steps, in units of the diameter
-    accurate: float = 0.02  # noise of a single release below which the clip grows to 1
+    gradient=(1.2, 0.9),
+    reach=0.5,  # of AdaGrad's steps, in units of the diameter
+    accurate=0.02,  # noise of a single release below which the clip grows to 1
     # Noise of a single release above which, and number of features from which, the l1 ball is
     # the default set: assuming a sparse model then costs nothing, and helps.
-    drowning: float = 0.5
-    wide: int = 100
+    drowning=0.5,
+    wide=100,
     # "noisy-sfw" steps towards the boundary even if the gradient is small: a smaller set,
     # and shorter steps where the noise is above `direction` times the Lipschitz constant.
-    boundary: float = 0.25
-    direction: float = 0.05
-    most_phases: int = 6  # later ones hardly change the model
-    growing_rounds: int = 8  # of "noisy-sfw" where the loss is not convex, at most
-    round_steps: int = 16  # of "proximal", whose many rounds need few steps each, at least
-    fewest_steps: int = 60
-    most_steps: int = 400
-    affordable: float = 4e8
-
-
-MIRROR_DESCENT = {
-    "regression": MirrorDescentDefaults(radius=2.0, smallest_clip=0.12, gradient=1.2),
-    "classification": MirrorDescentDefaults(radius=10.0, smallest_clip=0.3, gradient=0.9),
-}
-
+    boundary=0.25,
+    direction=0.05,
+    most_phases=6,  # later ones hardly change the model
+    growing_rounds=8,  # of "noisy-sfw" where the loss is not convex, at most
+    round_steps=16,  # of "proximal", whose many rounds need few steps each, at least
+    fewest_steps=60,
+    most_steps=400,
+    affordable=4e8,
+)
 # ----------------------------------------------------------- descent in learned units
 
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedUnitsDefaults:
-    """Shares of the budget, and bounds in units of what was released.
-
-    m is n mu over the record factor. (benchmarks/learned_units.py)
-    """
-
-    smallest_clip: float
-    prediction_noise: float  # standard deviation of the noise that is accepted in a prediction
-    signal: float  # norm of a useful gradient, in units of its clip
-    most_mean_share: float  # for the mean of the targets, which aims at m = 8
-    least_mean_share: float = 0.02
+# Shares of the budget, and bounds in units of what was released.
+# m is n mu over the record factor. (benchmarks/learned_units.py)
+LEARNED_UNITS = by_task(
+    (*_TASKS, "rates"),
+    smallest_clip=(0.5, 0.3, 1.0),
+    prediction_noise=(0.85, 1.0, 0.4),  # standard deviation that is accepted in a prediction
+    signal=(0.3, 0.2, 0.3),  # norm of a useful gradient, in units of its clip
+    most_mean_share=(0.15, 0.3, 0.07),  # for the mean of the targets, which aims at m = 8
+    least_mean_share=(0.02, 0.04, 0.02),
     # The m below which the units of the bounds are better than learned ones, over the root of the
     # number of outputs.
-    least: float = 0.0
-    norm_share: float = 0.08  # the largest, for each of two norms that few rows exceed
-    least_for_norms: float = 7.0  # the m sqrt(share) below which they are not released
-    largest_clip: float = 1.0
-    median_share: float = 0.25
-    spread_share: float = 0.15
-    widest_mean: float = 4.0
-    center_share: float = 0.08
-    present_share: float = 0.005  # for the number of records that are not empty
-    positive_share: float = 0.04  # and of rates above 0
-    growth: float = 0.03  # clips grow from m / (d + 1) of the inverse on
-    row_growth: float = 0.2  # of that growth, for the bound on rows, which costs no bias
-    row_bound: float = 0.8  # of centred rows, in units of the norm that few exceed
+    least=(14.0, 0.0, 0.0),
+    norm_share=(0.08, 0.1, 0.08),  # the largest, for each of two norms that few rows exceed
+    least_for_norms=(7.0, 2.0, 7.0),  # the m sqrt(share) below which they are not released
+    largest_clip=(6.0, 1.0, 1.0),
+    median_share=(0.12, 0.25, 0.07),
+    spread_share=0.15,
+    widest_mean=4.0,
+    center_share=0.08,
+    present_share=(0.005, 0.005, 0.02),  # for the number of records that are not empty
+    positive_share=0.04,  # and of rates above 0
+    growth=0.03,  # clips grow from m / (d + 1) of the inverse on
+    row_growth=0.2,  # of that growth, for the bound on rows, which costs no bias
+    row_bound=0.8,  # of centred rows, in units of the norm that few exceed
     # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
     # the first round suit the second.
-    whiten: float = 9.0
-    least_to_whiten: float = 100.0  # and the m, below which other shares leave too little
-    moments_share: float = 0.1  # for both
-    moment_growth: float = 2.0  # of the bound on the rows in them
+    whiten=9.0,
+    least_to_whiten=100.0,  # and the m, below which other shares leave too little
+    moments_share=0.1,  # for both
+    moment_growth=2.0,  # of the bound on the rows in them
     # The m, and that over the columns, from which very small columns are found, with or without
     # second moments, and made as large as others: the share for all rounds; mean squares, over the
     # largest, of such; what one that was enlarged has at least, over its noise, and over that of
     # others; and what those of all small ones may add up to in rounds of their own.
-    least_for_sizes: float = 500.0
-    sizes_per_column: float = 16.0
+    least_for_sizes=500.0,
+    sizes_per_column=16.0,
     # A flag is in some p of the rows, and has a mean square of p at most however it is enlarged:
     # where that rose by less than this part of what it should have, the column stays as it was.
-    grown_size: float = 0.25
-    sizes_share: float = 0.06
-    small_size: float = 0.05
-    clear_size: float = 4.0
-    found_size: float = 0.3
+    grown_size=0.25,
+    sizes_share=0.06,
+    small_size=0.05,
+    clear_size=4.0,
+    found_size=0.3,
     # A few rows may be at the bounds, which no noise tells: the more a column is enlarged, the
     # further off they are by what others tell of it.
-    most_enlarged: float = 128.0
-    room_of_small: float = 0.4
+    most_enlarged=128.0,
+    room_of_small=0.4,
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
-    far_share: float = 0.02
-    clear_center: float = 3.0  # of rows, in units of the noise of their centre
-    clear_count: float = 4.0
+    far_share=0.02,
+    clear_center=3.0,  # of rows, in units of the noise of their centre
+    clear_count=4.0,
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
     # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
     # spectral norm of the noise.
-    doubts_from: float = 60.0
-    clear_moment: float = 2.0
-    clear_usual: float = 0.63
-    scalar_share: float = 0.01  # for the top eigenvalue
-    scalars: float = 30.0  # the m from which it is released
-    least_for_center: float = 0.0  # the m below which the centre is not released
+    doubts_from=60.0,
+    clear_moment=2.0,
+    clear_usual=0.63,
+    scalar_share=0.01,  # for the top eigenvalue
+    scalars=30.0,  # the m from which it is released
+    least_for_center=0.0,  # the m below which the centre is not released
     # Of wide rows, where a feature's unit is sqrt(mean + ridge * noise), by the noise in its mean.
-    clear: float = 5.0  # the mean, in units of its noise, below which it is not a feature's own
-    rest: float = 2.0  # noise of gradients, over that of means, by which those weigh less
-    sure: float = 3.0  # and below which it is not centred
-    ridge: float = 4.0
+    clear=5.0,  # the mean, in units of its noise, below which it is not a feature's own
+    rest=2.0,  # noise of gradients, over that of means, by which those weigh less
+    sure=3.0,  # and below which it is not centred
+    ridge=4.0,
+)
 
 
-LEARNED_UNITS = {
-    "regression": LearnedUnitsDefaults(
-        least=14.0, smallest_clip=0.5, largest_clip=6.0, prediction_noise=0.85, signal=0.3,
-        most_mean_share=0.15, median_share=0.12,
-    ),
-    "classification": LearnedUnitsDefaults(
-        smallest_clip=0.3, prediction_noise=1.0, signal=0.2,
-        most_mean_share=0.3, least_mean_share=0.04, norm_share=0.1, least_for_norms=2.0,
-    ),
-    "rates": LearnedUnitsDefaults(
-        smallest_clip=1.0, prediction_noise=0.4, signal=0.3,
-        most_mean_share=0.07, median_share=0.07, present_share=0.02,
-    ),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RatesDefaults:
-    """Of counts and costs, beside their learned units. (benchmarks/counts.py)"""
-
-    curvature: float = 1.5  # of the loss, over that at the mean of the targets
-    level: float = 2.0  # the sum of the steps of the intercept, at least, over what it needs
+# Of counts and costs, beside their learned units. (benchmarks/counts.py)
+RATES = rules(
+    curvature=1.5,  # of the loss, over that at the mean of the targets
+    level=2.0,  # the sum of the steps of the intercept, at least, over what it needs
     # below which rows are 0, and the level is that of the released mean
-    least_level_unit: float = 0.01
-    clear: float = 5.0  # what tells a size, in units of its selection's noise, or it is the usual:
-    usual: float = -4.0  # octaves, of the bounds
+    least_level_unit=0.01,
+    clear=5.0,  # what tells a size, in units of its selection's noise, or it is the usual:
+    usual=-4.0,  # octaves, of the bounds
     # the error of a level: a part of what slopes may add to that of normal predictions
-    not_normal: float = 0.5
-    tail_of_costs: float = 2.0  # over that of exponential ones
-    lost: float = 1 / 3  # what a clip takes from a mean, of what these say (by simulation)
+    not_normal=0.5,
+    tail_of_costs=2.0,  # over that of exponential ones
+    lost=1 / 3,  # what a clip takes from a mean, of what these say (by simulation)
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.
-    many_columns: float = 0.25
-
-
-RATES = RatesDefaults()
+    many_columns=0.25,
+)
 
 
 # what differs with more features than are copied (benchmarks/wide_units.py)
@@ -358,320 +312,262 @@ WIDE_UNITS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class BoxUnitsDefaults:
-    """Widths of learned boxes, in units of what was released. (benchmarks/utility.py --wider)"""
-
-    width: float = 2.0  # of a column, in units of E z^2 / E abs(z)
-    target_width: float = 6.0  # of a target, in median distances from its centre
-    row_bound: float = 1.5  # of centred rows in the second moments, in units of their median norm
-    aim: float = 20.0  # the m sqrt(share) of a median
-    doubt: float = 2.0  # what is added to a mean square, in units of its noise
-    longest: float = 4.0  # by how much widths grow as the noise falls, at most
-    clear: float = 5.0  # the m over n_features from which such units are the default
-    times: float = 1.4  # and the m, over that from which those of a descent are
-
-
-BOX_UNITS = BoxUnitsDefaults()
+# Widths of learned boxes, in units of what was released. (benchmarks/utility.py --wider)
+BOX_UNITS = rules(
+    width=2.0,  # of a column, in units of E z^2 / E abs(z)
+    target_width=6.0,  # of a target, in median distances from its centre
+    row_bound=1.5,  # of centred rows in the second moments, in units of their median norm
+    aim=20.0,  # the m sqrt(share) of a median
+    doubt=2.0,  # what is added to a mean square, in units of its noise
+    longest=4.0,  # by how much widths grow as the noise falls, at most
+    clear=5.0,  # the m over n_features from which such units are the default
+    times=1.4,  # and the m, over that from which those of a descent are
+)
 
 
-def unit_rules(problem: Problem) -> LearnedUnitsDefaults:
+def unit_rules(problem: Problem) -> Any:
     """Those that suit the size of the problem."""
     return (WIDE_UNITS if problem.is_wide else LEARNED_UNITS)[problem.loss.task]
 
 
-@dataclass(frozen=True)
-class UnitDescentDefaults:
-    """Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets."""
-
-    plain: StepLimits = StepLimits(fewest_steps=30, most_steps=100, affordable=4e8)
-    whitened: StepLimits = StepLimits(fewest_steps=12, most_steps=16, affordable=2e8)
+# Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets.
+UNIT_DESCENT = rules(
+    plain=rules(fewest_steps=30, most_steps=100, affordable=4e8),
+    whitened=rules(fewest_steps=12, most_steps=16, affordable=2e8),
     # of a descent that later steps on all coefficients start from
-    start: StepLimits = StepLimits(fewest_steps=8, most_steps=16, affordable=4e7)
-    momentum_steps: float = 6.0  # 1 / (1 - momentum) is at most the number of steps over this
-    width: float = 1.5  # of Welsch's loss
-    widening: float = 32.0  # times that in the first step, falling to 1 by the middle of the steps
+    start=rules(fewest_steps=8, most_steps=16, affordable=4e7),
+    momentum_steps=6.0,  # 1 / (1 - momentum) is at most the number of steps over this
+    width=1.5,  # of Welsch's loss
+    widening=32.0,  # times that in the first step, falling to 1 by the middle of the steps
     # Of users, those whose gradients are scaled down, at most half: this over m, times the root of
     # the number of coefficients. And shares of the budget for the norm that they exceed, and for
     # the number of users with a row that is not empty.
-    hidden: float = 10.0
-    user_share: float = 0.03
-    present_share: float = 0.005
-    many_columns: float = 30.0  # of which one that is noise says less about the others
+    hidden=10.0,
+    user_share=0.03,
+    present_share=0.005,
+    many_columns=30.0,  # of which one that is noise says less about the others
     # Of slopes of labels, from this m on: noise over energy to this power is taken away, of which 1
     # is the factor of James and Stein.
-    least_for_clear: float = 200.0
-    noise_power: float = 3.0
-    sure: float = 6.0  # squares of doubtful coefficients, over their noise, that are kept
+    least_for_clear=200.0,
+    noise_power=3.0,
+    sure=6.0,  # squares of doubtful coefficients, over their noise, that are kept
+)
 
 
-UNIT_DESCENT = UnitDescentDefaults()
-
-
-@dataclass(frozen=True)
-class CorrectionDefaults:
-    """The steps with a wide clip after such a descent, and shares of what is left for it.
-
-    The m from which they pay: on all coefficients of a regression ``whole * d^1.5 sqrt(K)``, if
-    also `least_of_whole`; on slope and intercept `least`, or `least_of_many` where m is at most
-    ``many_columns * d^2``; of two classes `least_of_two`, of more, which have a slope together and
-    an intercept each, ``least_of_classes sqrt(K - 1)``.
-    Derivatives of classes are bounded: slope and intercepts are all that a small clip biases much.
-    """
-
-    whole: float = 10.0
-    least_of_whole: float = 200.0
+# The steps with a wide clip after such a descent, and shares of what is left for it.
+# The m from which they pay: on all coefficients of a regression ``whole * d^1.5 sqrt(K)``, if
+# also `least_of_whole`; on slope and intercept `least`, or `least_of_many` where m is at most
+# ``many_columns * d^2``; of two classes `least_of_two`, of more, which have a slope together and
+# an intercept each, ``least_of_classes sqrt(K - 1)``.
+# Derivatives of classes are bounded: slope and intercepts are all that a small clip biases much.
+CORRECTION = rules(
+    whole=10.0,
+    least_of_whole=200.0,
     # times m over the least for these steps, at most `most_share`
-    whole_share: float = 0.35
-    most_share: float = 0.7
-    whole_steps: int = 5
-    least: float = 300.0
-    least_of_many: float = 50.0
-    many_columns: float = 0.03125
-    least_of_two: float = 60.0
-    least_of_classes: float = 100.0
-    line_share: float = 0.1
+    whole_share=0.35,
+    most_share=0.7,
+    whole_steps=5,
+    least=300.0,
+    least_of_many=50.0,
+    many_columns=0.03125,
+    least_of_two=60.0,
+    least_of_classes=100.0,
+    line_share=0.1,
     # of labels ``(labels_aim / m)^2`` where that is more, at most `labels_share`
-    labels_share: float = 0.2
-    labels_aim: float = 450.0
-    line_steps: int = 20
+    labels_share=0.2,
+    labels_aim=450.0,
+    line_steps=20,
     # Sum of these steps: `reach` over the noise of one release, within limits, of which the last is
     # for up to three classes, and grows as their number does.
-    reach: float = 0.5
-    shortest: float = 32.0
-    longest: float = 80.0
-    momentum: float = 0.5
+    reach=0.5,
+    shortest=32.0,
+    longest=80.0,
+    momentum=0.5,
     # Slopes of clear predictions, in which the loss is flat: steps are longer by this part of the
     # ratio of curvatures, if their noise changes a slope by at most this part.
-    newton: float = 0.5
-    slope_noise: float = 0.2
-    tail_share: float = 0.02  # of the whole budget, for the clip
-    clear: float = 5.0  # of the noise of that selection, of users
-    rarer: float = 0.4  # of users with a label of the rarer class, whose gradients are clipped
-    size_share: float = 0.02  # at most, for the size of the predictions, which aims at m = 160
-    aim: float = 160.0
-    prior: float = 1.0  # standard deviation of the changes of slope and intercept
-    slope_prior: float = 0.5  # and of what slopes are multiplied by
-    growth_prior: float = 0.25  # where those of two classes grow, below `least_for_clear`
-    prior_of_classes: float = 0.3  # of several classes' intercepts
+    newton=0.5,
+    slope_noise=0.2,
+    tail_share=0.02,  # of the whole budget, for the clip
+    clear=5.0,  # of the noise of that selection, of users
+    rarer=0.4,  # of users with a label of the rarer class, whose gradients are clipped
+    size_share=0.02,  # at most, for the size of the predictions, which aims at m = 160
+    aim=160.0,
+    prior=1.0,  # standard deviation of the changes of slope and intercept
+    slope_prior=0.5,  # and of what slopes are multiplied by
+    growth_prior=0.25,  # where those of two classes grow, below `least_for_clear`
+    prior_of_classes=0.3,  # of several classes' intercepts
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
     # the spread of the predictions is thought to be wrong by
-    law_doubt: float = 1.25
-    start_above: float = 0.75  # of such levels, log-odds from where Newton steps begin, at most
-    steepest: float = 4.0  # of the slopes, where most predictions are alike
+    law_doubt=1.25,
+    start_above=0.75,  # of such levels, log-odds from where Newton steps begin, at most
+    steepest=4.0,  # of the slopes, where most predictions are alike
     # Below `least`, from this m and 6 d on, the levels of a regression are restored to the released
     # means of its targets, from which they must be off by so many variances; the share of the whole
     # budget for these is then up to this, and from `least_for_spread` on also for their spreads.
-    least_for_level: float = 60.0
-    least_for_spread: float = 130.0
-    level_share: float = 0.05
-    level_doubt: float = 3.0
+    least_for_level=60.0,
+    least_for_spread=130.0,
+    level_share=0.05,
+    level_doubt=3.0,
     # From this m on, also to means without a clip, which are clear of more noise; and the share for
     # both means, at most, and the m sqrt(share) it aims at.
-    least_for_mean: float = 100.0
-    mean_doubt: float = 7.0
-    mean_share: float = 0.05
-    mean_aim: float = 150.0
+    least_for_mean=100.0,
+    mean_doubt=7.0,
+    mean_share=0.05,
+    mean_aim=150.0,
+)
 
 
-CORRECTION = CorrectionDefaults()
-
-
-@dataclass(frozen=True)
-class InferenceDefaults:
-    """Newton steps with a covariance; shares are of what is left after the units and the sizes.
-
-    With k the number of coefficients of an output, of classes of all, and m the accuracy of a mean
-    by all that is left.
-    """
-
-    size_share: float = 0.015  # of the whole budget, for each of five sizes
-    least: float = 15.0  # the m over k^1.5 from which second derivatives are not noise
+# Newton steps with a covariance; shares are of what is left after the units and the sizes.
+# With k the number of coefficients of an output, of classes of all, and m the accuracy of a mean
+# by all that is left.
+INFERENCE = rules(
+    size_share=0.015,  # of the whole budget, for each of five sizes
+    least=15.0,  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
     # their noise falls as m grows; those of labels are small along strong effects. `last_share` is
     # for them and the last scores. Where it would be above 1, the most grows with its square.
-    hessian: dict[str, float] = field(
-        default_factory=lambda: {"regression": 12.0, "classification": 30.0, "rates": 10.0}
-    )
-    hessian_least: float = 0.06
-    hessian_most: float = 0.3
-    hessian_scarce: float = 0.5  # and no further
+    hessian={"regression": 12.0, "classification": 30.0, "rates": 10.0},
+    hessian_least=0.06,
+    hessian_most=0.3,
+    hessian_scarce=0.5,  # and no further
     # Of rates of users, whose second derivatives differ most: what the share is multiplied by, and
     # the most.
-    hessian_of_users: tuple[float, float] = (2.0, 0.4)
-    first_share: float = 0.08
-    first_most: float = 0.24  # of few coefficients of labels, the more the fewer
-    moments_share: float = 0.06
-    last_share: float = 0.76
-    large: float = 8.0  # records that exceed a large size, in units of the selection's noise
+    hessian_of_users=(2.0, 0.4),
+    first_share=0.08,
+    first_most=0.24,  # of few coefficients of labels, the more the fewer
+    moments_share=0.06,
+    last_share=0.76,
+    large=8.0,  # records that exceed a large size, in units of the selection's noise
     # Rows that count less: ``cut * k^1.5 / m`` of them, at most `cut_most`, or as many as those;
     # more would hide less, and move the coefficient where means are not linear.
-    cut: float = 3.0
-    cut_most: float = 0.01
+    cut=3.0,
+    cut_most=0.01,
     # What noise may hide of the second derivatives along one direction, as far as longer rows count
     # less for it (found by simulation).
-    hidden: float = 0.4
-    beyond: float = 0.1  # scores that exceed the clip, in units of what the noise of a mean hides
+    hidden=0.4,
+    beyond=0.1,  # scores that exceed the clip, in units of what the noise of a mean hides
     # Deviations by which an eigenvalue must be above the edge of those of noise alone, which exceed
     # that once in 700 times or less.
-    clear: float = 1.6
+    clear=1.6,
     # Error of a last step of labels, over the square of its length, both in the norm of the second
     # derivatives (found by simulation).
-    bend: float = 0.75
-    rare_balance: float = 0.2  # 4 p (1 - p) of labels below which it is larger
-    prior: float = 1.0  # relative deviation of the variance of scores from the usual one
+    bend=0.75,
+    rare_balance=0.2,  # 4 p (1 - p) of labels below which it is larger
+    prior=1.0,  # relative deviation of the variance of scores from the usual one
     # The same for each further row of a user: what differs between users alone has a variance that
     # is larger by their number.
-    prior_of_users: float = 0.25
-
-
-INFERENCE = InferenceDefaults()
-
+    prior_of_users=0.25,
+)
 # ----------------------------------------------------------------------------- phased SGD
 
-
-@dataclass(frozen=True)
-class PhasedSGDDefaults:
-    """Lengths of steps, clips and shares.
-
-    A step's length is how far it moves the prediction for a row of the largest norm B at the
-    slope c_0, ``learning_rate c_0 B^2``, where c_0 is the smallest default clip, so that it
-    does not depend on the scales of the loss and the rows. N is the l2 norm of the noise that a
-    run of total length 1 ends with.
-    """
-
-    radius: float
-    length: float  # of a step, times 1 / sqrt(n)
-    reach: float  # all steps together are at most reach / N, so that they stay in the set
-    energy: float  # and energy / N^2, so that coefficients shrink as the noise grows
-    prediction_noise: float  # of the last of several phases, for a row of the largest norm
-    smallest_clip: float
-    curved: float = 0.2  # learning_rate B^2 is at most this over the smoothness of the loss
-    unit_step: float = 2.0  # in learned units, of curvature 1, times 1 / sqrt(n)
-    target_unit: float = 16.0  # of the targets in learned units, in units of the clip
-    n_phases: int = 3
-    ratio: float = 3.0  # of the steps of one phase and the next
-    accurate: float = 0.002  # the noise N below which the clip grows
-    averaged: float = 0.25  # share of a phase whose iterates are averaged
-    affordable: float = 1e8  # stored numbers read by all passes
-    most_passes: int = 40
-    fewest_passes: int = 3  # one pass over disjoint phases is better than two passes
+# Lengths of steps, clips and shares.
+# A step's length is how far it moves the prediction for a row of the largest norm B at the
+# slope c_0, ``learning_rate c_0 B^2``, where c_0 is the smallest default clip, so that it
+# does not depend on the scales of the loss and the rows. N is the l2 norm of the noise that a
+# run of total length 1 ends with.
+PHASED_SGD = by_task(
+    _TASKS,
+    radius=(10.0, 100.0),
+    length=(0.45, 4.5),  # of a step, times 1 / sqrt(n)
+    reach=(1.5, 10.0),  # all steps together are at most reach / N, so that they stay in the set
+    energy=(0.26, 0.72),  # and energy / N^2, so that coefficients shrink as the noise grows
+    prediction_noise=(0.015, 0.075),  # of the last of several phases, for a row of the largest norm
+    smallest_clip=(0.35, 0.5),
+    curved=0.2,  # learning_rate B^2 is at most this over the smoothness of the loss
+    unit_step=2.0,  # in learned units, of curvature 1, times 1 / sqrt(n)
+    target_unit=16.0,  # of the targets in learned units, in units of the clip
+    n_phases=3,
+    ratio=3.0,  # of the steps of one phase and the next
+    accurate=0.002,  # the noise N below which the clip grows
+    averaged=0.25,  # share of a phase whose iterates are averaged
+    affordable=1e8,  # stored numbers read by all passes
+    most_passes=40,
+    fewest_passes=3,  # one pass over disjoint phases is better than two passes
     # One pass: the slice of the first releases, if the noise of its mean target is at most
     # `first_noise`, and the shares of its budget (target, means, row factor).
-    first_slice: float = 1 / 16
-    first_noise: float = 0.03
-    first_shares: tuple[float, float, float] = (0.3, 0.6, 0.1)
-
-
-PHASED_SGD = {
-    "regression": PhasedSGDDefaults(
-        radius=10.0, length=0.45, reach=1.5, energy=0.26, prediction_noise=0.015,
-        smallest_clip=0.35,
-    ),
-    "classification": PhasedSGDDefaults(
-        radius=100.0, length=4.5, reach=10.0, energy=0.72, prediction_noise=0.075,
-        smallest_clip=0.5,
-    ),
-}  # fmt: skip
-
+    first_slice=1 / 16,
+    first_noise=0.03,
+    first_shares=((0.3, 0.6, 0.1), (0.3, 0.6, 0.1)),
+)
 # ----------------------------------------------------------------------------------- FTRL
 
-
-@dataclass(frozen=True)
-class FTRLDefaults:
-    """Steps, clips and the noise that is allowed in the coefficients."""
-
-    reach: float  # l2 norm of the noise in the prediction for the longest row
-    whitened_reach: float  # the same after whitening, where fewer steps are enough
-    noisy: float  # relative noise of the mean gradient above which less than that is allowed
-    clip: float
-    accurate: float  # noise below which the clip grows to 1
-    radius: float
-    n_steps: int = 256  # of an epoch, at least
-    most_steps: int = 2048  # and at most; more cost time and a little noise without any gain
-    useful_batch: int = 16  # more steps than `n_steps` have at least as many records each
-    prefix_noise: float = 2.8  # of the last of `n_steps` sums, in units of sensitivity / mu
-    relative_noise: float = 0.15  # in many coordinates, above which the map "power" is better
-    smallest_batch: int = 4  # the mean gradient of fewer records varies too much
+# Steps, clips and the noise that is allowed in the coefficients.
+FTRL = by_task(
+    _TASKS,
+    reach=(1.0, 8.0),  # l2 norm of the noise in the prediction for the longest row
+    whitened_reach=(1.0, 5.0),  # the same after whitening, where fewer steps are enough
+    noisy=(0.15, 0.6),  # relative noise of the mean gradient above which less than that is allowed
+    clip=(0.3, 0.5),
+    accurate=(0.002, 0.008),  # noise below which the clip grows to 1
+    radius=(3.0, 30.0),
+    n_steps=256,  # of an epoch, at least
+    most_steps=2048,  # and at most; more cost time and a little noise without any gain
+    useful_batch=16,  # more steps than `n_steps` have at least as many records each
+    prefix_noise=2.8,  # of the last of `n_steps` sums, in units of sensitivity / mu
+    relative_noise=0.15,  # in many coordinates, above which the map "power" is better
+    smallest_batch=4,  # the mean gradient of fewer records varies too much
     # The noise that the first release aims at: the standard deviation of the mean target, and the
     # l2 norm for the means of the features.
-    target_noise: float = 0.1
-    target_noise_of_open: float = 0.05  # where no length is known: first epochs correct little
-    means_noise: float = 0.5
-    least_first: float = 0.02  # part of the stream for the first release, at least
-    most_first: float = 0.3  # and at most
+    target_noise=0.1,
+    target_noise_of_open=0.05,  # where no length is known: first epochs correct little
+    means_noise=0.5,
+    least_first=0.02,  # part of the stream for the first release, at least
+    most_first=0.3,  # and at most
     # Records for the second moments: the part of the stream, and what is aimed at. "Noise" is that
     # of the moments in units of their mean, if the columns fill half of their bounds.
-    moment_noise: float = 0.1
-    clear_moments: float = 0.5  # noise above which none are released
-    least_moments: float = 0.02
-    most_moments: float = 0.1
-    moments_per_column: int = 40
-    longest_moments: int = 2**20
-    longest_start: int = 2048  # where the length of the stream is unknown
-    widest: int = 256  # columns, whose moments take time and memory
+    moment_noise=0.1,
+    clear_moments=0.5,  # noise above which none are released
+    least_moments=0.02,
+    most_moments=0.1,
+    moments_per_column=40,
+    longest_moments=2**20,
+    longest_start=2048,  # where the length of the stream is unknown
+    widest=256,  # columns, whose moments take time and memory
     # Bound on whitened rows, in units of their root mean square, where the noise is small, and
     # the part of it where the noise is large.
-    longest_rows: float = 3.0
-    shortest_rows: float = 0.3
-    accurate_rows: float = 1.2e-4
-    whitened_curvature: float = 8.0  # bound on the second moments of large batches of them
-    average_power: float = 2.0  # the average weighs the iterate after n records by about n^2
-
-
-FTRL = {
-    "regression": FTRLDefaults(
-        reach=1.0, whitened_reach=1.0, noisy=0.15, clip=0.3, accurate=0.002, radius=3.0
-    ),
-    "classification": FTRLDefaults(
-        reach=8.0, whitened_reach=5.0, noisy=0.6, clip=0.5, accurate=0.008, radius=30.0
-    ),
-}
-
+    longest_rows=3.0,
+    shortest_rows=0.3,
+    accurate_rows=1.2e-4,
+    whitened_curvature=8.0,  # bound on the second moments of large batches of them
+    average_power=2.0,  # the average weighs the iterate after n records by about n^2
+)
 # ----------------------------------------------------------------------------- heavy tails
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeavyTailDefaults(StepLimits):
-    """Shares of the budget, clips and steps, in released units."""
-
-    radius: float
-    reach: float  # of the noisy part of the step rule
-    target_prior: float  # standard deviation of the mean target, in units of its scale
+# Shares of the budget, clips and steps, in released units.
+HEAVY_TAIL = by_task(
+    _TASKS,
+    radius=(20.0, 70.0),
+    reach=(3.0, 20.0),  # of the noisy part of the step rule
+    target_prior=(1.0, 0.5),  # standard deviation of the mean target, in units of its scale
     # A descent in learned units is the default from this m = n mu / phi on, and from this m over
     # the root of the number of columns.
-    descent: float
-    descent_columns: float = 2.0
-    reach_share: float = 0.25  # for how far features reach, and the target, at most
-    target_reach_share: float = 0.05
-    feature_share: float = 0.3  # for scales and centres of the features
-    target_share: float = 0.12  # for scale and centre of the target
-    target_share_alone: float = 0.6  # where only an intercept is learned
-    intercept_share: float = 0.1
-    row_norm_share: float = 0.01
-    row_norm_octaves: float = 8.0  # guesses that are wrong by more than 2^8 count as wrong by 2^8
-    largest_speedup: float = 4.0
+    descent=(25.0, 20.0),
+    descent_columns=2.0,
+    reach_share=0.25,  # for how far features reach, and the target, at most
+    target_reach_share=0.05,
+    feature_share=0.3,  # for scales and centres of the features
+    target_share=0.12,  # for scale and centre of the target
+    target_share_alone=0.6,  # where only an intercept is learned
+    intercept_share=0.1,
+    row_norm_share=0.01,
+    row_norm_octaves=8.0,  # guesses that are wrong by more than 2^8 count as wrong by 2^8
+    largest_speedup=4.0,
     # Scale of the noise on a score above which no scales are released: one that is far off then has
     # more than e^-11 times the weight of the best (e^-5: without the target's scale there is no
     # prediction at all, so more noise is accepted there).
-    guesswork: float = 0.045
-    target_guesswork: float = 0.1
-    too_noisy: float = 0.5  # noise above which nothing but the intercept is learned
+    guesswork=0.045,
+    target_guesswork=0.1,
+    too_noisy=0.5,  # noise above which nothing but the intercept is learned
     # Half of the squared deviations lie within a scale, so that a scaled column has a second
     # moment of about `second_moment` or more.
-    second_moment: float = 0.35
-    smoothness: float = 0.75  # top eigenvalue of the rows' second moments, per feature
-    least_target_clip: float = 2.0
-    bounded_clip: float = 0.3  # a bounded derivative has light tails, and needs no wide clip
-    accurate: float = 0.02
-    most_steps: int = 400
-    fewest_steps: int = 50
-    affordable: float = 2e9
-    pure_steps: int = 12
-    n_slices: int = 10
-
-
-HEAVY_TAIL = {
-    "regression": HeavyTailDefaults(radius=20.0, reach=3.0, target_prior=1.0, descent=25.0),
-    "classification": HeavyTailDefaults(radius=70.0, reach=20.0, target_prior=0.5, descent=20.0),
-}
+    second_moment=0.35,
+    smoothness=0.75,  # top eigenvalue of the rows' second moments, per feature
+    least_target_clip=2.0,
+    bounded_clip=0.3,  # a bounded derivative has light tails, and needs no wide clip
+    accurate=0.02,
+    most_steps=400,
+    fewest_steps=50,
+    affordable=2e9,
+    pure_steps=12,
+    n_slices=10,
+)

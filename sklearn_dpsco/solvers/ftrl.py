@@ -336,7 +336,7 @@ class FTRL(Solver):
     def _plan_first(
         self, problem: Problem, budget: PrivacyBudget, norm: float
     ) -> FirstMeans | None:
-        """Of so many records that their noise is what `FTRLDefaults` aims at."""
+        """Of so many records that their noise is what `defaults.FTRL` aims at."""
         if not problem.fit_intercept:
             return None
         rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance

@@ -54,7 +54,7 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults
 from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
-from .defaults import LEARNED_UNITS, PHASED_SGD, PhasedSGDDefaults
+from .defaults import LEARNED_UNITS, PHASED_SGD
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, plan_units
 from .unit_descent import Walk, move_toward_levels, push, restore_whole_means, tells_levels
@@ -288,7 +288,7 @@ class PhasedSGD(Solver):
         descent = start_radius, clip, draft.norm, self.shuffle
         return PhasedSGDPlan(*common, *descent, n_first, first, target_unit, phases)
 
-    def _longest(self: Any, loss: Loss, norm: float, rules: PhasedSGDDefaults) -> float:
+    def _longest(self: Any, loss: Loss, norm: float, rules: Any) -> float:
         """The longest step; infinite for losses whose smoothing depends on the step."""
         if not math.isfinite(loss.smoothness):
             return math.inf
@@ -358,7 +358,7 @@ class _Draft:
         return plan_first(problem, budget, allowance, self.norm, **settings), n_first, allowance
 
     def in_bounds(self, unit: float) -> tuple[float, float, None]:
-        """The clip and the last step in the units of the bounds, see `PhasedSGDDefaults`."""
+        """The clip and the last step in the units of the bounds, see `defaults.PHASED_SGD`."""
         rules, n, passes, loss = self.rules, self.problem.n_samples, self.passes, self.problem.loss
         noise = unit * math.sqrt(self.rank) / n  # its norm after n steps of length 1 / n
         largest = self.geometry.radius * self.norm + largest_constant(loss)

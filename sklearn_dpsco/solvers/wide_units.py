@@ -24,7 +24,7 @@ from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Problem
-from .defaults import WIDE_UNITS, LearnedUnitsDefaults
+from .defaults import WIDE_UNITS
 from .statistics import TINY, clipped_to
 
 # Of the released centre of wide rows, in units of their bound.
@@ -86,9 +86,7 @@ def wide_rows(
     return centred.map(_weighed, means, norm), unit / norm, means
 
 
-def _by_frequency(
-    noisy: Array, noise: float, of_rows: float, rules: LearnedUnitsDefaults
-) -> tuple[Array, float]:
+def _by_frequency(noisy: Array, noise: float, of_rows: float, rules: Any) -> tuple[Array, float]:
     """Units of features with these frequencies, and the usual norm of rows in them.
 
     Those whose frequency is not clear of its noise have one unit, that of their mean frequency,

@@ -368,7 +368,7 @@ class _Draft:
     def batch_run(
         self, left: Allowance, records: Slice, loss: Loss, n_steps: int, done: int, weight: float
     ) -> BatchRun:
-        """A run after `done` steps of other runs; `weight`: see `SinglePassDefaults.weights`."""
+        """A run after `done` steps of other runs; `weight`: see `defaults.SINGLE_PASS`."""
         k = np.arange(n_steps)
         rates = 2 / (done + k + self.rules.late)
         if self.solver.learning_rate is not None:
