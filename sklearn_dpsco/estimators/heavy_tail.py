@@ -21,7 +21,7 @@ from ..data import bounds
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import SCOF, HeavyTail, SCOFSlices, Solver, UnboundedDescent
-from ..solvers.base import Plan
+from ..solvers.base import Plan, by_name
 from ..solvers.defaults import HEAVY_TAIL
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 
@@ -112,12 +112,7 @@ class _HeavyTailMixin(DPLinearModel):
     feasible_set: MirrorSet | Geometry = "auto"
     solver: HeavyTailSolver | Solver = "auto"
 
-    _solvers = {
-        "auto": HeavyTail,
-        "descent": UnboundedDescent,
-        "scof": SCOF,
-        "scof-slices": SCOFSlices,
-    }
+    _solvers = by_name(HeavyTail, UnboundedDescent, SCOF, SCOFSlices)
     _may_plan_set = True
 
     def _solver(self) -> Solver:

@@ -8,6 +8,7 @@ from .._types import ClassificationLoss, FrankWolfeSolver, RegressionLoss, SetNa
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import FrankWolfe, Gradient, Rounds, Selection, Solver, Spider, Tree
+from ..solvers.base import by_name
 from ._base import DPClassifier, DPLinearModel, DPRegressor, estimator
 
 
@@ -88,14 +89,7 @@ class _FrankWolfeMixin(DPLinearModel):
     doc/privacy, sections 3.1 to 3.4 and 4.5c.
     """
 
-    _solvers = {
-        "auto": FrankWolfe,
-        "selection": Selection,
-        "gradient": Gradient,
-        "rounds": Rounds,
-        "tree": Tree,
-        "spider": Spider,
-    }
+    _solvers = by_name(FrankWolfe, Selection, Gradient, Rounds, Tree, Spider)
 
     feasible_set: SetName | Geometry = "l1"
     units: Units = "auto"

@@ -6,6 +6,7 @@ from .._types import ClassificationLoss, MirrorSet, MirrorSolver, RegressionLoss
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import Descent, Localized, MirrorDescent, NoisyMD, NoisySFW, Proximal, Solver
+from ..solvers.base import by_name
 from ._base import DPClassifier, DPRegressor, estimator
 from ._inference import Inference
 
@@ -73,14 +74,7 @@ class MirrorModel(Inference):
     the calibration of doc/privacy.
     """
 
-    _solvers = {
-        "auto": MirrorDescent,
-        "descent": Descent,
-        "noisy-md": NoisyMD,
-        "localized": Localized,
-        "proximal": Proximal,
-        "noisy-sfw": NoisySFW,
-    }
+    _solvers = by_name(MirrorDescent, Descent, NoisyMD, Localized, Proximal, NoisySFW)
     _may_plan_set = True
 
 

@@ -9,6 +9,7 @@ from .._types import PhasedClassificationLoss, PhasedRegressionLoss, PhasedSet, 
 from ..geometry import Geometry
 from ..losses import Loss
 from ..solvers import PhasedSGD, Solver
+from ..solvers.base import by_name
 from ._base import DPClassifier, DPLinearModel, DPRegressor, estimator
 
 _Solver = Literal["auto", "phased-sgd"]
@@ -72,7 +73,7 @@ class _PhasedMixin(DPLinearModel):
     doc/privacy, section 5.
     """
 
-    _solvers = {"auto": PhasedSGD, "phased-sgd": PhasedSGD}
+    _solvers = by_name(PhasedSGD)
 
     feasible_set: PhasedSet | Geometry = "l2"
     units: Units = "auto"

@@ -26,7 +26,7 @@ from ..losses import Loss
 from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
 from ..randomness.stream import RandomStream, stream_from_random_state
-from ..solvers.base import Solver
+from ..solvers.base import Solver, by_name
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 from ._records import BlocksTable, LocalTable, Targets
@@ -136,7 +136,7 @@ class _StreamingModel(DPLinearModel):
     doc/privacy, sections 2.4 and 6.
     """
 
-    _solvers = {"auto": FTRL, "ftrl": FTRL}
+    _solvers = by_name(FTRL)
 
     _stream: _Progress | None = field(init=False)
 

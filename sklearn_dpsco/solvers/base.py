@@ -373,6 +373,11 @@ class Solver(BaseEstimator):
             raise ValueError("data_norm is in the units of the bounds: it needs units='bounds'")
 
 
+def by_name(*kinds: type[Solver]) -> dict[str, type[Solver]]:
+    """Kinds of solvers by the names that stand for them; "auto" is the first one."""
+    return {"auto": kinds[0]} | {kind.form: kind for kind in kinds}
+
+
 # ------------------------------------------------ disjoint slices of the records, and restarts
 
 

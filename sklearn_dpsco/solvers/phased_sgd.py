@@ -57,7 +57,7 @@ from .base import Part, Plan, Problem, Solver, SolverResult, releases_of
 from .defaults import LEARNED_UNITS, PHASED_SGD
 from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, plan_units
-from .unit_descent import Walk, move_toward_levels, push, restore_whole_means, tells_levels
+from .unit_descent import Walk, move_toward_levels, restore_whole_means
 
 # Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
 # that read rows all over the table.
@@ -178,14 +178,12 @@ class PhasedSGDPlan(Plan):
     def _move_level(self, units: Any, coef: Array) -> None:
         """Move intercepts, in place, toward those of the released frequencies."""
         phase, unit = self.phases[-1], float(units.unit[-1])
-        if tells_levels(units):
-            n, length = self.max_iter, phase.size * phase.learning_rate
-            # a pass is as a step of length 1, and less is left where derivatives are not clipped
-            curvature = min(1.0, 0.4 * units.curvature * length * unit**2)
-            kept = Walk(phase.noise, 1.0, n, n, 0.0).kept_noise(curvature)
-            noise = phase.noise.variance * unit**2 * kept
-            bias = push(units, self.gradient_clip, n * length)
-            move_toward_levels(units, coef, noise + bias**2)
+        n, length = self.max_iter, phase.size * phase.learning_rate
+        # a pass is as a step of length 1, and less is left where derivatives are not clipped
+        curvature = min(1.0, 0.4 * units.curvature * length * unit**2)
+        kept = Walk(phase.noise, 1.0, n, n, 0.0).kept_noise(curvature)
+        noise = phase.noise.variance * unit**2 * kept
+        move_toward_levels(units, coef, noise, self.gradient_clip, n * length)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -57,23 +57,6 @@ _ASSUMED_OF = {
 }
 
 
-def _guessed(task: str, **given: float | None) -> dict[str, float]:
-    """Guesses, and what holds where none is made; a `TypeError` names one that has no effect."""
-    told = {name: value for name, value in given.items() if value is not None}
-    if useless := told.keys() - _ASSUMED_OF[task]:
-        raise TypeError(
-            f"{min(useless)} has no effect on standard errors of models for {task}, but "
-            f"{', '.join(_ASSUMED_OF[task])} and correlation have"
-        )
-    known = {name: of[name] for of in _ASSUMED_OF.values() for name in of} | told
-    check_real("r2", known["r2"], low=0, high=1, high_open=True)
-    check_real("prevalence", known["prevalence"], low=0, high=1, low_open=True, high_open=True)
-    check_real("effect", known["effect"])
-    for name in ("mean", "dispersion"):
-        check_size(name, known[name])
-    return known
-
-
 # ------------------------------------------------------------------------------- planning
 
 
@@ -284,10 +267,10 @@ class UnitDescentPlan(Plan):
                 coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
         if self.correction is not None:
             coef = self.correction.run(units, coef, stream, clear)
-        elif self.inference is None and tells_levels(units):
+        elif self.inference is None:
             # clipped derivatives hardly pull back what noise has moved
-            noise = walk.variance * walk.kept_noise(0.0) * units.unit[d] ** 2
-            move_toward_levels(units, coef, noise + push(units, walk.clip, walk.length) ** 2)
+            noise = walk.variance * walk.kept_noise(0.0) * units.unit[-1] ** 2
+            move_toward_levels(units, coef, noise, walk.clip, walk.length)
         if self.inference is None:
             restore_whole_means(units, coef)
             return units.result(coef, problem, self.n_steps)
@@ -295,8 +278,7 @@ class UnitDescentPlan(Plan):
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
             _start_levels(units, coef)
         coef, noise, estimate = self.inference.run(units, coef, stream)
-        if tells_levels(units):
-            move_toward_levels(units, coef, noise)
+        move_toward_levels(units, coef, noise)
         if loss.task == "regression" and units.may_be_none:
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
             units, coef = units._replace(frame=frame), 0.0 * coef
@@ -411,12 +393,24 @@ class UnitDescentPlan(Plan):
                 "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
             )
         loss, given = self.problem.loss, {"r2": r2, "prevalence": prevalence, "effect": effect}
-        guess = _guessed(loss.task, **given, mean=mean, dispersion=dispersion)
+        given |= {"mean": mean, "dispersion": dispersion}
+        guesses = {name: value for name, value in given.items() if value is not None}
+        if useless := guesses.keys() - _ASSUMED_OF[loss.task]:
+            raise TypeError(
+                f"{min(useless)} has no effect on standard errors of models for {loss.task}, but "
+                f"{', '.join(_ASSUMED_OF[loss.task])} and correlation have"
+            )
+        known = {name: of[name] for of in _ASSUMED_OF.values() for name in of} | guesses
+        residual = 1 - check_real("r2", known["r2"], low=0, high=1, high_open=True)
+        rate = known["prevalence"]
+        check_real("prevalence", rate, low=0, high=1, low_open=True, high_open=True)
+        check_real("effect", known["effect"])
+        for name in ("mean", "dispersion"):
+            check_size(name, known[name])
         check_real("correlation", correlation, low=0, high=1, high_open=True)
-        mean, residual = guess["mean"], 1 - guess["r2"]
         if isinstance(loss, Tweedie):  # of targets over their mean
-            residual = guess["dispersion"] * mean ** (loss.power - 2)
-        facts = residual, correlation, guess["prevalence"], mean, guess["effect"], safe
+            residual = known["dispersion"] * known["mean"] ** (loss.power - 2)
+        facts = residual, correlation, rate, known["mean"], known["effect"], safe
         sampling, noise = expected_std(self.problem, self.inference, *facts)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
@@ -927,31 +921,30 @@ def tells_levels(units: Units) -> bool:
     return is_told and not (problem.is_wide or problem.has_weights)
 
 
-def move_toward_levels(units: Units, coef: Array, noise: float) -> None:
-    """Move intercepts, in place, toward those of the released frequencies.
+def move_toward_levels(
+    units: Units, coef: Array, noise: Any, clip: float = math.inf, length: float = 0.0
+) -> None:
+    """Move intercepts, in place, toward those of the released frequencies, if there are any.
 
-    By the variances of both, that of predictions where features are 0 being `noise`.
+    By the variances of both, that of predictions where features are 0 being `noise`, and what steps
+    of this clip and length may have moved them.
     """
-    unit, (slopes, own) = units.unit[-1], _slopes_and_levels(units, coef)
+    if not tells_levels(units):
+        return
+    unit, (slopes, own) = float(units.unit[-1]), _slopes_and_levels(units, coef)
+    rarer = _rarer(units)
+    if units.problem.n_outputs == 1 and clip < 1 - rarer:
+        # clipped derivatives of two unequal classes push the level: by a part of all steps along
+        # the first gradient, as it falls, and no further than where it is 0
+        gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
+        moved = 0.3 * length * unit**2 * gradient
+        noise = noise + min(moved, math.log(1 / clip - rarer / (1 - rarer))) ** 2
     points = _points_of(units, slopes)
     thought = _levels(units, points)
     wrong = _levels(units, CORRECTION.law_doubt * points) - thought
     doubt = _level_variance(units, slopes) + wrong**2
     kept = doubt / np.maximum(doubt + noise, TINY)
     own[0] = thought / unit + kept * (own[0] - thought / unit)
-
-
-def push(units: Units, clip: float, length: float) -> float:
-    """How far clipped derivatives of two unequal classes may have moved the level, in log-odds.
-
-    By a part of all steps along the first gradient, as it falls, and no further than where it is 0.
-    """
-    rarer = _rarer(units)
-    if units.problem.n_outputs > 1 or clip >= 1 - rarer:
-        return 0.0
-    gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
-    moved = 0.3 * length * float(units.unit[-1]) ** 2 * gradient
-    return min(moved, math.log(1 / clip - rarer / (1 - rarer)))
 
 
 def _start_levels(units: Units, coef: Array) -> None:

@@ -653,7 +653,7 @@ def test_mean_probabilities_are_the_frequencies_where_noise_is_large():
 def test_levels_are_weighed_by_the_noise_that_they_have(monkeypatch):
     levels, noises = [], []
 
-    def seen(units, coef, noise):
+    def seen(units, coef, noise, *steps):
         levels.append(coef[-1] * units.unit[-1])
         noises.append(noise)
 
