@@ -72,9 +72,28 @@ class FrankWolfePlan(SetPlan):
     min_selections: int = 1
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
+        """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
-        solution = _descend(data.kept(), frame.offset, self, stream)
-        return frame.result(_without_rare(solution, self), self.problem, self.max_iter)
+        data, size = data.kept(), self.problem.size
+        coef = np.array(self.geometry.center(size), dtype=np.float64)
+        terms = Terms(frame.offset, self.problem.loss, self.gradient_clip)
+        # the mean of the second half of the iterates, or the last one
+        first = self.max_iter // 2 if self.min_selections == 1 else self.max_iter - 1
+        schedule = None  # where it pays, of a walk over sparse X, whose sums stay in this process
+        is_free = self.l2_penalty == 0 and self.max_iter <= MOST_SPARSE_STEPS
+        if self.vertices is not None and is_free and data.is_local:
+            rates = _step_size(self, np.arange(self.max_iter))
+            schedule = sparse_schedule(data, terms, self.vertices, rates)
+        if schedule is not None:
+            coef = SparseWalk(data, terms, self, schedule, coef).mean(first, stream)
+        elif self.step is not None:
+            make = _vertex_iterates if self.step.selects else _gradient_iterates
+            total, records = np.zeros(size), Records(data, terms, self.problem)
+            for t, point in enumerate(make(records, self, coef, stream)):
+                if t >= first:
+                    total += point
+            coef = total / (self.max_iter - first)
+        return frame.result(_without_rare(coef, self), self.problem, self.max_iter)
 
 
 class FrankWolfe(Solver):
@@ -367,28 +386,6 @@ def selection_facts(problem: Problem, budget: PrivacyBudget) -> tuple[float, Geo
 
 
 # -------------------------------------------------------------------------------- running
-
-
-def _descend(data: SolverData, offset: Any, plan: FrankWolfePlan, stream: RandomStream) -> Array:
-    """Mean of the second half of the iterates, or the last one, shape (size,)."""
-    center = np.array(plan.geometry.center(plan.problem.size), dtype=np.float64)
-    if plan.step is None:
-        return center
-    terms = Terms(offset, plan.problem.loss, plan.gradient_clip)
-    first = plan.max_iter // 2 if plan.min_selections == 1 else plan.max_iter - 1
-    # where it pays, a walk over sparse X, whose sums stay in this process
-    is_free = plan.l2_penalty == 0 and plan.max_iter <= MOST_SPARSE_STEPS
-    if plan.vertices is not None and is_free and data.is_local:
-        rates = _step_size(plan, np.arange(plan.max_iter))
-        schedule = sparse_schedule(data, terms, plan.vertices, rates)
-        if schedule is not None:
-            return SparseWalk(data, terms, plan, schedule, center).mean(first, stream)
-    make = _vertex_iterates if plan.step.selects else _gradient_iterates
-    total = np.zeros(plan.problem.size)
-    for t, coef in enumerate(make(Records(data, terms, plan.problem), plan, center, stream)):
-        if t >= first:
-            total += coef
-    return total / (plan.max_iter - first)
 
 
 def _step_size(plan: FrankWolfePlan, t: Any) -> Any:

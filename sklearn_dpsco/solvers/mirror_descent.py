@@ -264,7 +264,7 @@ class SetDescent(Solver):
         if not self._fits(n):
             raise ValueError(
                 f"n_samples={n} leaves a slice of solver={self.form!r}, "
-                f"n_restarts={self._restarts(n)} empty; "
+                f"n_restarts={len(self._runs(n))} empty; "
                 f"the smallest n that works with these settings is {base.smallest(self._fits)}"
             )
         box = Box.of(self, problem, budget, auto=False)
@@ -288,8 +288,7 @@ class SetDescent(Solver):
 
         Those of a run on a slice of the records are what `_run_stages` makes.
         """
-        n = facts.problem.n_samples
-        runs = base.slices(n, self._restarts(n), growing=True)
+        runs = self._runs(facts.problem.n_samples)
         return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
 
     def _map(self, geometry: Geometry) -> MirrorMap:
@@ -302,19 +301,19 @@ class SetDescent(Solver):
 
     def _fits(self, n: int) -> bool:
         """Whether no slice is empty."""
-        runs = base.slices(n, self._restarts(n), growing=True)
-        return all(self._fits_run(stop - start) for start, stop in runs)
+        return all(self._fits_run(stop - start) for start, stop in self._runs(n))
 
     def _fits_run(self, size: int) -> bool:
         """The same of a run on so many records."""
         return size > 0
 
-    def _restarts(self: Any, n: int) -> int:
-        if self.n_restarts is not None:
-            return self.n_restarts
+    def _runs(self: Any, n: int) -> list[Slice]:
+        """The slices of the runs, of which each starts from the result of the one before."""
         # those that use all records in each step, and the rounds of "proximal", have the fast rate
         # without slices, by their step sizes and weights (section 4.4)
-        return base.fast_restarts(n) if self.l2_penalty > 0 and self.needs_restarts else 1
+        is_fast = self.l2_penalty > 0 and self.needs_restarts
+        count = self.n_restarts or (base.fast_restarts(n) if is_fast else 1)
+        return base.slices(n, count, growing=True)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
