@@ -254,9 +254,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         """The public map of the features to scaled units; `empty` is X without records."""
         encoder: Any = self.bounds_X
-        lists = references(encoder)
+        lists = None if self.fit_intercept else references(encoder)
         # (the columns of a whole list are an intercept by themselves)
-        if not self.fit_intercept and lists is not None and None not in lists.values():
+        if lists is not None and None not in lists.values():
             middles = [one.source for one in encoder.output_columns() if one.shift]
             if middles:
                 warn_user(

@@ -730,9 +730,15 @@ def _for_box(m: float) -> float:
 def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, Any]:
     """What is released of the targets, as fields of `LearnedUnits`."""
     problem, m, k = purse.problem, purse.accuracy, purse.problem.n_outputs
-    rules, is_label = unit_rules(problem), problem.loss.task == "classification"
-    found: dict[str, Any] = {}
-    if problem.loss.task == "rates":
+    rules, found = unit_rules(problem), dict[str, Any]()
+    # a box has a mean later
+    has_mean = problem.fit_intercept and not is_diagonal
+    if problem.loss.task == "classification":
+        if has_mean:
+            share = max(rules.least_mean_share, _share(m, 8, rules.most_mean_share))
+            of_mean = statistics.target_mean(problem, purse.budget, 2)
+            found["target_mean"] = purse.noise(of_mean, share, k)
+    elif problem.loss.task == "rates":
         of_one = share_present(problem)
         # sizes that are far too wide are many, and one of them costs more than noise
         usual = max(_share(m, 170, 0.1), _share(m, 2500, rules.median_share))
@@ -742,31 +748,31 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
         share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))
         n_numbers = 1 + (problem.has_weights or problem.may_be_empty)
         found["target_mean"] = purse.noise(of_one, share, n_numbers)
-        return found
-    median, spread, mean = _shares_of_targets(purse, is_diagonal, empty)
-    if not is_label:
+    else:
+        median, spread, mean = _shares_of_targets(purse, is_diagonal, empty)
         found |= {"median_share": median, "target_median": purse.rank(median, k)}
         found["target_spread"] = purse.rank(spread, k)
-    # a box has one later; a loss that is not convex is for gross errors, which would move a mean
-    if problem.fit_intercept and not is_diagonal and (is_label or problem.loss.is_convex):
-        of_mean = statistics.unit_mean(problem, purse.budget)
-        if is_label:
-            of_mean = statistics.target_mean(problem, purse.budget, 2)
-        found["target_mean"] = purse.noise(of_mean, mean, k * (1 + _tells_whole_means(purse)))
+        # a loss that is not convex is for gross errors, which would move a mean
+        if has_mean and problem.loss.is_convex:
+            of_mean = statistics.unit_mean(problem, purse.budget)
+            n_numbers = k * (1 + _tells_whole_means(purse))
+            found["target_mean"] = purse.noise(of_mean, mean, n_numbers)
     return found
 
 
 def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[float, float, float]:
-    """Of the budget, for medians and spreads of the targets of a regression, and for means."""
+    """Of the budget, for medians, spreads and means of the targets of a regression."""
     problem, m, of_steps = purse.problem, purse.accuracy, purse.user_accuracy
     rules, k = unit_rules(problem), problem.n_outputs
     # hardly ever far off among some thousand places, once that costs next to nothing
-    for_place = _for_box(m) if is_diagonal else min(24.0, max(_FOR_PLACE, m / 12))
-    for_size = _for_box(m) if is_diagonal else 14
+    for_place, for_size = min(24.0, max(_FOR_PLACE, m / 12)), 14.0
     # more than the usual share only where a median would be of no use with it, at the cost of the
     # mean, which is noise there
-    most, scarce = (0.25, 1.0) if is_diagonal else (0.5, min(1.0, m**2 / (4 * k * 11**2)))
-    useful = _share(m, for_place if is_diagonal else 11, most / k)
+    for_use, most, scarce = 11.0, 0.5, min(1.0, m**2 / (4 * k * 11**2))
+    if is_diagonal:
+        for_place = for_size = for_use = _for_box(m)
+        most, scarce = 0.25, 1.0
+    useful = _share(m, for_use, most / k)
     useful = max(useful, _share(m, for_place, rules.median_share / k, 0.0, empty))
     # Levels that go back to released means pay where no steps with a wide clip follow. (Of many
     # columns, slopes need the budget more.)
@@ -781,12 +787,11 @@ def _shares_of_targets(purse: Purse, is_diagonal: bool, empty: float) -> tuple[f
     # the last is enough for a spread that is not that of the zeros, if these are 90 %
     least = _share(m, 80, 0.005 / k, 0.0, empty), _share(m, 120, 0.012 / k, 45)
     spread = max(_share(m, for_size, rules.spread_share / k, 2), _share(m, 60, level / k), *least)
-    has_median = problem.fit_intercept and problem.loss.task == "regression"
-    most = rules.most_mean_share * (scarce if has_median else 1.0)
+    most = rules.most_mean_share * (scarce if problem.fit_intercept else 1.0)
     mean = max(rules.least_mean_share, _share(m, 8, most), _share(m, 60, of_mean))
     if is_whole:
         mean = max(mean, _share(m, CORRECTION.mean_aim, CORRECTION.mean_share))
-    return k * useful * has_median, k * spread, mean
+    return k * useful * problem.fit_intercept, k * spread, mean
 
 
 def _tells_whole_means(purse: Purse) -> bool:
