@@ -33,10 +33,9 @@ def rules(**numbers: Any) -> Any:
 
 def by_task(tasks: tuple[str, ...], **numbers: Any) -> dict[str, Any]:
     """Such an object for each task: a tuple has a number for each, any other value is for all."""
-    return {
-        task: rules(**{name: v[k] if isinstance(v, tuple) else v for name, v in numbers.items()})
-        for k, task in enumerate(tasks)
-    }
+    kind: Any = make_dataclass("Rules", numbers, frozen=True)
+    own = [v if isinstance(v, tuple) else (v,) * len(tasks) for v in numbers.values()]
+    return {task: kind(*values) for task, *values in zip(tasks, *own, strict=True)}
 
 
 _TASKS = "regression", "classification"
