@@ -101,13 +101,10 @@ class Descent(Solver):
             )
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> UnitDescentPlan:
-        purse = Purse(problem, budget)
-        fields, releases = self._stages(purse)
-        guarantee = Guarantee.of(budget, releases, purse.allowance.kind)
-        return UnitDescentPlan(problem, budget, self.form, guarantee=guarantee, **fields)
+        return self._bought(UnitDescentPlan, Purse(problem, budget))
 
-    def _stages(self: Any, purse: Purse) -> tuple[dict[str, Any], tuple[Release, ...]]:
-        """The stages that a purse buys, by their fields, and what they release."""
+    def _bought(self: Any, kind: Any, purse: Purse, *before: Part | None, **more: Any) -> Any:
+        """The plan of a kind that a purse buys, after the parts before it; it has more fields."""
         problem, budget = purse.problem, purse.budget
         is_rate = problem.loss.task == "rates"
         if is_rate and (problem.is_wide or problem.n_outputs > 1):
@@ -136,13 +133,13 @@ class Descent(Solver):
             limits = UNIT_DESCENT.start if is_start else UNIT_DESCENT.whitened
         n_steps = self.max_iter or affordable_steps(problem, limits)
         step = purse.noise(change, purse.left, problem.size, n_steps, of_users=True)
-        gradient = Release("mean gradient", step, n_steps)
-        fields = {"max_iter": n_steps, "units": units, "step": step}
-        fields |= {"of_users": of_users, "correction": correction, "inference": inference}
-        fields["reads_pieces"] = problem.is_large and not (problem.is_wide or problem.by_user)
-        fields["clips_users"] = problem.by_user
-        last = releases_of(correction or inference)
-        return fields, (*releases_of(units, of_users), gradient, *last)
+        first, last = releases_of(*before, units, of_users), releases_of(correction or inference)
+        releases = (*first, Release("mean gradient", step, n_steps), *last)
+        guarantee = Guarantee.of(budget, releases, purse.allowance.kind)
+        common = problem, budget, self.form, n_steps, guarantee
+        more["reads_pieces"] = problem.is_large and not (problem.is_wide or problem.by_user)
+        more["clips_users"] = problem.by_user
+        return kind(*common, units, of_users, step, correction, inference, **more)
 
 
 def knows(loss: Loss) -> bool:

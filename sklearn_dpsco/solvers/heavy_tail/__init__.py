@@ -353,12 +353,10 @@ class UnboundedDescent(Descent):
             columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
             target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
-        fields, releases = self._stages(Purse(problem, budget, allowance.share(1 - spent)))
-        releases = (*releases_of(features, target), *releases)
-        fields |= {"guarantee": Guarantee.of(budget, releases, allowance.kind)}
-        fields |= {"feature_reach": features, "target_reach": target}
-        fields |= {"learns_center": self.private_center_X}
-        return UnboundedDescentPlan(problem, budget, self.form, **fields)
+        reach = {"feature_reach": features, "target_reach": target}
+        purse = Purse(problem, budget, allowance.share(1 - spent))
+        known = {**reach, "learns_center": self.private_center_X}
+        return self._bought(UnboundedDescentPlan, purse, *reach.values(), **known)
 
 
 class HeavyTail(Solver):
