@@ -832,11 +832,11 @@ class Correction(Part):
             prior[0] = min(prior[0], CORRECTION.slope_prior * spread / half)
         slope = after[0] * half / spread - clear.chance
         steeper = min(CORRECTION.steepest, max(0.0, slope))
-        thought = level(steeper)
+        thought = point[d]
         if points is not None:
             curved[1:] = units.balance / 8  # half of the variance of labels
-            wrong = level(CORRECTION.law_doubt * steeper) - thought
-            prior[1:] = np.sqrt(_level_variance(units, slopes) + wrong**2) / half
+            thought, doubt = _doubted_levels(units, slopes, steeper * points)
+            prior[1:] = np.sqrt(doubt) / half
             if clear is WHOLE and slope > 1:
                 curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
                 prior[0] = min(prior[0], CORRECTION.growth_prior * spread / half)
@@ -936,10 +936,7 @@ def move_toward_levels(
         gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
         moved = 0.3 * length * unit**2 * gradient
         noise = noise + min(moved, math.log(1 / clip - rarer / (1 - rarer))) ** 2
-    points = _points_of(units, slopes)
-    thought = _levels(units, points)
-    wrong = _levels(units, CORRECTION.law_doubt * points) - thought
-    doubt = _level_variance(units, slopes) + wrong**2
+    thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
     kept = doubt / np.maximum(doubt + noise, TINY)
     own[0] = thought / unit + kept * (own[0] - thought / unit)
 
@@ -1024,9 +1021,14 @@ def _slope_curvature(units: Units, points: Array, level: Array) -> float:
     return float(p * (1 - p) @ score**2) / max(float(score @ score), TINY)
 
 
-def _level_variance(units: Units, slopes: Array) -> Array:
-    """Variance of `_levels` by the noise in the frequencies and in the centre of the rows."""
+def _doubted_levels(units: Units, slopes: Array, points: Array) -> tuple[Array, Array]:
+    """`_levels`, and their variance: by the law of the predictions, which may be another one.
+
+    And by the noise in the frequencies and in the centre of the rows.
+    """
+    thought = _levels(units, points)
+    wrong = _levels(units, CORRECTION.law_doubt * points) - thought
     frequencies = softmax(_class_offsets(units))[-units.problem.n_outputs :]
     noise = math.sqrt(units.level_noise)
     unit = np.maximum(frequencies, noise) * np.maximum(1 - frequencies, noise)
-    return np.asarray((noise / unit) ** 2 + units.center_variance(slopes))
+    return thought, (noise / unit) ** 2 + units.center_variance(slopes) + wrong**2
