@@ -26,7 +26,7 @@ MOST_SCALE_SHARE = 0.7  # for scales of heavy tails; with the other shares it le
 MOST_SLICES = 10**4  # of heavy-tailed records, each of which has a mechanism of its own
 
 
-def rules(**numbers: Any) -> Any:
+def rule_set(**numbers: Any) -> Any:
     """A frozen object that has these numbers."""
     return make_dataclass("Rules", numbers, frozen=True)(**numbers)
 
@@ -104,7 +104,7 @@ def affordable_steps(problem: Problem, rules: Any) -> int:
 # -------------------------------------------------------------------- before the descent
 
 # Shares of the budget, and the steps to the centre of the targets.
-FIRST_RELEASES = rules(
+FIRST_RELEASES = rule_set(
     row_factor_share=0.02,
     means_share=0.05,
     clear_means=0.1,  # noise of a column's mean above which selections do without
@@ -123,6 +123,7 @@ FIRST_RELEASES = rules(
     location_step=1.9,
     location_reach=0.2,  # bound on the sum of the noise over all steps
 )
+
 # ---------------------------------------------------------------------------- Frank-Wolfe
 
 # Radii, clips and levels of noise.
@@ -181,6 +182,7 @@ SINGLE_PASS = by_task(
     variation=0.3,
     forgets=0.5,  # "spider": the step, in units of that of BGN21
 )
+
 # ------------------------------------------------------------------------- mirror descent
 
 # Radii, clips and the step rule (`Stage`).
@@ -208,6 +210,7 @@ MIRROR_DESCENT = by_task(
     most_steps=400,
     affordable=4e8,
 )
+
 # ----------------------------------------------------------- descent in learned units
 
 # Shares of the budget, and bounds in units of what was released.
@@ -280,7 +283,7 @@ LEARNED_UNITS = by_task(
 
 
 # Of counts and costs, beside their learned units. (benchmarks/counts.py)
-RATES = rules(
+RATES = rule_set(
     curvature=1.5,  # of the loss, over that at the mean of the targets
     level=2.0,  # the sum of the steps of the intercept, at least, over what it needs
     # below which rows are 0, and the level is that of the released mean
@@ -312,7 +315,7 @@ WIDE_UNITS = {
 
 
 # Widths of learned boxes, in units of what was released. (benchmarks/utility.py --wider)
-BOX_UNITS = rules(
+BOX_UNITS = rule_set(
     width=2.0,  # of a column, in units of E z^2 / E abs(z)
     target_width=6.0,  # of a target, in median distances from its centre
     row_bound=1.5,  # of centred rows in the second moments, in units of their median norm
@@ -330,11 +333,11 @@ def unit_rules(problem: Problem) -> Any:
 
 
 # Steps of a descent in learned units, and Welsch's loss there, in spreads of the targets.
-UNIT_DESCENT = rules(
-    plain=rules(fewest_steps=30, most_steps=100, affordable=4e8),
-    whitened=rules(fewest_steps=12, most_steps=16, affordable=2e8),
+UNIT_DESCENT = rule_set(
+    plain=rule_set(fewest_steps=30, most_steps=100, affordable=4e8),
+    whitened=rule_set(fewest_steps=12, most_steps=16, affordable=2e8),
     # of a descent that later steps on all coefficients start from
-    start=rules(fewest_steps=8, most_steps=16, affordable=4e7),
+    start=rule_set(fewest_steps=8, most_steps=16, affordable=4e7),
     momentum_steps=6.0,  # 1 / (1 - momentum) is at most the number of steps over this
     width=1.5,  # of Welsch's loss
     widening=32.0,  # times that in the first step, falling to 1 by the middle of the steps
@@ -359,7 +362,7 @@ UNIT_DESCENT = rules(
 # ``many_columns * d^2``; of two classes `least_of_two`, of more, which have a slope together and
 # an intercept each, ``least_of_classes sqrt(K - 1)``.
 # Derivatives of classes are bounded: slope and intercepts are all that a small clip biases much.
-CORRECTION = rules(
+CORRECTION = rule_set(
     whole=10.0,
     least_of_whole=200.0,
     # times m over the least for these steps, at most `most_share`
@@ -419,7 +422,7 @@ CORRECTION = rules(
 # Newton steps with a covariance; shares are of what is left after the units and the sizes.
 # With k the number of coefficients of an output, of classes of all, and m the accuracy of a mean
 # by all that is left.
-INFERENCE = rules(
+INFERENCE = rule_set(
     size_share=0.015,  # of the whole budget, for each of five sizes
     least=15.0,  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
@@ -457,6 +460,7 @@ INFERENCE = rules(
     # is larger by their number.
     prior_of_users=0.25,
 )
+
 # ----------------------------------------------------------------------------- phased SGD
 
 # Lengths of steps, clips and shares.
@@ -488,6 +492,7 @@ PHASED_SGD = by_task(
     first_noise=0.03,
     first_shares=((0.3, 0.6, 0.1), (0.3, 0.6, 0.1)),
 )
+
 # ----------------------------------------------------------------------------------- FTRL
 
 # Steps, clips and the noise that is allowed in the coefficients.
@@ -530,6 +535,7 @@ FTRL = by_task(
     whitened_curvature=8.0,  # bound on the second moments of large batches of them
     average_power=2.0,  # the average weighs the iterate after n records by about n^2
 )
+
 # ----------------------------------------------------------------------------- heavy tails
 
 # Shares of the budget, clips and steps, in released units.

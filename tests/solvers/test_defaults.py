@@ -83,6 +83,6 @@ def test_the_share_of_the_target_brings_its_noise_to_what_is_aimed_at():
 
 
 def test_steps_are_as_many_as_are_affordable():
-    rules = defaults.rules(fewest_steps=5, most_steps=50, affordable=1e4)
+    rules = defaults.rule_set(fewest_steps=5, most_steps=50, affordable=1e4)
     for n, expected in ((1, 50), (100, 10), (10_000, 5)):
         assert defaults.affordable_steps(problem(n, 10), rules) == expected
