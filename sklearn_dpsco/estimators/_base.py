@@ -315,13 +315,13 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         # groups elsewhere are read with X, whose order may change
         there = groups if cells.is_elsewhere(groups) else None
         given = {"y": y, "weight": sample_weight, "groups": there}
-        found = read_blocks(reader, X, given, self._declared_classes())
-        validate_data(self, found.given, "no_validation", reset=True, skip_check_array=True)
+        found, bare, users = read_blocks(reader, X, given, self._declared_classes())
+        validate_data(self, bare, "no_validation", reset=True, skip_check_array=True)
         if found.shape[0] < 2:
             raise ValueError(
                 f"Found array with {found.shape[0]} sample(s) while a minimum of 2 is required."
             )
-        users = groups if there is None else found.users
+        users = groups if there is None else users
         return found.of(self._read(found.targets), self._surplus(users, users, rows_per_user))
 
     def _declared_classes(self) -> NDArray[Any] | None:

@@ -255,12 +255,10 @@ class BlocksTable:
     blocks: dict[str, Blocks]  # "X", "y", and "weight" and "surplus" (flags) if there are any
     sizes: tuple[int, ...]  # numbers of records of the blocks
     marks: tuple[int, ...]  # and their fingerprints
-    given: Any  # X as it was given, without records
-    X: Any  # and as it is read
+    X: Any  # as it is read, without records
     # What is public of them. Before that is known, the labels that occur, if they are asked for,
     # else y without records.
     targets: Any
-    users: Any  # those of all rows, if they were in blocks
     n_users: ClassVar[int] = 0  # whose rows may lie in several blocks
 
     @property
@@ -362,11 +360,14 @@ def _emptied(block: Any) -> Any:
     return empty.copy() if hasattr(empty, "copy") else empty
 
 
-def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) -> BlocksTable:
+def read_blocks(
+    reader: Reader, X: Any, others: dict[str, Any], classes: Any
+) -> tuple[BlocksTable, Any, Any]:
     """Blocks of rows of X and of what goes with it, checked where they are.
 
     `others` has None for what is not there. Labels must be among `classes`; None looks up those
-    that occur.
+    that occur. Beside the table, X as it was given, without records, and the users of all rows, if
+    they were in blocks.
     """
     given = {kind: values for kind, values in others.items() if values is not None}
     blocks = blocks_of_all(X, given)
@@ -393,4 +394,4 @@ def read_blocks(reader: Reader, X: Any, others: dict[str, Any], classes: Any) ->
     users = None
     if blocks.pop("groups", None):  # numpy would make text of the numbers beside text
         users = np.concatenate([some.astype(object) for some in users_of])
-    return BlocksTable(reader, blocks, sizes, marks, given_X[0], empty_X[0], targets, users)
+    return BlocksTable(reader, blocks, sizes, marks, empty_X[0], targets), given_X[0], users
