@@ -91,63 +91,56 @@ class Accounting(NamedTuple):
             budget=replace(self.budget, delta=default_delta(n_samples)), sizes_delta=False
         )
 
-    def warn_if_weak(self, n_samples: int, n_features: int = 0, least: float = 0.0) -> float:
+    def warn_if_weak(
+        self,
+        n_samples: int,
+        n_features: int = 0,
+        least: float = 0.0,
+        n_present: int | None = None,
+    ) -> float:
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
 
         The last is for a model on `n_features`, as found by simulation: a mean over fewer rows than
         4 sqrt(n_features) times its noise, or `least` times, hides even strong effects, with three
         times as many they show; returned is the number of rows over this. Rows of wide tables are
-        sparse, and such a table is as hard as one of 1000 columns at most.
+        sparse, and such a table is as hard as one of 1000 columns at most. With `n_present`, only
+        of what was not said before: that so few of the rows are not empty.
         """
+        is_first = n_present is None
         if self.budget.is_infinite:
-            warn_user(_NO_NOISE, PrivacyLeakWarning)
+            if is_first:
+                warn_user(_NO_NOISE, PrivacyLeakWarning)
             return math.inf
         budget = self.of_size(n_samples).budget
-        times = warn_of_noise(budget, n_samples, n_features, least)
-        delta = budget.delta
-        if delta >= 1 / n_samples:
+        size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
+        needed = max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
+        counted, given = n_samples, f"n_samples={n_samples} is"
+        if n_present is not None:
+            needed = needed if needed <= n_samples else 0.0
+            counted, of_what = n_present, "text, gaps, and labels that are not among the classes"
+            given = f"{of_what} make rows empty: about {n_present} rows of {n_samples} are not "
+            given += "empty, which is"
+        if counted < needed:
+            first, clear = rounded(needed, 2), rounded(3 * needed, 2)
             warn_user(
-                f"delta={delta!r} is not below 1 / n_samples: such a guarantee lets a "
+                f"{given} too small to learn from {n_features} features at "
+                f"epsilon={budget.epsilon:g} with {budget.relation} neighbours: noise hides "
+                f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
+                f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
+                PrivacyParameterWarning,
+            )
+        if is_first and budget.delta >= 1 / n_samples:
+            warn_user(
+                f"delta={budget.delta!r} is not below 1 / n_samples: such a guarantee lets a "
                 "mechanism publish a whole record",
                 PrivacyParameterWarning,
             )
-        return times
+        return counted / needed if needed > 0 else math.inf
 
     def plan(self, n_samples: int, make: Callable[[PrivacyBudget], P]) -> P:
         """The plan that `make` makes of the budget of so many records; see `warn_if_weak`."""
         self.warn_if_weak(n_samples)
         return plan_within(self.of_size(n_samples).budget, make)
-
-
-def warn_of_noise(
-    budget: PrivacyBudget,
-    n_samples: int,
-    n_features: int,
-    least: float,
-    n_present: int | None = None,
-) -> float:
-    """Warn if noise hides even strong effects; the number of rows over that at which these show.
-
-    If given, as so few of the rows are not empty.
-    """
-    size = budget.epsilon / budget.rows_per_user if budget.is_pure else budget.mu
-    needed = max(4 * math.sqrt(min(n_features, 1000)), least) * budget.record_factor / size
-    counted, given = n_samples, f"n_samples={n_samples} is"
-    if n_present is not None:
-        needed = needed if needed <= n_samples else 0.0  # else it was said before
-        counted, given = n_present, f"about {n_present} rows of {n_samples} are not empty, which is"
-        given = f"text, gaps, and labels that are not among the classes make rows empty: {given}"
-    if counted >= needed:
-        return counted / needed if needed > 0 else math.inf
-    first, clear = rounded(needed, 2), rounded(3 * needed, 2)
-    warn_user(
-        f"{given} too small to learn from {n_features} features at "
-        f"epsilon={budget.epsilon:g} with {budget.relation} neighbours: noise hides "
-        f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
-        f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
-        PrivacyParameterWarning,
-    )
-    return counted / needed
 
 
 @dataclass(eq=False)

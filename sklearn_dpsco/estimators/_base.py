@@ -32,7 +32,7 @@ from .._checks import (
     telling,
     warn_user,
 )
-from .._fitting import Accounting, C, PrivateEstimator, in_order, warn_of_noise
+from .._fitting import Accounting, C, PrivateEstimator, in_order
 from .._progress import check_verbose, moving, progress_bar
 from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
@@ -458,9 +458,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 plan, scaling = self._charge(settings, *given)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
-            if n_present is not None and not accounting.budget.is_infinite:
-                present = warn_of_noise(accounting.budget, *table.shape, least, n_present)
-                times = min(times, present)
+            if n_present is not None:
+                times = min(times, accounting.warn_if_weak(*table.shape, least, n_present))
             if times >= 3:
                 # noise of columns' means is a few percent of their bounds then, and no sign of one
                 for note in self._beyond(scaling if times >= 30 else None, table.targets.scaling):

@@ -325,11 +325,11 @@ def learned_box(
     standard deviations of normal numbers, and all of a rare flag in rows up to that length.
     """
     rules, problem, slots, frame = BOX_UNITS, units.problem, data.n_samples, Frame()
-    n, factor = statistics.rows_present(data, units.present, stream), None
+    n = statistics.rows_present(data, units.present, stream)
     if problem.loss.task == "regression":
         data, frame, _ = units.release_targets(data, n, stream)
         frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
-        factor = 1 / rules.target_width
+        data = data.map(statistics.in_target_units, 0.0, rules.target_width, 1.0)
     data = data.row_major()
     center, rough, length = units.release_center(data, n, stream, of_box=True)
     measured = data.map(statistics.measure, None if data.is_sparse else center)
@@ -341,7 +341,9 @@ def learned_box(
     growth = max(1.0, unit_rules(problem).growth * units.accuracy / (problem.n_features + 1))
     unit = rules.width * min(rules.longest, math.sqrt(growth)) * length
     width = np.minimum(unit * _ratios(noisy, units.moments.variance), 2.0)
-    return data.map(_in_box, factor, center, width), replace(frame, center=center, scale=width)
+    # dense rows in float32, which halves the time to read them
+    data = data.map(in_box, center, width, 1.0, np.float32)
+    return data, replace(frame, center=center, scale=width)
 
 
 def _ratios(noisy: Array, variance: float) -> Array:
@@ -378,15 +380,6 @@ def _spread_sum(measured: WithNumbers, center: Array, length: float) -> Array:
         return np.concatenate((sum_over_records(z), sum_over_records(z * z))) / math.sqrt(2)
 
     return np.asarray(sum_on_threads(added, row_slices(rows.X)))
-
-
-def _in_box(
-    data: SolverData, target_factor: float | None, center: Array, width: Array
-) -> SolverData:
-    """Features and targets in [-1, 1]."""
-    y = data.y if target_factor is None else np.clip(data.y * target_factor, -1.0, 1.0)
-    # dense rows in float32, which halves the time to read them
-    return in_box(SolverData(data.rows, y), center, width, 1.0, np.float32)
 
 
 # -------------------------------------------------------------------------------- running
