@@ -186,7 +186,7 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     is_whole = m >= whole and not problem.is_wide
     has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
     is_line = has_line and m >= least
-    if type(loss) not in (Squared, Logistic, Tweedie) or not (is_whole or is_line):
+    if isinstance(loss, Welsch) or not (is_whole or is_line):
         return None
     tail, n_above, size = None, 0, None
     dimension, n_steps = problem.size, rules.whole_steps
