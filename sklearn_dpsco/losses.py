@@ -12,7 +12,7 @@ convex. A non-smooth loss gives a subgradient as its derivative, and can be smoo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,7 +82,6 @@ class Loss:
 
     task: ClassVar[str]
     is_convex: ClassVar[bool] = False
-    _parameter: ClassVar[str] = ""  # the name of the only field, of a loss of this package
     n_outputs = 1
 
     def of_outputs(self, n_outputs: int) -> Loss:
@@ -96,11 +95,6 @@ class Loss:
     @property
     def weak_convexity(self) -> float:
         return 0.0 if self.is_convex else self.smoothness
-
-    @property
-    def kernel_parameter(self) -> float:
-        """The parameter that the compiled derivative takes (0 if it takes none)."""
-        return getattr(self, self._parameter) if self._parameter else 0.0
 
     def value(self, z: Array, y: Array) -> Array:
         """l(z, y), elementwise."""
@@ -169,20 +163,30 @@ class Loss:
         raise NotImplementedError
 
 
+def _parameter(default: Any, **limits: Any) -> Any:
+    """The only field of a loss, with its limits."""
+    return field(default=default, metadata={"low": SMALLEST, "high": LARGEST} | limits)
+
+
 @dataclass(frozen=True, slots=True)
 class _Known(Loss):
     """A loss of this package: convex, and with a kink, unless it says otherwise."""
 
     task: ClassVar[str] = "regression"
     is_convex: ClassVar[bool] = True
-    _limits: ClassVar[dict[str, Any]] = {"low": SMALLEST, "high": LARGEST}
     _steepest: ClassVar[float | None] = None  # bounds the derivative; if convex, its ends do
     smoothness: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        if self._parameter:
-            value = check_real(self._parameter, getattr(self, self._parameter), **self._limits)
-            object.__setattr__(self, self._parameter, value)
+        for one in fields(self):
+            if one.metadata:  # else it is a user's, of a subclass
+                value = check_real(one.name, getattr(self, one.name), **one.metadata)
+                object.__setattr__(self, one.name, value)
+
+    @property
+    def kernel_parameter(self) -> float:
+        """The parameter that the formula takes (0 if it takes none)."""
+        return next((getattr(self, one.name) for one in fields(self) if one.metadata), 0.0)
 
     @staticmethod
     def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
@@ -279,9 +283,8 @@ class Huber(_Known):
     [0.125, 0.25]
     """
 
-    threshold: float = 0.1
+    threshold: float = _parameter(0.1)
 
-    _parameter: ClassVar[str] = "threshold"
     smoothness: ClassVar[float] = 1.0
 
     def value(self, z: Array, y: Array) -> Array:
@@ -322,9 +325,8 @@ class Welsch(_Known):
     True
     """
 
-    width: float | str = "auto"
+    width: float | str = _parameter("auto")
 
-    _parameter: ClassVar[str] = "width"
     smoothness: ClassVar[float] = 1.0
     is_convex: ClassVar[bool] = False
     weak_convexity: ClassVar[float] = 2 * math.exp(-1.5)
@@ -423,9 +425,8 @@ class SmoothedHinge(_Known):
     [-1.0, -0.5, -0.0]
     """
 
-    width: float = 1.0
+    width: float = _parameter(1.0)
 
-    _parameter: ClassVar[str] = "width"
     task: ClassVar[str] = "classification"
 
     @property
@@ -495,10 +496,7 @@ class Quantile(_Known):
     [-0.75, 0.25]
     """
 
-    level: float = 0.5
-
-    _parameter: ClassVar[str] = "level"
-    _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": 1, "low_open": True, "high_open": True}
+    level: float = _parameter(0.5, low=0, high=1, low_open=True, high_open=True)
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(self.level * (y - z), (1 - self.level) * (z - y))
@@ -527,10 +525,8 @@ class EpsilonInsensitive(_Known):
     [0.0, 0.5]
     """
 
-    width: float = 0.1
+    width: float = _parameter(0.1, low=0)
 
-    _parameter: ClassVar[str] = "width"
-    _limits: ClassVar[dict[str, Any]] = {"low": 0, "high": LARGEST}
     _steepest: ClassVar[float | None] = 1.0  # also where the width covers all residuals
 
     def value(self, z: Array, y: Array) -> Array:
@@ -563,11 +559,10 @@ class LogAbsolute(_Known):
     [0.5, 0.25]
     """
 
-    width: float = 0.3
+    width: float = _parameter(0.3)
 
     _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
-    _parameter: ClassVar[str] = "width"
 
     @property
     def weak_convexity(self) -> float:
@@ -611,11 +606,10 @@ class MCPAbsolute(_Known):
     [0.75, 0.0]
     """
 
-    width: float = 1.0
+    width: float = _parameter(1.0)
 
     _steepest: ClassVar[float | None] = 1.0
     is_convex: ClassVar[bool] = False
-    _parameter: ClassVar[str] = "width"
     weak_convexity = LogAbsolute.weak_convexity
 
     def value(self, z: Array, y: Array) -> Array:
@@ -655,9 +649,7 @@ class Hinge(_Known):
 
     @staticmethod
     def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
-        if beta == math.inf:
-            return -y * (y * z < 1.0)
-        return -y * clip(beta * (1.0 - y * z), 0.0, 1.0)
+        return -y * clip(pull(1.0 - y * z, beta), 0.0, 1.0)
 
     def best_constant(self, mean: float) -> float:
         return math.copysign(1.0, mean) if mean else 0.0
@@ -752,11 +744,9 @@ class Tweedie(_Known):
     [-2.0, -0.5]
     """
 
-    power: float = 1.0
+    power: float = _parameter(1.0, low=1, high=2)
 
     task: ClassVar[str] = "rates"
-    _parameter: ClassVar[str] = "power"
-    _limits: ClassVar[dict[str, Any]] = {"low": 1, "high": 2}
     _steepest: ClassVar[float | None] = math.inf
     envelope_derivative = Loss.envelope_derivative  # by bisection
 

@@ -41,7 +41,7 @@ class Slope(NamedTuple):
     """The derivative dl/dz of a loss at z = offset + prediction, clipped to [-clip, clip]."""
 
     loss_id: int  # `losses.kernel_id`
-    parameter: float  # `losses.Loss.kernel_parameter`
+    parameter: float  # `losses.kernel_parameter`
     clip: float
     offset: float
     # of the Moreau envelope that replaces the loss (the logistic loss has none), infinite for the
