@@ -97,7 +97,7 @@ def test_compiled_smoothed_truncation_is_close_to_the_closed_form():
     a = np.concatenate((a, -a))
     total = np.zeros((1, a.size))
     table, bound = read_only(a[None, :]), oracles._SMOOTHED_BOUND
-    kernels.bounded_sums(table, np.ones(1), False, 1.0, bound, 10, total)
+    kernels.bounded_sums(table, None, np.ones(1), False, 1.0, bound, 10, total)
     (total,) = total
     np.testing.assert_allclose(total, smoothed_truncation(a), rtol=0, atol=9e-5)
     assert total[0] == 0  # an empty record adds nothing

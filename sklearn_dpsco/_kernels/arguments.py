@@ -37,6 +37,15 @@ class Compressed(NamedTuple):
         return cls(*map(read_only, (X.data, X.indices, X.indptr)))
 
 
+def dense_or_stored(X: Any) -> tuple[Any, Compressed | None]:
+    """X and None if it is a dense array, None and the arrays of a matrix in CSR storage.
+
+    Kernels for both take the two: a branch on whether one of them is not None is not compiled where
+    it is.
+    """
+    return (None, Compressed.of(X)) if hasattr(X, "indptr") else (read_only(X), None)
+
+
 class Slope(NamedTuple):
     """The derivative dl/dz of a loss at z = offset + prediction, clipped to [-clip, clip]."""
 

@@ -1,4 +1,7 @@
-"""Sums of bounded influences over rows times scalars; the (n, d) products are never stored."""
+"""Sums of bounded influences over rows times scalars; the (n, d) products are never stored.
+
+Rows are given as by `dense_or_stored`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed
 from .jit import njit
 
 # A polynomial in s = (a - 1) / (a + 1), lowest power first, that times a / (1 + a) is within
@@ -38,43 +40,28 @@ def _bounded(value: float, is_smooth: bool, bound: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def bounded_sums(
-    X: Any, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
+    X: Any, stored: Any, r: Any, with_one: bool, factor: float, bound: float, chunk: int, total: Any
 ) -> None:
     """Add the coordinates r_i [x_i, 1], each clipped to [-bound, bound], to `total`.
 
     Where the factor is not 0, add the smoothed truncations of them times the factor instead. Row i
-    goes to row i mod m of `total`, which has shape (m, d) or, with an intercept, (m, d + 1).
+    goes to row i mod m of `total`, which has shape (m, d) or, with the one, (m, d + 1).
     """
-    n, d = X.shape
+    d = total.shape[1] - with_one
     part, is_smooth = np.zeros(total.shape), factor != 0.0
-    for first in range(0, n, chunk):
+    for first in range(0, r.size, chunk):
         part[:] = 0.0
-        for i in range(first, min(n, first + chunk)):
+        for i in range(first, min(r.size, first + chunk)):
             bucket = part[i % total.shape[0]]
             weight = r[i] * factor if is_smooth else r[i]
-            for j in range(d):
-                bucket[j] += _bounded(weight * X[i, j], is_smooth, bound)
-            if has_intercept:
-                bucket[d] += _bounded(weight, is_smooth, bound)
-        total += part
-
-
-@njit(cache=True, error_model="numpy")
-def csr_bounded_sums(
-    X: Compressed, r: Any, has_intercept: bool, factor: float, bound: float, chunk: int, total: Any
-) -> None:
-    """`bounded_sums` for rows in CSR storage."""
-    data, indices, indptr = X
-    n, d = indptr.size - 1, total.shape[1] - has_intercept
-    part, is_smooth = np.zeros(total.shape), factor != 0.0
-    for first in range(0, n, chunk):
-        part[:] = 0.0
-        for i in range(first, min(n, first + chunk)):
-            bucket = part[i % total.shape[0]]
-            weight = r[i] * factor if is_smooth else r[i]
-            for k in range(indptr[i], indptr[i + 1]):
-                bucket[np.uint64(indices[k])] += _bounded(weight * data[k], is_smooth, bound)
-            if has_intercept:
+            if X is not None:
+                for j in range(d):
+                    bucket[j] += _bounded(weight * X[i, j], is_smooth, bound)
+            if stored is not None:
+                for k in range(stored.indptr[i], stored.indptr[i + 1]):
+                    value = weight * stored.data[k]
+                    bucket[np.uint64(stored.indices[k])] += _bounded(value, is_smooth, bound)
+            if with_one:
                 bucket[d] += _bounded(weight, is_smooth, bound)
         total += part
 
@@ -90,24 +77,17 @@ def _count(value: float, center: float, low: int, counts: Any) -> None:
 
 
 @njit(cache=True)
-def octave_counts(X: Any, present: Any, center: Any, low: int, counts: Any) -> None:
+def octave_counts(X: Any, stored: Any, present: Any, center: Any, low: int, counts: Any) -> None:
     """Count, for each column, the b with 2^(b-1) <= abs(x - center) < 2^b.
 
     `counts` has shape (d, m); entry k counts b = low + k, the ends what lies beyond.
     """
-    n, d = X.shape
-    for i in range(n):
+    for i in range(present.size):
         if present[i]:
-            for j in range(d):
-                _count(X[i, j], center[j], low, counts[j])
-
-
-@njit(cache=True)
-def csr_octave_counts(X: Compressed, present: Any, center: Any, low: int, counts: Any) -> None:
-    """`octave_counts` for rows in CSR storage."""
-    data, indices, indptr = X
-    for i in range(indptr.size - 1):
-        if present[i]:
-            for k in range(indptr[i], indptr[i + 1]):
-                j = np.uint64(indices[k])
-                _count(data[k], center[j], low, counts[j])
+            if X is not None:
+                for j in range(center.size):
+                    _count(X[i, j], center[j], low, counts[j])
+            if stored is not None:
+                for k in range(stored.indptr[i], stored.indptr[i + 1]):
+                    j = np.uint64(stored.indices[k])
+                    _count(stored.data[k], center[j], low, counts[j])

@@ -1,9 +1,7 @@
 """One pass over rows that adds up clipped gradients at fixed coefficients.
 
-The first two add s l'(offset + <r, w>, y) r for every row, where r = [x - center, bias] is not
-scaled and s is that of `RowForm`, with the record's factor, scale times weight, as its scale. `w`
-and `total` have a last coordinate for the intercept, whatever the bias. The others are the forms
-for dense rows, in C order, of `sparse_sums.gradient_at`.
+All but the first are for dense rows, in C order, as `sparse_sums.gradient_at` is for those in CSR
+storage.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import products
-from .arguments import Change, Compressed, OfRecords, RowForm, Slope
+from .arguments import Change, OfRecords, RowForm, Slope
 from .derivatives import clipped_derivative, replace_by_derivatives
 from .jit import njit
 
@@ -22,62 +20,56 @@ _BLOCK = 256  # rows: they fit into a cache, and any number of lanes divides the
 
 
 @njit(cache=True)
-def dense_gradient_sum(
-    X: Any, factor: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
+def gradient_sum(
+    X: Any, stored: Any, factor: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
 ) -> None:
-    """Over the rows of a dense array."""
-    center, bias, bound, norm_error = form
-    d = center.size
-    for i in range(y.size):
-        if factor[i] > 0.0:
-            row = X[i]
-            product, square = products.dense_products(row, center, w)
-            s = products.row_factor(factor[i], square * (1.0 + norm_error) + bias * bias, bound)
-            r = s * clipped_derivative(slope, product + bias * w[d], y[i])
-            for j in range(d):
-                total[j] += r * (row[j] - center[j])
-            total[d] += r * bias
+    """Add s l'(offset + <r, w>, y) r for every row, where r = [x - center, bias] is not scaled.
 
-
-@njit(cache=True)
-def csr_gradient_sum(
-    X: Compressed, factor: Any, y: Any, form: RowForm, slope: Slope, w: Any, total: Any
-) -> None:
-    """Over the rows of a CSR matrix. The centre is subtracted from the total, which has 0s before.
-
-    A centre other than 0 needs bias 1.
+    s is that of `RowForm`, with the record's factor, scale times weight, as its scale. `w` and
+    `total` have a last coordinate for the intercept, whatever the bias; `total` has 0s before. For
+    X and `stored` see `dense_or_stored`: of the latter the centre is subtracted from the total, and
+    one other than 0 needs bias 1.
     """
-    data, indices, indptr = X
     center, bias, bound, norm_error = form
-    d = center.size
+    d, product, square = center.size, 0.0, 0.0
     center_square = products.inner_product(center, center)
     center_w = products.inner_product(center, w[:d])
     for i in range(y.size):
         if factor[i] > 0.0:
-            product, row_center, square = products.stored_products(X, i, center, w)
-            error = norm_error * (math.sqrt(square) + math.sqrt(center_square)) ** 2
-            square = max(square - 2.0 * row_center + center_square, 0.0) + error
+            if X is not None:
+                product, square = products.dense_products(X[i], center, w)
+                square *= 1.0 + norm_error
+            if stored is not None:
+                product, row_center, square = products.stored_products(stored, i, center, w)
+                error = norm_error * (math.sqrt(square) + math.sqrt(center_square)) ** 2
+                square = max(square - 2.0 * row_center + center_square, 0.0) + error
+                product -= center_w
             s = products.row_factor(factor[i], square + bias * bias, bound)
-            r = s * clipped_derivative(slope, product - center_w + bias * w[d], y[i])
-            for k in range(indptr[i], indptr[i + 1]):
-                total[indices[k]] += r * data[k]
+            r = s * clipped_derivative(slope, product + bias * w[d], y[i])
+            if X is not None:
+                for j in range(d):
+                    total[j] += r * (X[i, j] - center[j])
+            if stored is not None:
+                for k in range(stored.indptr[i], stored.indptr[i + 1]):
+                    total[stored.indices[k]] += r * stored.data[k]
             total[d] += r * bias
-    for j in range(d):
-        total[j] -= center[j] * total[d]
-
-
-# One kernel for both would be half as fast: the compiler then knows less of the arrays.
+    if stored is not None:
+        for j in range(d):
+            total[j] -= center[j] * total[d]
 
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, records: OfRecords, chunks: Any, coef: Any, offset: Any, slope: Slope, total: Any
+    X: Any, records: OfRecords, chunks: Any, coef: Any, moved: Any, of_loss: Any, total: Any
 ) -> None:
     """Add sum_i factor_i r_i [x_i, 1] to `total`, r_i the clipped derivatives of the K outputs.
 
-    At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step.
-    `coef` and `total` have shape (K, d + 1). The rows of a block stay in the cache from their
-    products to their sum.
+    At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step; the
+    loss is given by offset and slope. `coef` and `total` have shape (K, d + 1).
+
+    Where the coefficients are None, `moved` is (product, move, output), else that is None: first
+    the products <[x_i, 1], coef>, of shape (n, K), move in that output as `Move` says, and in the
+    others by the decay. The rows of a block stay in the cache from their products to their sum.
     """
     (begin, last, chunk), d = chunks, X.shape[1]
     part, buffers = np.empty(total.shape), _buffers(total.shape[0])
@@ -87,38 +79,22 @@ def dense_gradient_at(
         end = min(last, first + chunk)
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
-            for k in range(z.shape[0]):
-                products.row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
-                for t in range(_BLOCK):
-                    z[k, t] += coef[k, d]
-            _add_block(X, records, (start, stop), offset, slope, buffers, part)
-        total += part
-
-
-@njit(cache=True, nogil=True)
-def dense_gradient_after_move(
-    X: Any, records: OfRecords, chunks: Any, point: Any, offset: Any, slope: Slope, total: Any
-) -> None:
-    """Move product_i = <[x_i, 1], coef> of an output as `Move` says, then as above.
-
-    `point` is (product of shape (n, K), move, output); the other outputs change by the decay.
-    """
-    (begin, last, chunk), (product, move, output) = chunks, point
-    part, buffers = np.empty(total.shape), _buffers(total.shape[0])
-    z, column = buffers[0], min(move.coordinate, X.shape[1] - 1)
-    for first in range(begin, last, chunk):
-        part[:] = 0.0
-        end = min(last, first + chunk)
-        for start in range(first, end, _BLOCK):
-            stop = min(end, start + _BLOCK)
-            for i in range(start, stop):
+            if coef is not None:
                 for k in range(z.shape[0]):
-                    product[i, k] *= move.decay
-                x = np.float64(X[i, column]) if column == move.coordinate else 1.0
-                product[i, output] += move.amount * x
-                for k in range(z.shape[0]):
-                    z[k, i - start] = product[i, k]
-            _add_block(X, records, (start, stop), offset, slope, buffers, part)
+                    products.row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
+                    for t in range(_BLOCK):
+                        z[k, t] += coef[k, d]
+            if moved is not None:
+                product, move, output = moved
+                column = min(move.coordinate, d - 1)
+                for i in range(start, stop):
+                    for k in range(z.shape[0]):
+                        product[i, k] *= move.decay
+                    x = np.float64(X[i, column]) if column == move.coordinate else 1.0
+                    product[i, output] += move.amount * x
+                    for k in range(z.shape[0]):
+                        z[k, i - start] = product[i, k]
+            _add_block(X, records, (start, stop), of_loss, buffers, part)
         total += part
 
 
@@ -131,11 +107,10 @@ def _buffers(n_outputs: int) -> Any:
 
 @njit(cache=True)
 def _add_block(
-    X: Any, records: OfRecords, ends: Any, offset: Any, slope: Slope, buffers: Any, part: Any
+    X: Any, records: OfRecords, ends: Any, of_loss: Any, buffers: Any, part: Any
 ) -> None:
     """Add the sum over the rows of a block, whose products are in the first buffer."""
-    z, targets, clips, work = buffers
-    start, stop = ends
+    (z, targets, clips, work), (offset, slope), (start, stop) = buffers, of_loss, ends
     size, d = stop - start, X.shape[1]
     # slices, as no place in them is negative, which the compiler would have to look for
     y, scale = records.y[start:stop], records.scale[start:stop]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Compressed, RecordWalk, Slope
+from .arguments import RecordWalk, Slope
 from .derivatives import clipped_derivative
 from .jit import njit
 from .products import inner_product
@@ -107,7 +107,7 @@ def _shrink(w: Any, factor: float, kept: float) -> float:
 
 @njit(cache=True)
 def move(w: Any, last: Any, kept: float, values: Any, number: int) -> None:
-    """Move the point to a vertex; see `dense_record_steps`."""
+    """Move the point to a vertex; see `record_steps`."""
     j, block = number % w.size, number // w.size
     last[0], last[1] = j, (1.0 - kept) * values[block]
     last[2] = _shrink(w, last[2], kept)
@@ -115,74 +115,61 @@ def move(w: Any, last: Any, kept: float, values: Any, number: int) -> None:
 
 
 @njit(cache=True)
-def dense_record_steps(
-    X: Any, records: Any, slope: Slope, walk: RecordWalk, values: Any, state: Any, words: Any
+def record_steps(
+    X: Any,
+    stored: Any,
+    records: Any,
+    slope: Slope,
+    walk: RecordWalk,
+    values: Any,
+    state: Any,
+    words: Any,
 ) -> Any:
-    """Steps over the rows of X in their order; w, v and the state are changed in place.
+    """Steps over the rows in their order; w, v and the state are changed in place.
 
-    The factors in the state are left where they are. Where the steps stop depends on the scores,
-    which are private: if w were multiplied by its factor there, so would its roundings.
-
-    `records` are scales, factors and y. `state` is (last, w, v), and `last` has the coordinate of
-    the last move and what it added there; and the factors of w and of v, by which they are
-    multiplied in the point and in the estimate.
+    For X and `stored` see `dense_or_stored`. `records` are scales, factors and y. `state` is (last,
+    w, v), and `last` has the coordinate of the last move and what it added there; and the factors
+    of w and of v, by which they are multiplied in the point and in the estimate; of dense rows that
+    of v is 1. They are left where they are: where the steps stop depends on the scores, which are
+    private. If w were multiplied by its factor there, so would its roundings.
 
     Returns the number of steps made, and of the words that they read, or `IMPOSSIBLE`. If the steps
     are fewer than the rows, v is that of the next step, whose selection the words did not decide:
     it is the caller's, with a `move`.
     """
     (scales, factors, y), (last, w, v) = records, state
-    d, used = X.shape[1], 0
-    for t in range(y.size):
-        row, j, factor = X[t], int(last[0]), last[2]
-        product = inner_product(row, w[:d])
-        if w.size > d:
-            product += w[d]
-        moved = last[1] * (row[j] if j < d else 1.0)
-        r = _change(slope, walk, (scales[t], factors[t]), factor * product, moved, y[t])
-        low, high = _correct(v[:d], row, walk.kept, r)
-        if w.size > d:
-            v[d] = walk.kept * v[d] + r
-            low, high = min(low, v[d]), max(high, v[d])
-        penalty = walk.penalty * factor
-        if penalty > 0.0:
-            low, high = _ends(v, w, penalty)
-        form = penalty, walk.scale
-        number, used = _select(v, w, form, (low, high), walk.most_words, values, words, used)
-        if number < 0:
-            return t, used
-        move(w, last, walk.kept, values, number)
-    return y.size, used
-
-
-@njit(cache=True)
-def csr_record_steps(
-    X: Compressed, records: Any, slope: Slope, walk: RecordWalk, values: Any, state: Any, words: Any
-) -> Any:
-    """As `dense_record_steps`, over the rows of a CSR matrix."""
-    (scales, factors, y), (last, w, v) = records, state
-    data, indices, indptr = X
-    d, used = walk.n_columns, 0
+    d, used, product, moved = walk.n_columns, 0, 0.0, 0.0
     for t in range(y.size):
         j, factor = int(last[0]), last[2]
-        product, moved = 0.0, last[1] if j == d else 0.0
-        for k in range(indptr[t], indptr[t + 1]):
-            product += data[k] * w[np.uint64(indices[k])]
-            if indices[k] == j:
-                moved += last[1] * data[k]
+        if X is not None:
+            product = inner_product(X[t], w[:d])
+            moved = last[1] * (X[t, j] if j < d else 1.0)
+        if stored is not None:
+            product, moved = 0.0, last[1] if j == d else 0.0
+            for k in range(stored.indptr[t], stored.indptr[t + 1]):
+                product += stored.data[k] * w[np.uint64(stored.indices[k])]
+                if stored.indices[k] == j:
+                    moved += last[1] * stored.data[k]
         if w.size > d:
             product += w[d]
         r = _change(slope, walk, (scales[t], factors[t]), factor * product, moved, y[t])
-        v_factor = _shrink(v, last[3], walk.kept)
-        last[3], r = v_factor, r / v_factor
-        for k in range(indptr[t], indptr[t + 1]):
-            v[np.uint64(indices[k])] += r * data[k]
-        if w.size > d:
-            v[d] += r
+        ends = math.inf, -math.inf
+        if X is not None:
+            ends = _correct(v[:d], X[t], walk.kept, r)
+            if w.size > d:
+                v[d] = walk.kept * v[d] + r
+                ends = min(ends[0], v[d]), max(ends[1], v[d])
+        if stored is not None:
+            last[3] = _shrink(v, last[3], walk.kept)
+            r /= last[3]
+            for k in range(stored.indptr[t], stored.indptr[t + 1]):
+                v[np.uint64(stored.indices[k])] += r * stored.data[k]
+            if w.size > d:
+                v[d] += r
         # scores and noise over the factor of the estimate
-        penalty, scale = walk.penalty * factor / v_factor, walk.scale / v_factor
-        ends = _ends(v, w, penalty)
-        form = penalty, scale
+        form = walk.penalty * factor / last[3], walk.scale / last[3]
+        if X is None or form[0] > 0.0:
+            ends = _ends(v, w, form[0])
         number, used = _select(v, w, form, ends, walk.most_words, values, words, used)
         if number < 0:
             return t, used

@@ -37,6 +37,7 @@ from .._kernels.arguments import (
     OfRecords,
     RowForm,
     Slope,
+    dense_or_stored,
     read_only,
 )
 from .._types import Array, Flags, Indices, Which
@@ -311,7 +312,7 @@ class Rows:
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
             lines[:, : self.dimension] = outputs.T
-            total = self._dense_sweep(lines, y, terms, slope, bounds).reshape(coef.shape)
+            total = self._dense_sweep(lines, None, y, terms, slope, bounds).reshape(coef.shape)
         elif self._storage == "csr" and slope is not None and bounds is None:
             total = self._csr_sweep((coef, _NONE, NO_MOVE), y, slope)
         elif not is_dense:
@@ -342,16 +343,14 @@ class Rows:
                 z -= self.center @ coef[:d]
             r = losses.clipped_derivative(terms.loss, z, y, terms.clip)
             return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).factor))
-        from .._kernels.gradient_sums import csr_gradient_sum, dense_gradient_sum
+        from .._kernels import gradient_sums as kernels
 
-        kernel, X = dense_gradient_sum, self.X
-        if self._storage == "csr":
-            kernel, X = csr_gradient_sum, Compressed.of(self.X)
         center = np.zeros(d) if self.center is None else self.center
         bound *= 1 - 8 * UNIT_ROUNDOFF
         form = RowForm(center, float(self.has_intercept), bound, norm_error(d))
         total, point = np.zeros(d + 1), np.append(coef, np.zeros(d + 1 - coef.size))
-        kernel(X, self.factors(), y, form, slope, point, total)
+        X = dense_or_stored(self.X)
+        kernels.gradient_sum(*X, self.factors(), y, form, slope, point, total)
         return total[: self.dimension]
 
     def gradient_sum_after_move(self, product: Array, move: Move, y: Array, terms: Terms) -> Array:
@@ -367,8 +366,8 @@ class Rows:
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
         if is_dense and slope is not None:
-            point = outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(point, y, terms, slope, None)
+            moved = outputs, move._replace(coordinate=coordinate), output
+            total = self._dense_sweep(None, moved, y, terms, slope, None)
             return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
         if coordinate == self.n_columns:
@@ -411,13 +410,13 @@ class Rows:
         return self._centered(total[: self.dimension])
 
     def _dense_sweep(
-        self, point: Any, y: Array, terms: Terms, slope: Slope, bounds: Array | None
+        self, coef: Any, moved: Any, y: Array, terms: Terms, slope: Slope, bounds: Array | None
     ) -> Array:
         """One pass over dense rows that differentiates and adds up, shape (dimension, K).
 
-        `point` are coefficients, or a tuple of products and how they move.
+        At coefficients, or where these are None at products and how they move.
         """
-        from .._kernels.gradient_sums import dense_gradient_after_move, dense_gradient_at
+        from .._kernels.gradient_sums import dense_gradient_at
 
         y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
         scale = _NONE if self.scale is None else self.scale
@@ -425,11 +424,10 @@ class Rows:
         records = OfRecords(y, scale, factor, _NONE if bounds is None else bounds)
         offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
         shape = (y.shape[1], self.n_columns + 1)
-        kernel: Any = dense_gradient_after_move if isinstance(point, tuple) else dense_gradient_at
 
         def added(part: slice) -> Array:
             total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
-            kernel(self.X, records, chunks, point, offset, slope, total)
+            dense_gradient_at(self.X, records, chunks, coef, moved, (offset, slope), total)
             return total
 
         total = sum_on_threads(added, self.tasks, np.zeros(shape), uses_blas=False)

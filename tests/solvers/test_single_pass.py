@@ -20,8 +20,8 @@ from support import (
 )
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
-from sklearn_dpsco._kernels.arguments import Compressed, RecordWalk, Slope, read_only
-from sklearn_dpsco._kernels.record_steps import csr_record_steps, dense_record_steps
+from sklearn_dpsco._kernels.arguments import RecordWalk, Slope, dense_or_stored
+from sklearn_dpsco._kernels.record_steps import record_steps
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
 from sklearn_dpsco.data.rows import Terms
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Polytope, Simplex
@@ -355,11 +355,8 @@ def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse
             part = slice(t, t + 1)
             records = np.ones(1), np.ones(1), y[part]
             known = records, slope, walk, np.ones(1), (state, w, v), words
-            if is_sparse:
-                row = sparse.csr_array(X[part])
-                done, _ = csr_record_steps(Compressed.of(row), *known)
-            else:
-                done, _ = dense_record_steps(read_only(X[part]), *known)
+            rows = sparse.csr_array(X[part]) if is_sparse else X[part]
+            done, _ = record_steps(*dense_or_stored(rows), *known)
             assert done == 1
             found.append(state[3] * v)
         return np.array(found), w

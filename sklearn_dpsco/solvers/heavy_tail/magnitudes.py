@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._kernels.arguments import Compressed
+from ..._kernels.arguments import dense_or_stored
 from ..._types import Array, Flags
 from ...data.compressed import slices
 from ...data.rows import UNIT_ROUNDOFF, Rows, SolverData, make_rows
@@ -429,16 +429,14 @@ def _shares(
 
 def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> Counts:
     """Counts of octaves of abs(x - center), or as one column of row sizes, shape (d, grid + 2)."""
-    from ..._kernels.bounded_sums import csr_octave_counts, octave_counts
+    from ..._kernels.bounded_sums import octave_counts
 
     rows = data.rows
     if of_sizes:
         rows, center = _sizes(rows, center), np.zeros(1)
     counts = np.zeros((rows.n_columns, _EXPONENTS.size + 1), dtype=np.int64)
-    if isinstance(rows.X, np.ndarray):
-        octave_counts(rows.X, rows.present(), center, _LOWEST, counts)
-    else:
-        csr_octave_counts(Compressed.of(rows.X.tocsr()), rows.present(), center, _LOWEST, counts)
+    X = dense_or_stored(rows.row_major().X)
+    octave_counts(*X, rows.present(), center, _LOWEST, counts)
     return counts
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import erf
 
 from ..._checks import check_size
-from ..._kernels.arguments import Compressed
+from ..._kernels.arguments import dense_or_stored
 from ..._types import Array, Oracle
 from ...data.compressed import slices
 from ...data.rows import BLOCK_ROWS, UNIT_ROUNDOFF, Rows, Terms, WithNumbers, times_rows
@@ -130,19 +130,16 @@ class MedianOfMeans(MeanOracle):
 
     def sums(self, rows: Rows, r: Array, limits: Limits | None, first: int = 0) -> Array:
         """By bucket; several outputs come last."""
-        from ..._kernels.bounded_sums import bounded_sums, csr_bounded_sums
+        from ..._kernels.bounded_sums import bounded_sums
 
-        kernel: Any = bounded_sums
-        X, factor, bound, unit = rows.X, 0.0, _INTERVAL * self.tau, 1.0
+        X, factor, bound, unit = dense_or_stored(rows.X), 0.0, _INTERVAL * self.tau, 1.0
         if self.is_smoothed:
             factor, bound, unit = 1 / self.tau, _SMOOTHED_BOUND, self.tau
-        if not isinstance(X, np.ndarray):
-            kernel, X = csr_bounded_sums, Compressed.of(X)
         r, shape = times_rows(r, rows.sample_weight), (self.n_buckets, rows.dimension)
         total = np.zeros((*r.shape[1:], *shape))
         weights = np.ascontiguousarray(r.reshape(r.shape[0], -1).T)
         for of_output, sums in zip(weights, total.reshape(-1, *shape), strict=True):
-            kernel(X, of_output, rows.has_intercept, factor, bound, BLOCK_ROWS, sums)
+            bounded_sums(*X, of_output, rows.has_intercept, factor, bound, BLOCK_ROWS, sums)
         total = unit * (total if r.ndim == 1 else np.moveaxis(total, 0, -1))
         return np.roll(total, first, axis=0)
 

@@ -28,9 +28,8 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from ..._kernels.arguments import Compressed, RecordWalk
+from ..._kernels.arguments import RecordWalk, dense_or_stored
 from ..._progress import advance, steps
 from ..._types import Array, Auto, Indices
 from ...data.rows import UNIT_ROUNDOFF, SolverData, Terms, summation_error
@@ -471,11 +470,7 @@ class _RecordWalk:
             # as many steps as the words decide; the estimate is then that of the next one
             words, rest = stream.words(_WORDS), part.data.part(slice(done, None))
             known = (rest.rows.scales(), rest.rows.factors(), rest.y), *self.compiled, self.state
-            X = rest.rows.X
-            if sparse.issparse(X):
-                count, used = kernels.csr_record_steps(Compressed.of(X), *known, words)
-            else:
-                count, used = kernels.dense_record_steps(np.ascontiguousarray(X), *known, words)
+            count, used = kernels.record_steps(*dense_or_stored(rest.rows.X), *known, words)
             if used < 0:
                 refuse()
             stream.unread(words.size - used)
