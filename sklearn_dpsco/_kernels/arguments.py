@@ -111,6 +111,7 @@ class RecordWalk(NamedTuple):
     scale: float  # of the noise of a selection
     most_words: int  # that a selection may read before another sampler takes over
     n_columns: int
+    values: Any  # of the vertices, for every coordinate
 
 
 class Move(NamedTuple):

@@ -68,19 +68,17 @@ def _ends(v: Any, w: Any, penalty: float) -> Any:
 
 
 @njit(cache=True, inline="always")
-def _select(
-    v: Any, w: Any, form: Any, ends: Any, most_words: int, values: Any, words: Any, used: int
-) -> Any:
+def _select(v: Any, w: Any, form: Any, ends: Any, walk: RecordWalk, words: Any, used: int) -> Any:
     """(number of a vertex, words read so far), or a code if the words do not decide.
 
     With it comes the number of words read before, or `IMPOSSIBLE`. `form` is (penalty, scale).
     """
-    penalty, scale = form
+    (penalty, scale), values = form, walk.values
     top = -math.inf
     for m in range(values.size):
         top = max(top, -values[m] * ends[0], -values[m] * ends[1])
     size, start = np.uint64(v.size * values.size), used
-    while used + 2 <= words.size and used - start < most_words:
+    while used + 2 <= words.size and used - start < walk.most_words:
         number = index_of(words[used], size)
         if number >= 0:
             block, j = number // v.size, number % v.size
@@ -106,24 +104,17 @@ def _shrink(w: Any, factor: float, kept: float) -> float:
 
 
 @njit(cache=True)
-def move(w: Any, last: Any, kept: float, values: Any, number: int) -> None:
+def move(w: Any, last: Any, walk: RecordWalk, number: int) -> None:
     """Move the point to a vertex; see `record_steps`."""
     j, block = number % w.size, number // w.size
-    last[0], last[1] = j, (1.0 - kept) * values[block]
-    last[2] = _shrink(w, last[2], kept)
+    last[0], last[1] = j, (1.0 - walk.kept) * walk.values[block]
+    last[2] = _shrink(w, last[2], walk.kept)
     w[j] += last[1] / last[2]
 
 
 @njit(cache=True)
 def record_steps(
-    X: Any,
-    stored: Any,
-    records: Any,
-    slope: Slope,
-    walk: RecordWalk,
-    values: Any,
-    state: Any,
-    words: Any,
+    X: Any, stored: Any, records: Any, slope: Slope, walk: RecordWalk, state: Any, words: Any
 ) -> Any:
     """Steps over the rows in their order; w, v and the state are changed in place.
 
@@ -170,8 +161,8 @@ def record_steps(
         form = walk.penalty * factor / last[3], walk.scale / last[3]
         if X is None or form[0] > 0.0:
             ends = _ends(v, w, form[0])
-        number, used = _select(v, w, form, ends, walk.most_words, values, words, used)
+        number, used = _select(v, w, form, ends, walk, words, used)
         if number < 0:
             return t, used
-        move(w, last, walk.kept, values, number)
+        move(w, last, walk, number)
     return y.size, used

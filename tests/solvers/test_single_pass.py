@@ -346,7 +346,7 @@ def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse
     rng = np.random.default_rng(0)
     n, d, kept, clip = 40, 4, 0.9, 0.05
     slope = Slope(0, 0.0, 1.0, 0.0, math.inf)
-    walk = RecordWalk(kept, clip, 0.1, 1.0, 1024, d)
+    walk = RecordWalk(kept, clip, 0.1, 1.0, 1024, d, np.ones(1))
 
     def estimates(X, y):
         w, v, found = np.zeros(d), np.zeros(d), []
@@ -354,7 +354,7 @@ def test_a_record_moves_the_compiled_steps_by_no_more_than_its_weights(is_sparse
         for t in range(n):
             part = slice(t, t + 1)
             records = np.ones(1), np.ones(1), y[part]
-            known = records, slope, walk, np.ones(1), (state, w, v), words
+            known = records, slope, walk, (state, w, v), words
             rows = sparse.csr_array(X[part]) if is_sparse else X[part]
             done, _ = record_steps(*dense_or_stored(rows), *known)
             assert done == 1

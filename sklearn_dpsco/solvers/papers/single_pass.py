@@ -29,7 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..._kernels.arguments import RecordWalk, dense_or_stored
+from ..._kernels.arguments import RecordWalk, Slope, dense_or_stored
 from ..._progress import advance, steps
 from ..._types import Array, Auto, Indices
 from ...data.rows import UNIT_ROUNDOFF, SolverData, Terms, summation_error
@@ -453,7 +453,7 @@ class _RecordWalk:
 
     def steps(self, part: Records, stream: RandomStream) -> None:
         """A step for each of these records."""
-        n, done, kept = part.data.n_samples, 0, 1 - self.run.rate
+        n, done = part.data.n_samples, 0
         if self.compiled is None:
             for k in range(n):
                 self.correct(part, np.array([k]))
@@ -461,37 +461,38 @@ class _RecordWalk:
             return
         from ..._kernels import record_steps as kernels
 
-        values = self.compiled[-1]
+        slope, walk = self.compiled
         if self.state is None:
             self.state = np.array([0.0, 0.0, 1.0, 1.0]), self.before.copy(), self.gradient.copy()
-            kernels.move(self.state[1], self.state[0], kept, values, self.number)
+            kernels.move(self.state[1], self.state[0], walk, self.number)
         last, w, v = self.state
         while done < n:
             # as many steps as the words decide; the estimate is then that of the next one
             words, rest = stream.words(_WORDS), part.data.part(slice(done, None))
-            known = (rest.rows.scales(), rest.rows.factors(), rest.y), *self.compiled, self.state
-            count, used = kernels.record_steps(*dense_or_stored(rest.rows.X), *known, words)
+            records = rest.rows.scales(), rest.rows.factors(), rest.y
+            known = records, slope, walk, self.state, words
+            count, used = kernels.record_steps(*dense_or_stored(rest.rows.X), *known)
             if used < 0:
                 refuse()
             stream.unread(words.size - used)
             done += count
             if done < n:  # the words did not decide the selection of this one
-                kernels.move(w, last, kept, values, self._settled(stream))
+                kernels.move(w, last, walk, self._settled(stream))
                 done += 1
         self.coef, self.gradient = last[2] * w, last[3] * v
         self.before = self.coef.copy()
         self.before[int(last[0])] -= last[1]
-        self.before /= kept
+        self.before /= walk.kept
 
-    def _kernel(self) -> tuple[Any, ...] | None:
+    def _kernel(self) -> tuple[Slope, RecordWalk] | None:
         """What compiled steps need, if they know the loss, the set and the law of the noise."""
         vertices, slope = self.plan.vertices, self.whole.terms.slope
         scale, is_one = softmax_scale(self.run.noise), self.plan.problem.n_outputs == 1
         if slope is None or scale is None or not is_one or not isinstance(vertices, AxisVertices):
             return None
+        facts = 1 - self.run.rate, self.run.clip, self.plan.l2_penalty, scale
         sizes = 2 * UNIFORM_ATTEMPTS, self.plan.problem.n_features
-        walk = RecordWalk(1 - self.run.rate, self.run.clip, self.plan.l2_penalty, scale, *sizes)
-        return slope, walk, np.array(vertices.values, dtype=np.float64)
+        return slope, RecordWalk(*facts, *sizes, np.array(vertices.values, dtype=np.float64))
 
     def _settled(self, stream: RandomStream) -> int:
         """A selection among the scores of the compiled steps, the same to the last bit."""
