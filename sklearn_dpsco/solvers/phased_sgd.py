@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
@@ -528,12 +527,11 @@ class _Descent:
                     targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
                 table = tables(problem.base_loss, targets, slope.clip, slope.beta)
                 found, y = Tables(*table, slope.clip, slope.offset), numbers
-            if sparse.issparse(X):
+            if part.is_sparse:
                 kernel = kernels.csr_steps if k == 1 else kernels.joint_csr_steps
                 X = Compressed.of(X)
             else:
                 kernel = kernels.dense_steps if k == 1 else kernels.joint_dense_steps
-                X = np.ascontiguousarray(X)
             records = part.rows.scales(), part.rows.sample_weights(), y
             count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
         return total.ravel() / count
