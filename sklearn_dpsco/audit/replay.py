@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,9 @@ def mechanisms(plan: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------- what stands for a plan's parts
 
 
+_lists: Any = partial(defaultdict, list)
+
+
 @dataclass
 class Run:
     """A run on one of two tables, and what it did: by stream, by mechanism, or as a whole."""
@@ -94,20 +98,20 @@ class Run:
     rng: Any = None
     # those of mechanisms, and whether the record is in a batch: two runs share both, and the first
     # one makes them
-    answers: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    presences: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    answers: dict[str, list[Any]] = field(default_factory=_lists)
+    presences: dict[str, list[bool]] = field(default_factory=_lists)
     # the streams of each path that were read
-    readers: dict[Path, set[TracedStream]] = field(default_factory=lambda: defaultdict(set))
+    readers: dict[Path, set[TracedStream]] = field(default_factory=partial(defaultdict, set))
     # every release and every draw of a batch, and the path of the stream that it was given
     events: list[tuple[str, Path | None]] = field(default_factory=list)
     # what each mechanism was given
-    values: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
+    values: dict[str, list[Array]] = field(default_factory=_lists)
     # for each release from a batch: whether the record is not in it
-    absent: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
+    absent: dict[str, list[bool]] = field(default_factory=_lists)
     # the batches as drawn, before the record is put in or left out
-    draws: dict[str, list[Indices]] = field(default_factory=lambda: defaultdict(list))
+    draws: dict[str, list[Indices]] = field(default_factory=_lists)
     problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
-    outcome: Array = field(default_factory=lambda: np.empty(0))  # coefficients, intercept, steps
+    outcome: Any = None  # coefficients, intercept, steps
 
     def n_words(self) -> dict[Path, int]:
         """How many the solver itself reads, by stream."""
@@ -330,8 +334,8 @@ class _Findings:
             n: r.group for n, of_it in of_each.items() for r in of_it if r.group is not None
         }
         self.ratios = dict.fromkeys(self.found, 0.0)
-        # by mechanism: pairs of batches in a row, and how many of them are equal
-        self.draws: dict[str, tuple[int, int]] = dict.fromkeys(self.found, (0, 0))
+        # by mechanism: whether each batch is equal to the one before
+        self.repeats: dict[str, list[bool]] = {name: [] for name in self.found}
         self.violations: dict[str, str] = {}
         self.events: list[Any] | None = None  # those of the first run
 
@@ -342,8 +346,8 @@ class _Findings:
                 violations[name] = "the number or the shape of the releases depends on the data"
             elif not ratio <= 1 + _EXCESS:
                 violations[name] = f"a record changes it by {ratio:.3g} times its sensitivity"
-        for name, (n_draws, n_equal) in self.draws.items():
-            if n_equal == n_draws >= _ENOUGH_DRAWS and name not in self.violations:
+        for name, repeats in self.repeats.items():
+            if len(repeats) >= _ENOUGH_DRAWS and all(repeats) and name not in self.violations:
                 violations[name] = "its batch is the same in every step"
         return SensitivityResult(dict(self.ratios), self.violations | violations)
 
@@ -379,9 +383,7 @@ class _Findings:
                 touched.add(self.groups[name])
             batches, draws = mechanism.batches, first.draws[name]
             if batches is not None and batches.batch_size < batches.n_samples:
-                n_draws, n_equal = self.draws[name]
-                equal = sum(map(np.array_equal, draws, draws[1:]))
-                self.draws[name] = n_draws + max(0, len(draws) - 1), n_equal + equal
+                self.repeats[name] += map(np.array_equal, draws, draws[1:])
         if len(touched) > 1:
             self.violations["groups"] = "releases on disjoint records depend on one record"
 
