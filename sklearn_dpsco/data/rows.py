@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import os
 import threading
 from collections import deque
@@ -241,6 +242,13 @@ class Rows:
         product = self.product(coef)
         return product if self.center is None else product - self.center @ coef[: self.n_columns]
 
+    def _uncentred(self, coef: Array) -> Array:
+        """A copy of coefficients: those with which rows [x, 1] have the same predictions."""
+        coef = coef.copy()
+        if self.center is not None:
+            coef[self.n_columns] -= self.center @ coef[: self.n_columns]
+        return coef
+
     def _predicted(self, block: Array, weights: Array) -> Array:
         # BLAS would need a copy of single numbers
         if not self.is_drawn and (weights.ndim > 1 or block.dtype == np.float64):
@@ -305,9 +313,7 @@ class Rows:
         """
         d, is_dense = self.n_columns, self._storage == "dense"
         slope = terms.joint_slope if is_dense else terms.slope
-        if self.center is not None:  # the same predictions of rows [x, 1]
-            coef = coef.copy()
-            coef[d] -= self.center @ coef[:d]
+        coef = self._uncentred(coef)
         if is_dense and slope is not None:
             outputs = coef.reshape(self.dimension, -1)
             lines = np.zeros((outputs.shape[1], d + 1))
@@ -338,9 +344,7 @@ class Rows:
         """
         d, slope = self.n_columns, terms.slope
         if slope is None or self._storage == "csc":
-            z = self.product(coef) + terms.offset
-            if self.center is not None:
-                z -= self.center @ coef[:d]
+            z = self.centered_product(coef) + terms.offset
             r = losses.clipped_derivative(terms.loss, z, y, terms.clip)
             return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).factor))
         from .._kernels import gradient_sums as kernels
@@ -394,10 +398,7 @@ class Rows:
 
         d, chunk = self.n_columns, chunk_rows(which.size, self.n_columns)
         records = self.scales(), self.factors(), y
-        both = points[0].copy(), points[1].copy()
-        if self.center is not None:  # the same predictions of rows [x, 1]
-            for point in both:
-                point[d] -= self.center @ point[:d]
+        both = self._uncentred(points[0]), self._uncentred(points[1])
 
         def added(part: slice) -> Array:
             total = np.zeros(d + 1)
@@ -614,9 +615,7 @@ def gamma(k: float) -> float:
 
 def sum_over_records(values: NDArray[np.float64]) -> Any:
     """Sums of the columns, or of a vector, each in blocks: over rows numpy adds one by one."""
-    if values.ndim == 1:
-        return values.sum()
-    return np.array([np.ascontiguousarray(column).sum() for column in values.T])
+    return np.ascontiguousarray(values.T).sum(axis=-1)
 
 
 def place_counts(values: Array, present: Flags, grid: Array) -> Array:
@@ -674,10 +673,7 @@ def sum_on_threads(
     function: Callable[[T], Any], tasks: Sequence[T], start: Any = 0.0, *, uses_blas: bool = True
 ) -> Any:
     """`start` plus what the function returns for each task, added in the order of the tasks."""
-    total = start
-    for result in _results(function, tasks, uses_blas):
-        total = total + result
-    return total
+    return functools.reduce(operator.add, _results(function, tasks, uses_blas), start)
 
 
 def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) -> Iterator[R]:
