@@ -46,7 +46,7 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
 )
 from sklearn_dpsco._kernels.arguments import Move
-from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers, make_rows
+from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import NoisyMD
@@ -168,7 +168,7 @@ def _single_steps(X: Any, repeats: int) -> None:
         ].gradient_sum(coef, *o)
     plan = HeavyTailDPRegressor().plan(n, d)
     limits = plan.oracle.limits(tables["float64"], plan.steps[0].order)
-    records = WithNumbers(SolverData(tables["float64"], np.clip(r, -1, 1)), limits)
+    records = SolverData(tables["float64"], np.clip(r, -1, 1), limits)
     unclipped = Terms(0.1, Squared(), 1e90)
     functions["heavy tails, float64"] = lambda: plan.oracle.gradient_sums(
         records, 0, coef, unclipped

@@ -36,7 +36,7 @@ from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
 from .data.bounds import check_feature_bounds, feature_scaling
 from .data.compressed import slices
-from .data.rows import SolverData, WithNumbers, chunk_rows, row_slices, scaled_rows, sum_on_threads
+from .data.rows import SolverData, chunk_rows, row_slices, scaled_rows, sum_on_threads
 from .estimates import Estimates, telling_unknown
 from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
@@ -205,7 +205,7 @@ class MomentsPlan(Plan):
         return center, transform, usual, kept
 
     def _widths(
-        self, copy: WithNumbers, usual: float, kept: Array, stream: RandomStream
+        self, copy: SolverData, usual: float, kept: Array, stream: RandomStream
     ) -> tuple[Array, float]:
         """What columns are divided by: more than 1 if they are skewed and would cut rows.
 
@@ -245,7 +245,7 @@ def _edge(scale: float, r: Any) -> Any:
     return scale * (np.sqrt(2 * r) + 3)
 
 
-def _side_sum(copy: WithNumbers, grid: Array) -> Array:
+def _side_sum(copy: SolverData, grid: Array) -> Array:
     """Sums of squares with their signs, of rows of length 1, by place in a grid of lengths.
 
     Each row is in one place or, if it is shorter than the grid, in none: its numbers are of norm
@@ -262,7 +262,7 @@ def _side_sum(copy: WithNumbers, grid: Array) -> Array:
     return np.asarray(sum_on_threads(added, row_slices(x)))
 
 
-def joined_sum(copy: WithNumbers, bound: float) -> Array:
+def joined_sum(copy: SolverData, bound: float) -> Array:
     """Sum of v v^T, v the rows over a bound and an intercept's coordinate, of norm at most 1."""
     x, _, norms = copy.numbers
     weights = LONGEST * clipped_to(bound, norms)

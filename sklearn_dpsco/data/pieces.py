@@ -36,7 +36,7 @@ _READ_BYTES, _READ_BYTES_OF_ALL = 2**25, 2**28
 
 @dataclass(frozen=True)
 class Pieces:
-    """Records in pieces; see `rows.Piece` and `SolverData` for the methods.
+    """Records in pieces; see `rows.SolverData` for the methods.
 
     They come from tasks of `graph`, whose results are the arguments of `reads`.
     """

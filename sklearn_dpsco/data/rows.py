@@ -477,12 +477,19 @@ def scaled_rows(
 # ------------------------------------------------------------------------- rows with their targets
 
 
-class Piece:
-    """Records in this process, of which functions make sums (`sum`) or other records (`map`).
+@dataclass(frozen=True)
+class SolverData:
+    """Clipped and scaled records, of which functions make sums (`sum`) or other records (`map`).
 
     The functions depend on nothing else. So records may as well lie in pieces elsewhere:
     `pieces.Pieces` has the same methods, and calls the functions with each piece.
     """
+
+    rows: Rows
+    # In [-1, 1], of labels -1 and +1, of several classes +1 for the record's own; shape
+    # (n_samples,), or (n_samples, n_outputs) if there are several.
+    y: Array
+    numbers: Any = None  # of each record, that were computed before
 
     is_local: ClassVar[bool] = True
 
@@ -498,19 +505,9 @@ class Piece:
         """What the function makes of each piece, which it leaves as it is."""
         return function(self, *arguments)
 
-    def kept(self) -> Any:
+    def kept(self) -> SolverData:
         """The same, computed now if it is read many times; see `Pieces.kept`."""
         return self
-
-
-@dataclass(frozen=True)
-class SolverData(Piece):
-    """Clipped and scaled data."""
-
-    rows: Rows
-    # In [-1, 1], of labels -1 and +1, of several classes +1 for the record's own; shape
-    # (n_samples,), or (n_samples, n_outputs) if there are several.
-    y: Array
 
     @property
     def n_samples(self) -> int:
@@ -527,6 +524,7 @@ class SolverData(Piece):
 
     def part(self, which: Which, *, is_drawn: bool = False) -> SolverData:
         """The records of a range or of a list of numbers, perhaps a random batch (`Rows.part`)."""
+        assert self.numbers is None  # which may be bounds that must not get lost
         return SolverData(self.rows.part(which, is_drawn=is_drawn), self.y[which])
 
     @staticmethod
@@ -562,19 +560,7 @@ class SolverData(Piece):
 
     def row_major(self) -> SolverData:
         """The same records in a storage of which parts are cheap."""
-        return SolverData(self.rows.row_major(), self.y)
-
-
-@dataclass(frozen=True)
-class WithNumbers(Piece):
-    """Records with numbers of each that were computed before."""
-
-    data: SolverData
-    numbers: Any
-
-    @property
-    def n_samples(self) -> int:
-        return self.data.n_samples
+        return replace(self, rows=self.rows.row_major())
 
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:

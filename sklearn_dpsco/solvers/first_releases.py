@@ -23,7 +23,6 @@ from .._types import Array
 from ..data.compressed import with_values
 from ..data.rows import (
     SolverData,
-    WithNumbers,
     make_rows,
     row_slices,
     sum_on_threads,
@@ -362,12 +361,12 @@ def _ratios(noisy: Array, variance: float) -> Array:
     return np.minimum(ratios, 1.0)
 
 
-def _spread_sum(measured: WithNumbers, center: Array, length: float) -> Array:
+def _spread_sum(measured: SolverData, center: Array, length: float) -> Array:
     """Sum of the vectors [abs(z), z^2] / sqrt(2), z a centred row, shortened to a length, over it.
 
     Their norms are at most 1, and no two of them are at an obtuse angle.
     """
-    rows = measured.data.rows
+    rows = measured.rows
     factors = clipped_to(length, measured.numbers) / length * rows.present()
     if sparse.issparse(rows.X):
         sizes = np.abs(rows.X.data).astype(np.float64)

@@ -23,7 +23,7 @@ Releases are means of vectors and of positive semi-definite matrices of norm at 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ from .._checks import rounded, warn_user
 from .._types import Array, Flags
 from ..data.rows import (
     UNIT_ROUNDOFF,
-    WithNumbers,
+    SolverData,
     make_rows,
     norm_error,
     on_threads,
@@ -826,9 +826,9 @@ class Sized(NamedTuple):
     sizes: Array
 
 
-def _unweighed(copy: WithNumbers, unit: Array, loss: Loss, users: Users | None) -> WithNumbers:
+def _unweighed(copy: SolverData, unit: Array, loss: Loss, users: Users | None) -> SolverData:
     """The copy with no weights but the records' own, and with norms."""
-    x, rows = copy.numbers[0], copy.data.rows
+    x, rows = copy.numbers[0], copy.rows
     d = x.shape[1]
     squares = make_rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
     norms = np.sqrt(squares * (1 + norm_error(len(unit))))
@@ -838,42 +838,42 @@ def _unweighed(copy: WithNumbers, unit: Array, loss: Loss, users: Users | None) 
         counted = np.zeros(len(x), dtype=bool)
         counted[users.order[users.starts]] = users.present
     numbers = Sized(x, unit, loss, counted, users, weights, norms, norms, norms, norms)
-    return WithNumbers(copy.data, numbers)
+    return replace(copy, numbers=numbers)
 
 
-def predicted(copy: WithNumbers, point: Array, offset: Any, largest: float) -> WithNumbers:
+def predicted(copy: SolverData, point: Array, offset: Any, largest: float) -> SolverData:
     """The copy with predictions at a point of shape (dimension,) or (dimension, n_outputs)."""
     x, unit = copy.numbers.x, copy.numbers.unit
     raw = make_rows(x, len(unit) > x.shape[1]).product((unit * point.T).T) + offset
     raw = np.clip(raw, -LARGEST_PREDICTION, largest)
-    return WithNumbers(copy.data, copy.numbers._replace(raw=raw))
+    return replace(copy, numbers=copy.numbers._replace(raw=raw))
 
 
-def curved(copy: WithNumbers, is_observed: bool = False) -> WithNumbers:
+def curved(copy: SolverData, is_observed: bool = False) -> SolverData:
     """The copy with what its records have of second derivatives there, of rates in the mean."""
     numbers, users = copy.numbers, copy.numbers.users
-    of_each, curvature = _curvature(numbers.loss, numbers.raw, copy.data.y if is_observed else None)
+    of_each, curvature = _curvature(numbers.loss, numbers.raw, copy.y if is_observed else None)
     sizes = numbers.norms * np.sqrt(numbers.weights * curvature)
     if users is not None:  # the trace of a sum bounds its Frobenius norm
         most = int((users.ends - users.starts).max())
         squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
         sizes = np.sqrt(squares * (1 + norm_error(most)))[users.of_rows]
-    return WithNumbers(copy.data, numbers._replace(of_each=of_each, sizes=sizes))
+    return replace(copy, numbers=numbers._replace(of_each=of_each, sizes=sizes))
 
 
-def scored(copy: WithNumbers) -> WithNumbers:
+def scored(copy: SolverData) -> SolverData:
     """The copy with the scores of its records there, or of its users."""
     numbers = copy.numbers
-    r = clipped_derivative(numbers.loss, numbers.raw, copy.data.y, math.inf)
+    r = clipped_derivative(numbers.loss, numbers.raw, copy.y, math.inf)
     of_each = times_rows(r, numbers.weights)
     if numbers.users is not None:
-        return WithNumbers(copy.data, _of_users(numbers, of_each.reshape(len(r), -1)))
+        return replace(copy, numbers=_of_users(numbers, of_each.reshape(len(r), -1)))
     lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
     sizes = numbers.norms * lengths * (1 + norm_error(len(numbers.unit)))
-    return WithNumbers(copy.data, numbers._replace(of_each=of_each, sizes=sizes))
+    return replace(copy, numbers=numbers._replace(of_each=of_each, sizes=sizes))
 
 
-def whatever_label(copy: WithNumbers) -> WithNumbers:
+def whatever_label(copy: SolverData) -> SolverData:
     """The scores with the norms that they have with the least probable label.
 
     A few events in a rare group are fewer than a rank sees, but its rows are not. Of users, with
@@ -889,7 +889,7 @@ def whatever_label(copy: WithNumbers) -> WithNumbers:
     if numbers.users is not None:
         sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
     sizes = np.maximum(sizes, there.numbers.sizes)
-    return WithNumbers(copy.data, there.numbers._replace(sizes=sizes))
+    return replace(copy, numbers=there.numbers._replace(sizes=sizes))
 
 
 def _of_users(numbers: Sized, of_each: Array) -> Sized:
@@ -932,11 +932,11 @@ def _curvature(loss: Loss, raw: Array, y: Array | None = None) -> tuple[Array, A
     return p, np.sqrt(squares * np.maximum(1 - squares, 0.0) + room)
 
 
-def _size_counts(copy: WithNumbers, grid: Array) -> Array:
+def _size_counts(copy: SolverData, grid: Array) -> Array:
     return place_counts(copy.numbers.sizes, copy.numbers.counted, grid)
 
 
-def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
+def _weighed(copy: SolverData, bound: float) -> SolverData:
     """The copy with weights with which no root of second derivatives is above the bound.
 
     Of a user with too much, the last rows count less: a weight of all that depends on how many rows
@@ -950,26 +950,26 @@ def _weighed(copy: WithNumbers, bound: float) -> WithNumbers:
         shares = np.ones(len(squares))
         shares_of_first(squares, users.order, users.starts, users.ends, bound**2, shares)
         weighed = numbers._replace(weights=numbers.weights * shares)
-        return curved(WithNumbers(copy.data, weighed))
+        return curved(replace(copy, numbers=weighed))
     factors = clipped_to(bound, numbers.sizes)
     weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
-    return WithNumbers(copy.data, numbers._replace(weights=weights, sizes=sizes))
+    return replace(copy, numbers=numbers._replace(weights=weights, sizes=sizes))
 
 
-def _shortened(copy: WithNumbers, clip: float) -> Array:
+def _shortened(copy: SolverData, clip: float) -> Array:
     """Derivatives over a clip, such that times their z they are scores of norm at most 1."""
     numbers = copy.numbers
     return times_rows(numbers.of_each, clipped_to(clip, numbers.sizes) / clip)
 
 
-def score_sum(copy: WithNumbers, clip: float) -> Array:
+def score_sum(copy: SolverData, clip: float) -> Array:
     """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
     x, unit = copy.numbers.x, copy.numbers.unit
     total = make_rows(x, len(unit) > x.shape[1]).weighted_sum(_shortened(copy, clip))
     return np.asarray((unit * total.T).T.ravel())
 
 
-def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
+def score_and_moment_sum(copy: SolverData, clip: float) -> Array:
     """The same in the first row, and below it the sum of s s^T, by one pass."""
     x, unit, shortened = copy.numbers.x, copy.numbers.unit, _shortened(copy, clip)
 
@@ -987,7 +987,7 @@ def score_and_moment_sum(copy: WithNumbers, clip: float) -> Array:
     return np.asarray(total * np.vstack((units, np.outer(units, units))))
 
 
-def curvature_sum(copy: WithNumbers, bound: float) -> Array:
+def curvature_sum(copy: SolverData, bound: float) -> Array:
     """Sum of the second derivatives over the bound's square, the larger ones scaled down to 1."""
     x, p, unit = copy.numbers.x, copy.numbers.of_each, copy.numbers.unit
     is_joint, dimension = isinstance(copy.numbers.loss, Multinomial), len(unit)

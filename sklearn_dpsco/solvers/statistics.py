@@ -25,7 +25,6 @@ from ..data.rows import (
     Rows,
     SolverData,
     Terms,
-    WithNumbers,
     chunk_rows,
     gradient_sum,
     make_rows,
@@ -291,29 +290,27 @@ def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
     return np.array([data.rows.without_empty(offsets).sum()])
 
 
-def measure(
-    data: SolverData, center: Array | None = None, unit: Array | None = None
-) -> WithNumbers:
+def measure(data: SolverData, center: Array | None = None, unit: Array | None = None) -> SolverData:
     """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
-    return WithNumbers(data, Rows(data.rows.X, False, center=center).norms(unit))
+    return replace(data, numbers=Rows(data.rows.X, False, center=center).norms(unit))
 
 
-def centred(measured: WithNumbers, center: Array) -> WithNumbers:
+def centred(measured: SolverData, center: Array) -> SolverData:
     """Measured rows with the norms of x - center to count, those of rows of 0 as 0 (4.5)."""
-    norms = Rows(measured.data.rows.X, False, center=center).norms()
-    return WithNumbers(measured.data, np.where(measured.numbers > 0, norms, 0.0))
+    norms = Rows(measured.rows.X, False, center=center).norms()
+    return replace(measured, numbers=np.where(measured.numbers > 0, norms, 0.0))
 
 
-def norm_counts(measured: WithNumbers, grid: Array) -> Array:
+def norm_counts(measured: SolverData, grid: Array) -> Array:
     """`place_counts` of the norms of the rows; where there are several numbers, of the last."""
     norms = measured.numbers
     norms = norms[-1] if isinstance(norms, tuple) else norms
-    return place_counts(norms, measured.data.rows.present(), grid)
+    return place_counts(norms, measured.rows.present(), grid)
 
 
-def short_row_sum(measured: WithNumbers, bound: float, of_sizes: bool = False) -> Array:
+def short_row_sum(measured: SolverData, bound: float, of_sizes: bool = False) -> Array:
     """Sum of the rows over a bound, the longer ones scaled down to 1; or of the sizes of them."""
-    rows = measured.data.rows
+    rows = measured.rows
     factors = clipped_to(bound, measured.numbers) / bound * rows.present()
     X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
     return Rows(X, False).weighted_sum(factors)
@@ -327,12 +324,12 @@ def clipped_to(bound: float, norms: Array) -> Array:
 # ------------------------------------------------------------------------ predictions and gradients
 
 
-def limited_gradient_sum(limited: Any, coef: Array, terms: Terms) -> Array:
+def limited_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
-    if not isinstance(limited, WithNumbers):  # without weights
-        return gradient_sum(limited, coef, terms)
-    data, free = limited.data, replace(terms, clip=math.inf)
-    return data.rows.gradient_sum(coef, data.y, free, terms.clip * limited.numbers)
+    if data.numbers is None:  # without weights
+        return gradient_sum(data, coef, terms)
+    free = replace(terms, clip=math.inf)
+    return data.rows.gradient_sum(coef, data.y, free, terms.clip * data.numbers)
 
 
 def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
@@ -343,12 +340,11 @@ def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     return np.append(total[:k].trace(), total[k])
 
 
-def of_predictions(data: Any, point: Array) -> WithNumbers:
+def of_predictions(data: SolverData, point: Array) -> SolverData:
     """Records whose features are <x, point>, without the intercepts' part; limits, and norms.
 
     Of classes less their mean, which changes no probability.
     """
-    data, limits = (data.data, data.numbers) if isinstance(data, WithNumbers) else (data, None)
     rows = data.rows
     values = rows.centered_product(np.vstack((point, np.zeros(point.shape[1]))))
     values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
@@ -357,24 +353,23 @@ def of_predictions(data: Any, point: Array) -> WithNumbers:
     line = make_rows(values, True, rows.scale, rows.sample_weight)
     squares = np.einsum("ij,ij->i", values, values)  # (for few columns numpy's norm is slow)
     norms = np.sqrt(squares) * (1 + norm_error(values.shape[1]))
-    return WithNumbers(SolverData(line, data.y), (limits, norms))
+    return SolverData(line, data.y, (data.numbers, norms))
 
 
-def on_line(sizes: WithNumbers, spread: float) -> Any:
+def on_line(sizes: SolverData, spread: float) -> SolverData:
     """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
-    rows, (limits, norms) = sizes.data.rows, sizes.numbers
+    rows, (limits, norms) = sizes.rows, sizes.numbers
     norms = norms / spread
     values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
     weights = clipped_to(math.sqrt(2), np.sqrt(np.minimum(norms, LARGEST_PREDICTION) ** 2 + 1))
     weights = times_rows(weights, rows.sample_weight)
-    found = SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.data.y)
-    return found if limits is None else WithNumbers(found, limits)
+    return SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.y, limits)
 
 
-def residuals(data: SolverData, point: Array, offset: Any) -> WithNumbers:
+def residuals(data: SolverData, point: Array, offset: Any) -> SolverData:
     """Records with the l2 norms of their residuals."""
     sizes = np.abs(data.rows.centered_product(point) + offset - data.y)
-    return WithNumbers(data, sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
+    return replace(data, numbers=sizes if sizes.ndim == 1 else np.linalg.norm(sizes, axis=1))
 
 
 # ----------------------------------------------------------------------------------- second moments
@@ -396,7 +391,7 @@ def scaled(x: Any, factors: Array, dimension: int) -> Array:
     return rows
 
 
-def moment_sum(copy: WithNumbers) -> Any:
+def moment_sum(copy: SolverData) -> Any:
     """Sum of z z^T over the rows of a copy times their weights."""
     x, weights, _ = copy.numbers
 
@@ -437,7 +432,7 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
     return sum_on_threads(added, rows.tasks, uses_blas=False)
 
 
-def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
+def copied(data: SolverData, center: Array, by: Any) -> SolverData:
     """A dense copy of the rows, centred and multiplied, by a matrix in the floats of that.
 
     The numbers are x, in float32, which halves the time to read it; weights with which no row is
@@ -462,25 +457,25 @@ def copied(data: SolverData, center: Array, by: Any) -> WithNumbers:
 
     with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
         on_threads(fill, rows.tasks)
-    return bounded(WithNumbers(data, (x, norms, norms)), 1.0)
+    return bounded(replace(data, numbers=(x, norms, norms)), 1.0)
 
 
-def bounded(copy: WithNumbers, bound: float) -> WithNumbers:
+def bounded(copy: SolverData, bound: float) -> SolverData:
     """The copy with weights with which no row is longer than this."""
     x, _, norms = copy.numbers
-    return WithNumbers(copy.data, (x, LONGEST * clipped_to(bound, norms), norms))
+    return replace(copy, numbers=(x, LONGEST * clipped_to(bound, norms), norms))
 
 
-def limited(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> Any:
+def limited(copy: SolverData, problem: Problem, cuts_rows: bool) -> SolverData:
     """`weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
-    own, found = copy.data.rows.sample_weight, weighed(copy, problem, cuts_rows)
+    own, found = copy.rows.sample_weight, weighed(copy, problem, cuts_rows)
     # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
-    return found if own is None else WithNumbers(found, 1 / np.maximum(own, TINY))
+    return found if own is None else replace(found, numbers=1 / np.maximum(own, TINY))
 
 
-def weighed(copy: WithNumbers, problem: Problem, cuts_rows: bool) -> SolverData:
+def weighed(copy: SolverData, problem: Problem, cuts_rows: bool) -> SolverData:
     """The copy in the place of the rows, their weights times those; or rows and targets times."""
-    (x, weights), rows, y = copy.numbers[:2], copy.data.rows, copy.data.y
+    (x, weights), rows, y = copy.numbers[:2], copy.rows, copy.y
     scale, counted = weights, rows.sample_weight
     if cuts_rows:
         y = times_rows(y, weights) if problem.loss.task == "regression" else y

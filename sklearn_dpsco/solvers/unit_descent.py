@@ -26,7 +26,7 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import SolverData, Terms, WithNumbers, gamma, gradient_sum, place_counts
+from ..data.rows import SolverData, Terms, gamma, gradient_sum, place_counts
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -474,8 +474,8 @@ class OfUsers(Part):
         if self.present is not None:
             total = np.array([float(users.present.sum())])
             n = statistics.n_present(total, data.n_samples, n, self.present, stream)
-        rows = units.data.data if isinstance(units.data, WithNumbers) else units.data
-        units = units._replace(data=rows, users=users, n_users=n)
+        data = replace(units.data, numbers=None)
+        units = units._replace(data=data, users=users, n_users=n)
         # as many as the noise hides, and no more than have a label of the rarer class
         hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
         many, start = min(0.5, 2 * _rarer(units), hidden), np.zeros(problem.size)

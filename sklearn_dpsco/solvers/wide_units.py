@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._types import Array
-from ..data.rows import SolverData, WithNumbers, gamma, make_rows, summation_error
+from ..data.rows import SolverData, gamma, make_rows, summation_error
 from ..mechanisms import Gaussian, SelectVertex
 from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
@@ -117,12 +117,12 @@ def _by_frequency(noisy: Array, noise: float, of_rows: float, rules: Any) -> tup
     return unit, math.sqrt(traces.sum())
 
 
-def _weighed(measured: WithNumbers, center: Array, norm: float) -> WithNumbers:
+def _weighed(measured: SolverData, center: Array, norm: float) -> SolverData:
     """Centred rows, with weights with which none is longer than a norm."""
-    rows = measured.data.rows
+    rows = measured.rows
     weights = clipped_to(norm, measured.numbers) * rows.present()
     plain = make_rows(rows.X, True, rows.scale, rows.sample_weight).centered(center)
-    return WithNumbers(SolverData(plain, measured.data.y), (rows.X, weights))
+    return SolverData(plain, measured.y, (rows.X, weights))
 
 
 def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
@@ -143,9 +143,9 @@ def size_of_moments(weighed: Any, unit: Array, center: Array) -> float:
     return float(np.linalg.norm(total)) / weighed.n_samples
 
 
-def _products_sum(weighed: WithNumbers, point: Array) -> Array:
+def _products_sum(weighed: SolverData, point: Array) -> Array:
     """Sum of the rows times their clipped products with the columns of the point."""
-    rows, (_, weights) = weighed.data.rows, weighed.numbers
+    rows, (_, weights) = weighed.rows, weighed.numbers
     products = rows.product(point) * weights[:, None]
     products *= (clipped_to(1.0, np.linalg.norm(products, axis=1)) * weights)[:, None]
     return rows.weighted_sum(products)

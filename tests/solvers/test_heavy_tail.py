@@ -248,7 +248,7 @@ def test_slices_are_disjoint_and_have_the_whole_budget():
     data = solver_data(rng.standard_normal((1000, 2)), rng.standard_normal(1000))
     data = dataclasses.replace(data, y=np.arange(1000.0))
     parts = _slices(data, sliced, stream())
-    seen = np.concatenate([part.data.y for part in parts])
+    seen = np.concatenate([part.y for part in parts])
     assert len(np.unique(seen)) == seen.size == 1000
 
 

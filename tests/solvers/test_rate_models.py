@@ -25,7 +25,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.audit.replay import mechanisms
-from sklearn_dpsco.data.rows import SolverData, Terms, WithNumbers
+from sklearn_dpsco.data.rows import SolverData, Terms
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Tweedie
 from sklearn_dpsco.mechanisms import Gaussian
@@ -165,7 +165,7 @@ def test_nor_of_records_in_pieces_and_with_first_steps(relation):
 
 def with_limits(limited, change, *arguments):
     made = limited(*arguments)
-    if not isinstance(made, WithNumbers):  # without weights
+    if made.numbers is None:  # without weights
         return made
     return dataclasses.replace(made, numbers=change(made.numbers))
 

@@ -31,7 +31,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco._kernels.products import measure_rows, scaled_rows
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
 from sklearn_dpsco.data import pieces
-from sklearn_dpsco.data.rows import SolverData, WithNumbers, make_rows, place_counts
+from sklearn_dpsco.data.rows import SolverData, make_rows, place_counts
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import Gaussian, SelectVertex
@@ -353,7 +353,7 @@ def test_columns_are_not_enlarged_so_far_that_noise_explodes_in_few_rows():
 def test_a_length_is_that_of_rows_that_are_not_0():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.97, 0.5), (0.995, 0.5)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
-        measured = WithNumbers(SolverData(make_rows(np.ones((5000, 1)), False), sizes), sizes)
+        measured = SolverData(make_rows(np.ones((5000, 1)), False), sizes, sizes)
         found = statistics.scale_on_grid(measured, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
         assert found == pytest.approx(expected, rel=0.2), share
 
@@ -370,7 +370,7 @@ def test_rare_flags_are_measured_by_rows_that_have_one():
 def test_a_length_is_that_of_rows_that_are_not_0_where_noise_is_large():
     """Of small ones between them, too, no grid step above 0 is as good as any."""
     sizes = np.where(np.arange(500) < 330, 0.0, np.linspace(0.4, 0.6, 500))
-    measured = WithNumbers(SolverData(make_rows(np.ones((500, 1)), False), sizes), sizes)
+    measured = SolverData(make_rows(np.ones((500, 1)), False), sizes, sizes)
     for seed in range(20):
         select = SelectVertex(1.0, 14.0)
         found = statistics.scale_on_grid(measured, 500, 2.0, 1.0, select, stream(seed))

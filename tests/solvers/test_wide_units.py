@@ -19,7 +19,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
 )
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import SolverData, WithNumbers, make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.preprocessing.declared import declared_bounds
@@ -133,7 +133,7 @@ def in_units(X, unit, center):
     norms = make_rows(X, True).centered(center).norms(unit)
     weights = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
     data = SolverData(make_rows(X, True).centered(center), np.zeros(len(X)))
-    return WithNumbers(data, (X, weights)), unit, center
+    return dataclasses.replace(data, numbers=(X, weights)), unit, center
 
 
 def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigenvalue():

@@ -20,7 +20,7 @@ from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
 from ..._types import Array, Auto, Oracle
 from ...data.bounds import FeatureScaling
-from ...data.rows import SolverData, Terms, WithNumbers, make_rows
+from ...data.rows import SolverData, Terms, make_rows
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
 from ...mechanisms import Release, additive_noise
@@ -552,8 +552,8 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
     return [data.part(which).map(_limited, *limits) for which in slices]
 
 
-def _limited(data: SolverData, oracle: MeanOracle, order: float) -> WithNumbers:
-    return WithNumbers(data, oracle.limits(data.rows, order))
+def _limited(data: SolverData, oracle: MeanOracle, order: float) -> SolverData:
+    return replace(data, numbers=oracle.limits(data.rows, order))
 
 
 def _log_norm_sum(data: SolverData, most: float) -> Array:

@@ -17,7 +17,7 @@ from ..._checks import check_size
 from ..._kernels.arguments import dense_or_stored
 from ..._types import Array, Oracle
 from ...data.compressed import slices
-from ...data.rows import BLOCK_ROWS, UNIT_ROUNDOFF, Rows, Terms, WithNumbers, times_rows
+from ...data.rows import BLOCK_ROWS, UNIT_ROUNDOFF, Rows, SolverData, Terms, times_rows
 from ...losses import clipped_derivative, clipped_rows
 from ..statistics import coordinate_mean, mean_of_numbers
 
@@ -55,9 +55,9 @@ class MeanOracle:
         """Mean of the bounded v_i [x_i, 1] r_i^T, v_i the weight; shape (dimension,), or with K."""
         return self.mean_of(self.sums(rows, r, limits), rows.n_samples)
 
-    def gradient_sums(self: Any, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+    def gradient_sums(self: Any, part: SolverData, first: int, coef: Array, terms: Terms) -> Array:
         """`sums` of the derivatives l'(z_i, y_i) times [x_i, 1], of rows without centre."""
-        rows, y = part.data.rows, part.data.y
+        rows, y = part.rows, part.y
         z = rows.product(coef) + terms.offset
         r = clipped_derivative(terms.loss, z, y, terms.clip)
         return self.sums(rows, rows.without_empty(r), part.numbers, first)
@@ -97,12 +97,12 @@ class NormClipped(MeanOracle):
         assert limits is not None
         return rows.weighted_sum(times_rows(clipped_rows(r, *limits), rows.sample_weight))
 
-    def gradient_sums(self, part: WithNumbers, first: int, coef: Array, terms: Terms) -> Array:
+    def gradient_sums(self, part: SolverData, first: int, coef: Array, terms: Terms) -> Array:
         bounds, order = part.numbers
         if coef.ndim > 1 and order == 1:
             return super().gradient_sums(part, first, coef, terms)
         # one pass; the rows' scales are 0 for empty records, and 1
-        return part.data.rows.gradient_sum(coef, part.data.y, terms, bounds)
+        return part.rows.gradient_sum(coef, part.y, terms, bounds)
 
 
 @dataclass(frozen=True)
