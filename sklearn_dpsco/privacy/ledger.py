@@ -142,11 +142,9 @@ class Ledger(NamedTuple):
 
     def total(self) -> Array:
         """At least what any unit bears, each cost by itself."""
-        largest = [
-            np.max([np.zeros(len(COSTS)), *(inner.total() for inner in branches.values())], axis=0)
-            for branches in self.groups.values()
-        ]
-        return self.own + sum(largest, np.zeros(len(COSTS)))
+        groups: Any = self.groups.values()
+        largest = (np.max([one.total() for one in group.values()], axis=0) for group in groups)
+        return self.own + sum(largest)
 
     def units(self, path: BranchPath = ()) -> list[Array]:
         """What the units bear of which none bears less than another in all costs.
@@ -187,7 +185,7 @@ class Ledger(NamedTuple):
 def _foremost(costs: list[Array]) -> list[Array]:
     """Those that no other exceeds in all; or, if these are many, one that exceeds them."""
     kept: list[Array] = []
-    for cost in sorted(costs, key=lambda cost: tuple(cost), reverse=True):
+    for cost in sorted(costs, key=tuple, reverse=True):
         if not any(np.all(other >= cost) for other in kept):
             kept.append(cost)
     return kept if len(kept) <= _MOST_UNITS else [np.max(kept, axis=0)]

@@ -435,18 +435,13 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
 
-def _named(kinds: Iterable[str | None]) -> str:
-    """What those of these results are of which there are any."""
-    names = [kind or "" for kind in kinds]
-    of_others = (text for part, text in _RESULTS.items() if any(part in name for name in names))
-    return "; ".join([_MODEL, *of_others]) + "."
-
 
 def _of_budget(
     epsilon: float, spent: float, left: float, charges: Sequence[Any], has_branches: bool
 ) -> tuple[list[str], list[str], list[str]]:
     """What is said of a budget, what is to be confirmed, and what to be decided."""
-    alone, kinds = [float(c.epsilon) for c in charges], [c.estimator for c in charges]
+    alone, makers = [float(c.epsilon) for c in charges], [c.estimator or "" for c in charges]
+    kinds = [text for part, text in _RESULTS.items() if any(part in name for name in makers)]
     open_rows = "those in no branch yet, if any, or in a branch whose budget is not used up"
     in_branches = f"; from some rows alone, more can: {open_rows}" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
@@ -465,8 +460,8 @@ def _of_budget(
             + "."
             + " Do not add up the limits of single results in the table: together, they tell less "
             "than the sum of what each can alone." * (less > epsilon / 1000),
-            f"The ledger is the list of results below. {_named(kinds)} Several results may be made "
-            "from the same rows.",
+            f"The ledger is the list of results below. {'; '.join([_MODEL, *kinds])}. Several "
+            "results may be made from the same rows.",
         ]
         confirmed.append(
             "- [ ] Before the first result it was settled which ones would be computed, and with "
