@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 from .._checks import (
     check_choice,
     check_int,
-    check_real,
     check_string,
     import_pandas,
     naming,
@@ -27,15 +26,7 @@ from .._types import Relation
 from ..exceptions import PrivacyBudgetError
 from ..randomness.stream import current_process
 from .branches import Account, BranchPath, ParallelGroup, branch_names
-from .budget import (
-    Currency,
-    PrivacyBudget,
-    mu_epsilon,
-    pure_mu,
-    pure_of_mu,
-    renyi_epsilon,
-    zcdp_epsilon,
-)
+from .budget import Currency, PrivacyBudget, pure_mu
 from .guarantee import Guarantee
 from .ledger import COSTS, Charge, Ledger, Snapshot, Turn, check_slack
 from .report import Report, claim_of, of_accountant
@@ -271,7 +262,7 @@ class BudgetAccountant(Account):
     @property
     def ledger(self) -> tuple[Charge, ...]:
         """The charges, in order."""
-        return self._in_turn(lambda: self._state.ledger.charges)
+        return self._in_turn().ledger.charges
 
     def report(self, *, dataset: str | None = None, purpose: str | None = None) -> Report:
         """One page for someone without mathematics: what is promised of all results together.
@@ -286,12 +277,11 @@ class BudgetAccountant(Account):
         Report
             ``print`` shows it, as does a notebook, and ``to_json()`` has the facts.
         """
-        # at one moment
-        state, left = self._in_turn(lambda: (self._state, self._largest_epsilon((), None)))
+        state = self._in_turn()
         budget, charges = state.budget, state.ledger.charges
         claim = budget.epsilon, budget.delta, budget.relation, state.max_rows_per_user
         names = branch_names([charge.branch for charge in charges])
-        facts = self._epsilon_of(state.ledger), left, charges, names
+        facts = state.spent(), state.left(), charges, names
         return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
@@ -340,7 +330,7 @@ class BudgetAccountant(Account):
         fits were fixed in advance; if later ones were chosen after looking at the results of
         earlier ones, the budget itself is the guarantee.
         """
-        return self._in_turn(lambda: self._epsilon_of(self._state.ledger))
+        return self._in_turn().spent()
 
     def spans(self) -> dict[int, tuple[float, float]]:
         """Epsilon before and after each charge of the ledger, for who bears the charge.
@@ -374,11 +364,12 @@ class BudgetAccountant(Account):
                     if branch is not None:
                         pile(inside, depth + 2, below, level)
                 below = below.plus(*(charges[k] for k in members))
-                start, level = level, self._epsilon_of(below)
+                start, level = level, state._replace(ledger=below).spent()
                 if None in branches:
                     found[members[0]] = start, level
 
-        charges = self.ledger
+        state = self._in_turn()
+        charges = state.ledger.charges
         pile(range(len(charges)), 0, Ledger(), 0.0)
         return found
 
@@ -415,7 +406,7 @@ class BudgetAccountant(Account):
         charge = Charge(*claim_of(guarantee), kind, **named)
         state = state.plus(charge)
         if not state.is_within:
-            raise PrivacyBudgetError(self._refusal(charge, state.ledger))
+            raise PrivacyBudgetError(self._refusal(charge, state))
         if self._file is not None:
             try:
                 state.write(self._file)
@@ -426,45 +417,12 @@ class BudgetAccountant(Account):
                 ) from error
         self._state = state
 
-    def _epsilon_of(self, ledger: Ledger, most: float | None = None) -> float:
-        """Epsilon of a ledger at the budget's delta, at most the budget's epsilon or `most`."""
-        found, budget, order = [], self._state.budget, self._state.order
-        for epsilon, rho, at_order, half_mu_squared, slack in ledger.units():
-            delta = budget.delta - slack
-            bounds = [budget.epsilon if most is None else most, epsilon]
-            if delta > 0 and at_order > 0:
-                # one part in 1e12: the other end of the bracket
-                bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
-                bounds.append(renyi_epsilon(order, order * at_order, delta))
-                if self._state.composition == "gdp" and math.isfinite(half_mu_squared):
-                    bounds.append(mu_epsilon(math.sqrt(2 * half_mu_squared), delta) * (1 + 1e-12))
-            found.append(float(min(bounds)))
-        return max(found)
-
-    def _largest_epsilon(self, path: BranchPath, delta: float | None, n_fits: int = 1) -> float:
-        """Of one more fit at this path, or of each of so many; delta is the budget's if None."""
+    def _refusal(self, charge: Charge, refused: Snapshot) -> str:
         state = self._state
-        delta = state.budget.delta if delta is None else delta
-        delta = check_real("delta", delta, low=0, high=1, high_open=True)
-        found, whole, is_gdp = [], state.size, state.composition == "gdp"
-        for unit in state.ledger.units(path):
-            left = max(0.0, whole - state.cost(unit)) / n_fits
-            pure = (state.budget.epsilon - unit[0]) / n_fits
-            if delta == 0:
-                size = math.sqrt(2 * left)
-                by_size = pure_of_mu(size) if is_gdp else max(size, state.order * left)
-                found.append(float(max(0.0, pure, by_size)))
-            elif is_gdp:
-                found.append(mu_epsilon(math.sqrt(2 * left), delta) if left > 0 else 0.0)
-            else:
-                found.append(zcdp_epsilon(left, delta))
-        return min(found)
-
-    def _refusal(self, charge: Charge, ledger: Ledger) -> str:
-        budget, kept = self._state.budget, self._state.slack
+        budget, kept = state.budget, state.slack
         if budget.is_pure and not math.isfinite(charge.pure_epsilon):
             return "a budget with delta=0 accepts only guarantees that compose purely (delta=0)"
-        if (slack := ledger.slack) > kept:
+        if (slack := refused.ledger.slack) > kept:
             advice, least = "Say", f"{rounded(slack, 6):g}"
             if float(least) < budget.delta:
                 advice = (
@@ -476,17 +434,17 @@ class BudgetAccountant(Account):
                 f"charge) is more than the accountant keeps for that, {kept:.3g}; nothing "
                 f"was charged. {advice} a smaller delta here"
             )
-        spent, would_be = map(self._epsilon_of, (self._state.ledger, ledger), (None, math.inf))
+        spent, would_be = state.spent(), refused.spent(math.inf)
         delta = 0.0 if charge.composition == "pure" else charge.delta
-        left = self._largest_epsilon(charge.branch, delta - charge.slack)
+        left = state.left(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
         of_kind = of_search = ""
-        facts = [(c.estimator, c.n_features) for c in (*self._state.ledger.charges, charge)]
+        facts = [(c.estimator, c.n_features) for c in refused.ledger.charges]
         is_search = charge.guarantee is not None and charge.guarantee.parts  # those of its fits
         if all(facts[-1]) and facts.count(facts[-1]) > 2 and not is_search:
             of_search = "Fits of one search share a budget in a DPGridSearchCV. "
         is_other = charge.composition in ("pure", "pld", "renyi")
-        if self._state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
+        if state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
             of_kind = (
                 "Such a fit costs less beside others where all add up in zCDP: "
                 f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, composition='zcdp'). "
@@ -545,15 +503,15 @@ class BudgetAccountant(Account):
         if obstacle is not None:
             raise PrivacyBudgetError(obstacle)
 
-    def _in_turn(self, work: Callable[[], Any], *, to_write: bool = False) -> Any:
-        """What `work` returns on the state of the file, if there is one; alone, if `to_write`."""
+    def _in_turn(self, change: Callable[[], None] | None = None) -> Snapshot:
+        """The newest state, that of the file if there is one; or after a change, alone."""
         self._check_process()  # first: after a fork, who has the turn may not exist
         turn = Turn(self._turn)
         with turn, turn:
             turn.take()
             if self._file is not None:
                 try:
-                    if to_write:
+                    if change is not None:
                         turn.take_file(self._file)
                     self._take_in(Snapshot.read(self._file))
                 except (OSError, ValueError) as error:
@@ -561,7 +519,9 @@ class BudgetAccountant(Account):
                         f"the ledger {str(self._file)!r} cannot be used, so nothing is accepted: "
                         f"{error}"
                     ) from error
-            return work()
+            if change is not None:
+                change()
+            return self._state
 
     def __enter__(self) -> Self:
         self._check_process()
@@ -627,7 +587,7 @@ class BudgetAccountant(Account):
             if self._file is not None:
                 with suppress(OSError, ValueError):  # then what was known last
                     self._take_in(Snapshot.read(self._file))
-            spent, left = self._epsilon_of(self._state.ledger), self._largest_epsilon((), None)
+            spent, left = self._state.spent(), self._state.left()
             is_more = spent + left > 1.001 * budget.epsilon
             facts["spent"] = f"{spent:.4g}"
             facts["left"] = f"{left:.4g}" + " (noise adds up, not epsilon)" * is_more

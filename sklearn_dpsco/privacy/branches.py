@@ -119,7 +119,7 @@ class Account:
         if path and estimator and not _name_of(path):
             _warn_of_another_run(account, path, named)
         accept = partial(account._accept, guarantee, branch=path, has_groups=has_groups, **named)
-        account._in_turn(accept, to_write=True)
+        account._in_turn(accept)
 
     def remaining(self, delta: float | None = None, *, n_fits: int = 1) -> float:
         """Largest epsilon of one more fit on all records, or in a branch; 0 if nothing is left.
@@ -152,7 +152,7 @@ class Account:
         """
         root, path = self._place()
         n_fits = check_int("n_fits", n_fits, low=1)
-        return float(root._in_turn(lambda: root._largest_epsilon(path, delta, n_fits)))
+        return float(root._in_turn().left(path, delta, n_fits))
 
     def parallel(self, disjoint: Disjoint = "rows") -> ParallelGroup:
         """A group of branches on disjoint records, which cost the largest of them.

@@ -26,7 +26,15 @@ from .._checks import check_bool, check_choice, check_int, check_real, check_str
 from .._types import Array
 from ..randomness.stream import current_process
 from .branches import BranchPath
-from .budget import ROUNDING, Currency, PrivacyBudget
+from .budget import (
+    ROUNDING,
+    Currency,
+    PrivacyBudget,
+    mu_epsilon,
+    pure_of_mu,
+    renyi_epsilon,
+    zcdp_epsilon,
+)
 from .guarantee import Guarantee
 
 FORMAT = "sklearn_dpsco budget ledger"
@@ -224,6 +232,39 @@ class Snapshot(NamedTuple):
             (unit[0] <= pure or self.cost(unit) <= whole) and unit[-1] <= self.slack
             for unit in self.ledger.units()
         )
+
+    def spent(self, most: float | None = None) -> float:
+        """Epsilon of the ledger at the budget's delta, at most the budget's epsilon or `most`."""
+        found, budget = [], self.budget
+        for epsilon, rho, at_order, half_mu_squared, slack in self.ledger.units():
+            delta = budget.delta - slack
+            bounds = [budget.epsilon if most is None else most, epsilon]
+            if delta > 0 and at_order > 0:
+                # one part in 1e12: the other end of the bracket
+                bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
+                bounds.append(renyi_epsilon(self.order, self.order * at_order, delta))
+                if self.composition == "gdp" and math.isfinite(half_mu_squared):
+                    bounds.append(mu_epsilon(math.sqrt(2 * half_mu_squared), delta) * (1 + 1e-12))
+            found.append(float(min(bounds)))
+        return max(found)
+
+    def left(self, path: BranchPath = (), delta: float | None = None, n_fits: int = 1) -> float:
+        """Largest epsilon of one more fit at this path, or of each of so many; see `remaining`."""
+        delta = self.budget.delta if delta is None else delta
+        delta = check_real("delta", delta, low=0, high=1, high_open=True)
+        found, is_gdp = [], self.composition == "gdp"
+        for unit in self.ledger.units(path):
+            left = max(0.0, self.size - self.cost(unit)) / n_fits
+            pure = (self.budget.epsilon - unit[0]) / n_fits
+            if delta == 0:
+                size = math.sqrt(2 * left)
+                by_size = pure_of_mu(size) if is_gdp else max(size, self.order * left)
+                found.append(float(max(0.0, pure, by_size)))
+            elif is_gdp:
+                found.append(mu_epsilon(math.sqrt(2 * left), delta) if left > 0 else 0.0)
+            else:
+                found.append(zcdp_epsilon(left, delta))
+        return min(found)
 
     def plus(self, *charges: Charge) -> Snapshot:
         """The state with more charges."""

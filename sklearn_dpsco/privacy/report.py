@@ -435,7 +435,6 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
 
-
 def _of_budget(
     epsilon: float, spent: float, left: float, charges: Sequence[Any], has_branches: bool
 ) -> tuple[list[str], list[str], list[str]]:
