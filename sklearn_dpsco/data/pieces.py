@@ -22,7 +22,7 @@ import numpy as np
 from .._types import Indices, Which
 from ..exceptions import BlocksChangedError, TasksLostError
 from .compressed import slices
-from .rows import alone, blas_alone, on_threads
+from .rows import SolverData, alone, blas_alone, on_threads
 
 Get = Callable[[dict[Any, Any], list[Any]], Any]
 _Step = tuple[Callable[..., Any], Sequence[Any] | None, tuple[Any, ...]]
@@ -49,7 +49,7 @@ class Pieces:
     is_in_memory: bool
     get: Get  # the `scheduler`
     sizes: tuple[int, ...]  # numbers of records
-    meta: Any  # a piece without records, which shows what `map` makes
+    meta: SolverData  # a piece without records, which shows what `map` makes
     # what is made of a piece once it is read: functions of it, of an argument of its own from a
     # sequence if there is one, and of arguments that are the same for all
     steps: tuple[_Step, ...] = ()
@@ -64,7 +64,7 @@ class Pieces:
     @property
     def is_sparse(self) -> bool:
         """Whether rows are stored as sparse matrices."""
-        return bool(self.meta.is_sparse)
+        return self.meta.is_sparse
 
     # ----------------------------------------------------------------------- what is computed
 
@@ -126,7 +126,7 @@ class Pieces:
 
     def row_major(self) -> Pieces:
         """Each piece in a storage of which parts are cheap."""
-        return self.map(type(self.meta).row_major)
+        return self.map(SolverData.row_major)
 
     def part(self, which: Which, *, is_drawn: bool = False) -> Pieces:
         """The records of a range or of a list of numbers, perhaps a random batch."""
@@ -136,7 +136,7 @@ class Pieces:
             whole, numbers = self._whole
             return whole.part(numbers[which], is_drawn=is_drawn)
         by_piece = self._by_piece(np.sort(which))
-        step = functools.partial(type(self.meta).part, is_drawn=is_drawn), by_piece, ()
+        step = functools.partial(SolverData.part, is_drawn=is_drawn), by_piece, ()
         sizes = tuple(numbers.size for numbers in by_piece)
         return replace(self, sizes=sizes, steps=(*self.steps, step), _whole=(self, which))
 
@@ -157,7 +157,7 @@ class Pieces:
         held = hold(graph, keys, self.get)
         return replace(self, graph=held, groups=filled, inputs=inputs, reads=None, steps=())
 
-    def in_order(self, which: Which, size: int) -> Iterator[Any]:
+    def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
         """Those records in the memory of this process, in that order, `size` at a time."""
         for part in self._portions(which, size):
             yield from self._gathered(part).in_order(slice(0, part.size), size)
@@ -180,17 +180,17 @@ class Pieces:
             yield np.arange(start, min(stop, end))
             start = end
 
-    def _gathered(self, which: Indices) -> Any:
+    def _gathered(self, which: Indices) -> SolverData:
         """Those records as one piece in this process."""
         order = np.argsort(which, kind="stable")
         by_piece = self._by_piece(which[order])
         counts = [some.size for some in by_piece]
-        steps = (*self.steps, (type(self.meta).part, by_piece, ()))
+        steps = (*self.steps, (SolverData.part, by_piece, ()))
         found = compute(*self._tasks(steps, counts, is_sum=False), self.get)
         numbers = [i for group in self.groups for i in group if counts[i] > 0]
         pieces = [piece for pieces in found for piece in pieces]
         in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
-        whole = self.meta.joined(in_turn)
+        whole = SolverData.joined(in_turn)
         is_in_order = np.array_equal(order, np.arange(order.size))
         return whole if is_in_order else whole.part(np.argsort(order))
 
