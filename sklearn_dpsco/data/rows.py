@@ -228,14 +228,19 @@ class Rows:
 
         if self._storage == "dense":
             on_threads(fill, self.tasks)
-            return out + intercept
-        # scipy would make a copy in float64; here X is the transpose of one in the other storage
+        else:  # scipy would make a copy in float64
+            self._add_product(weights, out, max(1, *self.X.shape), is_transposed=False)
+        return out + intercept
+
+    def _add_product(self, values: Array, out: Array, chunk: int, is_transposed: bool) -> None:
+        """Add the product of sparse X, or of its transpose, in chunks of what is added up."""
         from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
 
-        kernel = csc_transposed_product if self._storage == "csr" else csr_transposed_product
-        whole = max(1, *self.X.shape)
-        kernel(Compressed.of(self.X), _as_columns(weights), whole, _as_columns(out))
-        return out + intercept
+        # X is the transpose of a matrix in the other storage
+        is_csr = (self._storage == "csr") == is_transposed
+        kernel = csr_transposed_product if is_csr else csc_transposed_product
+        values, out = (part if part.ndim == 2 else part[:, None] for part in (values, out))
+        kernel(Compressed.of(self.X), values, chunk, out)
 
     def centered_product(self, coef: Array) -> Array:
         """<[x_i - m, 1], coef> for every row, without scale."""
@@ -275,12 +280,9 @@ class Rows:
 
         if self._storage == "dense":
             return self._centered(sum_on_threads(added, self.tasks, np.zeros(shape)))
-        # scipy's product would sum a whole column in one go, beyond the stated error
-        from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
-
-        kernel = csr_transposed_product if self._storage == "csr" else csc_transposed_product
         total = np.zeros(shape)
-        kernel(Compressed.of(self.X), _as_columns(weights), BLOCK_ROWS, _as_columns(total)[:d])
+        # scipy's product would sum a whole column in one go, beyond the stated error
+        self._add_product(weights, total[:d], BLOCK_ROWS, is_transposed=True)
         if self.has_intercept:
             total[d] += sum_over_records(weights)
         return self._centered(total)
@@ -441,11 +443,6 @@ class Rows:
         X, total, records = self.X, np.zeros(self.n_columns), (self.scales(), self.factors(), y)
         total_b = gradient_at(Compressed.of(X), records, point, slope, BLOCK_ROWS, total)
         return np.append(total, total_b) if self.has_intercept else total
-
-
-def _as_columns(values: Array) -> Array:
-    """Values of shape (n,) or (n, K) as a view of shape (n, 1) or (n, K), also of no records."""
-    return values if values.ndim == 2 else values[:, None]
 
 
 def times_rows(values: Array, factors: Any) -> Array:
