@@ -7,7 +7,7 @@ their being true. Besides, what is before the last model of a pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from .._types import Array
 from ..data.bounds import check_feature_bounds, is_declaring
@@ -73,10 +73,19 @@ def is_passthrough(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def declares_categories(step: OneHotEncoder | OrdinalEncoder) -> bool:
-    """Whether an encoder of scikit-learn takes nothing from its data."""
-    is_declared = not isinstance(step.categories, str)
-    return is_declared and step.min_frequency is None and step.max_categories is None
+def is_given(value: Any) -> bool:
+    """Whether a parameter is declared, neither None nor the name of a rule for the data."""
+    return value is not None and not isinstance(value, str)
+
+
+# of encoders of scikit-learn, with which they take nothing from their data
+DECLARED_CATEGORIES = {"categories": is_given, "min_frequency": None, "max_categories": None}
+
+
+def has_settings(step: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether parameters have these values, or meet these conditions."""
+    found = ((getattr(step, name), wanted) for name, wanted in settings.items())
+    return all(wanted(value) if callable(wanted) else value == wanted for value, wanted in found)
 
 
 def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]]:
@@ -177,7 +186,7 @@ def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput | None:
         return _output_of_branches(name, step, n_words)
     if isinstance(step, HashingVectorizer | CountVectorizer):
         return _output_of_words(name, step)
-    if isinstance(step, OneHotEncoder) and declares_categories(step) and step.drop is None:
+    if isinstance(step, OneHotEncoder) and has_settings(step, DECLARED_CATEGORIES | {"drop": None}):
         # 0/1 columns, of which one of each group is 1 at most
         size = sum(len(group) for group in step.categories)
         return DeclaredOutput(np.zeros(size), np.ones(size), float(np.sqrt(len(step.categories))))

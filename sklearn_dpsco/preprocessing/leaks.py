@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,15 @@ from sklearn.utils import get_tags
 
 from .._checks import shown
 from ..data.bounds import check_feature_bounds
-from .declared import branches, declared_columns, declares_categories, is_passthrough, opened
+from .declared import (
+    DECLARED_CATEGORIES,
+    branches,
+    declared_columns,
+    has_settings,
+    is_given,
+    is_passthrough,
+    opened,
+)
 
 
 @dataclass(frozen=True)
@@ -249,8 +257,8 @@ def _is_ours(step: Any) -> bool:
 
 def _rule_of(step: Any, kind: str) -> _Rule | None:
     if kind in _KNOWN:
-        is_harmless = _HARMLESS.get(kind)
-        return None if is_harmless is not None and is_harmless(step) else _KNOWN[kind]
+        is_harmless = kind in _HARMLESS and has_settings(step, _HARMLESS[kind])
+        return None if is_harmless else _KNOWN[kind]
     try:
         if get_tags(step).requires_fit is False:
             return None
@@ -368,19 +376,19 @@ _HOLDERS = set(" ".join([*_LEAKS_OF_HOLDERS, _NOTHING_BUT_WHAT_THEY_HOLD]).split
 _OF_ONE_FIT = "FixedThresholdClassifier FrozenEstimator SelectFromModel TransformedTargetRegressor"
 
 # with which parameters a step leaves nothing to learn
-_HARMLESS: dict[str, Callable[[Any], bool]] = {
-    "OneHotEncoder": declares_categories,
-    "OrdinalEncoder": declares_categories,
-    "MultiLabelBinarizer": lambda step: step.classes is not None,
-    "SimpleImputer": lambda step: step.strategy == "constant" and not step.add_indicator,
-    "MissingIndicator": lambda step: step.features == "all",
-    "CountVectorizer": lambda step: step.vocabulary is not None,
-    "TfidfVectorizer": lambda step: step.vocabulary is not None and not step.use_idf,
-    "TfidfTransformer": lambda step: not step.use_idf,
-    "SplineTransformer": lambda step: not isinstance(step.knots, str),
-    "RBFSampler": lambda step: step.gamma != "scale",
-    "StackingClassifier": lambda step: _is_ours(step.final_estimator),
-    "StackingRegressor": lambda step: _is_ours(step.final_estimator),
-    "BaggingClassifier": lambda step: not step.bootstrap,
-    "BaggingRegressor": lambda step: not step.bootstrap,
+_HARMLESS: dict[str, dict[str, Any]] = {
+    "OneHotEncoder": DECLARED_CATEGORIES,
+    "OrdinalEncoder": DECLARED_CATEGORIES,
+    "MultiLabelBinarizer": {"classes": is_given},
+    "SimpleImputer": {"strategy": "constant", "add_indicator": False},
+    "MissingIndicator": {"features": "all"},
+    "CountVectorizer": {"vocabulary": is_given},
+    "TfidfVectorizer": {"vocabulary": is_given, "use_idf": False},
+    "TfidfTransformer": {"use_idf": False},
+    "SplineTransformer": {"knots": is_given},
+    "RBFSampler": {"gamma": is_given},
+    "StackingClassifier": {"final_estimator": _is_ours},
+    "StackingRegressor": {"final_estimator": _is_ours},
+    "BaggingClassifier": {"bootstrap": False},
+    "BaggingRegressor": {"bootstrap": False},
 }
