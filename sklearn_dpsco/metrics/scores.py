@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from numbers import Real
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -76,14 +77,6 @@ _LOSSES = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias
 _OF_NUMBERS = (*_LOSSES, "binned_means")
 _OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
-# What the parameters of single scores are for, which without any of these have no effect.
-_FOR = {
-    "max_error": _OF_NUMBERS,
-    "max_log_loss": ("neg_log_loss",),
-    "n_bins": ("calibration_curve", "binned_means"),
-    "n_thresholds": ("roc_curve",),
-    "score_bounds": ("roc_curve",),
-}
 _MOST_SHOWN = 22  # rows of a table
 # Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
 # factor e is worth, in units of the noise; and the largest share of all records that may so be left
@@ -287,18 +280,18 @@ class ScorePlan(Overviewed):
         """
         found: dict[str, Estimate] = {}
         groups = list(range(self.n_groups)) if group is None else [group]
-        n_valid, least = None, math.inf  # of all scores that of the least noise
+        valid: list[tuple[float, float]] = []  # variances and numbers
         for query, noise, released in zip(self.queries, self.noises, noisy, strict=True):
             if query.facts.target != target:
                 continue
             sums = released.reshape(self.n_groups, -1)[groups].sum(axis=0)
             law = self._law(noise, len(groups))
             if query.facts.excludes:
-                number_of, units = query.n_valid(sums)
-                if units * law.variance < least:
-                    n_valid, least = number_of, units * law.variance
+                number, units = query.n_valid(sums)
+                valid.append((units * law.variance, number))
             for name in set(self.scorings) & set(FORMULAS[query.name].tells):
                 found[name] = query.estimate(name, sums, law) | {"counts": sums}
+        _, n_valid = min(valid, key=itemgetter(0), default=(0.0, None))
         return {name: found[name] | {"n_valid": n_valid} for name in self.scorings}
 
 
@@ -417,21 +410,22 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     is_private = isinstance(max_error, str) and max_error == "private"
     if is_private and not {"r2", _SQUARED_ERROR} & set(names):
         raise ValueError(f"max_error='private' is for scoring='r2' or {_SQUARED_ERROR!r}")
-    most = None if is_private else auto_or(check_size, "max_error", max_error, high=1e51)
+    given = None if is_private else auto_or(check_size, "max_error", max_error, high=1e51)
+    most = math.inf if given is None else given
     facts = [
         Facts(
             n,
             n_classes,
             low,
             high,
-            high - low if most is None else min(most, high - low),
+            min(most, high - low),
             check_real("max_log_loss", max_log_loss, low=0.1, high=700),
             auto_or(check_count, "n_thresholds", n_thresholds, high=100_000),
             _edges(n_bins, (low, high) if "binned_means" in names else None),
             *ends_of_scores,
             invalid == "exclude" or n_groups > 1,
             n_groups,
-            weighed_error=2.0 if most is None else 2 * min(most / (high - low), 1.0),
+            weighed_error=2 * min(most / (high - low), 1.0),
             target=target,
         )
         for target, (low, high) in enumerate(zip(lows, highs, strict=True))
@@ -447,20 +441,20 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     return plan
 
 
-def _check_used(names: tuple[str, ...], facts: Facts, most: float | None, n_bins: Any) -> None:
+def _check_used(names: tuple[str, ...], facts: Facts, most: float, n_bins: Any) -> None:
     """Raise if a parameter was given that has no effect on these scores."""
-    of_groups = ("roc_auc",) * (facts.n_groups > 1)  # are made of bins
+    # areas of groups are made of bins, too
+    of_bins = ("roc_curve", "roc_auc")[: 1 + (facts.n_groups > 1)]
     ends = facts.low_score, facts.high_score
     said = {
-        "max_error": most is not None,
-        "max_log_loss": facts.max_log_loss != Facts.max_log_loss,
-        "n_bins": not _is_auto(n_bins),
-        "n_thresholds": facts.n_thresholds is not None,
-        "score_bounds": ends != (Facts.low_score, Facts.high_score),
+        "max_error": (most < math.inf, _OF_NUMBERS),
+        "max_log_loss": (facts.max_log_loss != Facts.max_log_loss, ("neg_log_loss",)),
+        "n_bins": (not _is_auto(n_bins), ("calibration_curve", "binned_means")),
+        "n_thresholds": (facts.n_thresholds is not None, of_bins),
+        "score_bounds": (ends != (Facts.low_score, Facts.high_score), of_bins),
     }
-    for name in (name for name, is_said in said.items() if is_said):
-        uses = _FOR[name] + of_groups * (_FOR[name] == ("roc_curve",))
-        if not set(uses) & set(names):
+    for name, (is_said, uses) in said.items():
+        if is_said and not set(uses) & set(names):
             wanted = " or ".join(map(repr, uses))
             raise ValueError(f"{name} has no effect on scoring={listed(names)}: it is for {wanted}")
 
@@ -1070,7 +1064,10 @@ def dp_score(
     if scoring is None:
         planned["scoring"] = "accuracy" if is_classifier(estimator) else "r2"
     names = planned["scoring"] = _scorings(planned["scoring"])
-    by = _column(X, by)
+    if isinstance(by, str):
+        if by not in getattr(X, "columns", ()):
+            raise ValueError(f"by={by!r} is no column of X: give the group of each record")
+        by = X[by]
     cells.check_order(X=X, y=y, by=by, exposure=exposure, groups=groups)
     check_random_state(random_state)
     accountant = planned["accountant"] = accountant_in_force(accountant)
@@ -1111,15 +1108,6 @@ def dp_score(
     is_one = scoring is None or isinstance(scoring, str)
     found: Any = [of[names[0]] if is_one else of for of in scores]
     return _Scores(zip(targets, found, strict=True)) if targets else found[0]
-
-
-def _column(X: Any, by: Any) -> Any:
-    """The groups of the records, also by the name of a column of X."""
-    if not isinstance(by, str):
-        return by
-    if by not in getattr(X, "columns", ()):
-        raise ValueError(f"by={by!r} is no column of X: give the group of each record")
-    return X[by]
 
 
 def _take_from_model(
@@ -1267,20 +1255,17 @@ def _answers(
     if "predicted" in needs:
         found["predicted"] = _codes("predict(X)", estimator.predict(X), labels, n)
     if "score" in needs or "own_probability" in needs:
-        if hasattr(estimator, "predict_proba"):
-            expected = n, labels.size
-            table = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-            if table.shape != expected:
-                raise ValueError(f"predict_proba(X) must have shape {expected}, got {table.shape}")
-            table = table[:, np.argsort(_public(estimator, "classes_"))]
-        elif hasattr(estimator, "decision_function") and labels.size == 2:
-            raw = np.asarray(estimator.decision_function(X), dtype=np.float64)
-            if raw.shape != (n,):
-                raise ValueError(f"decision_function(X) must have shape ({n},), got {raw.shape}")
-            table = np.column_stack((expit(-raw), expit(raw)))
-        else:
+        # without probabilities, no more than an order is asked for
+        is_raw = not hasattr(estimator, "predict_proba")
+        method = "decision_function" if is_raw else "predict_proba"
+        if not hasattr(estimator, method):
             raise ValueError(f"the scoring needs predict_proba, which {shown(estimator)} has not")
-        found["score"] = table[:, -1]
+        table = np.asarray(getattr(estimator, method)(X), dtype=np.float64)
+        expected = (n,) if is_raw else (n, labels.size)
+        if table.shape != expected:
+            raise ValueError(f"{method}(X) must have shape {expected}, got {table.shape}")
+        table = table if is_raw else table[:, np.argsort(_public(estimator, "classes_"))]
+        found["score"] = expit(table) if is_raw else table[:, -1]
         if "own_probability" in needs:
             own = table[np.arange(n), np.maximum(found["truth"], 0)]
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
