@@ -667,9 +667,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         -------
         ndarray of shape (n_penalties, n_features)
         """
-        found = (
-            self.regression(target, features, ridge=value) for value in np.atleast_1d(penalties)
-        )
+        ridges = np.atleast_1d(penalties)
+        found = [self.regression(target, features, ridge=ridge) for ridge in ridges]
         return np.array([one.coef[0, :-1] for one in found])
 
     def select(
@@ -757,32 +756,30 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             "Path(...).read_text()"
         )
         try:
-            facts = json.loads(text)
+            facts = {"sources": (), **json.loads(text)}  # older ones have none
             if facts["format"] != _FORMAT:
                 raise wrong
-            claim = {name: facts[name] for name in _CLAIM}
-            claim["epsilon"] = math.inf if claim["epsilon"] is None else claim["epsilon"]
-            arrays = {name: np.array(facts[name], dtype=np.float64) for name in _ARRAYS}
-            columns = list(map(str, facts["columns"]))
-            sources = list(map(str, facts.get("sources", ())))  # older ones have none
-            others: dict[str, Any] = {
-                "n_samples": check_count("n_samples", facts["n_samples"]),
-                "noise_scale": check_real("noise_scale", facts["noise_scale"], low=0),
-                "n_far": check_count("n_far", facts["n_far"], low=0),
-                "noise_is_secret": check_bool("noise_is_secret", facts["noise_is_secret"]),
-            }
+            released = {key: facts[key] for key in _KEYS}
+            released |= {key: np.array(facts[key], dtype=np.float64) for key in _ARRAYS}
+            released |= {key: list(map(str, facts[key])) for key in ("columns", "sources")}
+            for key, least in (("n_samples", 1), ("n_far", 0)):
+                check_count(key, facts[key], low=least)
+            check_real("noise_scale", facts["noise_scale"], low=0)
+            check_bool("noise_is_secret", facts["noise_is_secret"])
         except (KeyError, TypeError, ValueError):
             raise wrong from None
-        d = len(columns)
-        shapes = [of.shape for of in arrays.values()]
-        if shapes != [(d,)] * 3 + [(d + 1, d + 1)] * 2 or len(sources) not in (0, d):
+        if released["epsilon"] is None:
+            released["epsilon"] = math.inf
+        d, shapes = len(released["columns"]), [released[key].shape for key in _ARRAYS]
+        if shapes != [(d,)] * 3 + [(d + 1, d + 1)] * 2 or len(released["sources"]) not in (0, d):
             raise wrong
-        made = cls(**claim, bounds_X=(arrays["low"], arrays["high"]))
+        claim = {name: released[name] for name in _CLAIM}
+        made = cls(**claim, bounds_X=(released["low"], released["high"]))
         made._accounting()
         made.n_features_in_ = d
-        made.feature_names_in_ = np.array(columns, dtype=object)
-        made.noise_is_secret_ = others["noise_is_secret"]
-        return made._with({"columns": columns, "sources": sources, **claim, **arrays, **others})
+        made.feature_names_in_ = np.array(released["columns"], dtype=object)
+        made.noise_is_secret_ = released["noise_is_secret"]
+        return made._with(released)
 
     def to_frame(self) -> Any:
         """`covariance_` as a pandas data frame with the names of the columns."""
