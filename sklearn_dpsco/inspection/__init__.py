@@ -13,3 +13,11 @@ def axes_for(display: Any, ax: Any) -> Any:
     display.ax_ = pyplot.subplots(layout="constrained")[1] if ax is None else ax
     display.figure_ = display.ax_.figure
     return display.ax_
+
+
+def use_log_axis(ax: Any) -> None:
+    """Of x, with the numbers 1, 2 and 5 of each power of ten as they are."""
+    ax.set_xscale("log")
+    ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()

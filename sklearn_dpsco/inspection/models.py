@@ -24,7 +24,7 @@ from ..losses import Tweedie, check_ratios
 from ..model_selection.private_steps import private_last
 from ..preprocessing.declared import opened, reaching, table_columns
 from ..preprocessing.scaler import DPScaler
-from . import axes_for
+from . import axes_for, use_log_axis
 from .stand_ins import (
     N_NEW,
     check_one_budget,
@@ -204,20 +204,13 @@ class CoefficientDisplay:
             style = {"fmt": "o", "capsize": 3, "label": str(output), **kwargs}
             self.points_.append(ax.errorbar(value, place, xerr=ends, **style))
         if self.exponentiate:
-            ax.set_xscale("log")
-            ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
-            ax.xaxis.set_major_formatter("{x:g}")
-            ax.minorticks_off()
+            use_log_axis(ax)
         ax.axvline(1 if self.exponentiate else 0, color="gray", linewidth=0.8)
         ax.set_yticks(place, [self.names[k] for k in largest])
         ax.invert_yaxis()
         what = "Ratio" if self.exponentiate else "Coefficient"
-        of = (
-            "for the width, or scale, of the feature"
-            if self.units == "scaled"
-            else "per unit of the feature"
-        )
-        ax.set_xlabel(f"{what} {of}")
+        of = "for the width, or scale," if self.units == "scaled" else "per unit"
+        ax.set_xlabel(f"{what} {of} of the feature")
         if len(self.outputs) > 1 or self.outputs[0] != "coef":
             ax.legend(loc="best")
         return self
@@ -551,10 +544,8 @@ class PrivacyUtilityDisplay:
             style = {"color": "gray", "linestyle": linestyle, "label": label}
             lines.append(None if scores is None else ax.axhline(float(np.median(scores)), **style))
         self.non_private_line_, self.trivial_line_ = lines
-        ax.set(xscale="log", xlabel="Epsilon", ylabel=f"Test {self.score_name}")
-        ax.xaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.minorticks_off()
+        ax.set(xlabel="Epsilon", ylabel=f"Test {self.score_name}")
+        use_log_axis(ax)
         ax.legend(loc="best")
         return self
 

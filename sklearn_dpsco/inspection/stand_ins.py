@@ -43,22 +43,8 @@ _LOG_SPREAD = 1.1  # of skewed targets
 _STRONGEST = 100.0
 
 
-def _table(
-    columns: dict[str, Any],
-    encoder: Any,
-    is_raw: bool,
-    correlation: float,
-    target: Any,
-    n_signals: int,
-    n: int,
-    seed: int | None,
-) -> tuple[Any, Any, Array]:
-    """X and y of n rows, and z, the best linear predictions up to scale and shift.
-
-    `columns` are bounds, categories or `bool`; `is_raw` says whether the estimator takes the table
-    as it is before the encoder; `target` draws y by signals, one each of several classes.
-    """
-    rng = np.random.default_rng(seed)
+def _cells(columns: dict[str, Any], correlation: float, n: int, rng: Any) -> dict[str, Any]:
+    """So many cells of each column, by its bounds, its categories or `bool`."""
     common = math.sqrt(correlation) * rng.standard_normal(n)
     own = math.sqrt(1 - correlation)
     cells = {}
@@ -72,18 +58,32 @@ def _table(
             shares = np.cumsum(1 / np.arange(1, len(options) + 1))
             places = np.searchsorted(shares[:-1] / shares[-1], ndtr(normal))
             cells[name] = np.array(options)[places]
-    if encoder is None:
-        X: Any = np.column_stack(list(cells.values()))
-        encoded = X
-    else:
-        X = import_pandas("a stand-in with a schema").DataFrame(cells)
-        encoded = encoder.transform(X)
-        X = X if is_raw else encoded
-    encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
-    spread = encoded.std(axis=0)[:, None]
-    z = encoded @ (rng.standard_normal((spread.size, n_signals)) / (spread + TINY))
-    z = np.squeeze((z - z.mean(axis=0)) / z.std(axis=0))
-    return X, target(z, rng), z
+    return cells
+
+
+def _columns(estimator: Any, features: Any) -> tuple[dict[str, Any], Any, bool]:
+    """What is declared of the columns, their encoder, and whether fits take the table before it."""
+    inner = getattr(estimator, "estimator", estimator)  # of a search
+    is_raw = isinstance(inner, Pipeline)
+    if isinstance(features, Mapping | PublicEncoder):
+        encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
+        return {field.name: field.declared for field in encoder._fields()}, encoder, is_raw
+    size = check_count("n_features", features)
+    given = getattr(model_of(estimator), "bounds_X", None)
+    has_names = isinstance(given, Mapping)
+    if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
+        raise ValueError(
+            "this pipeline takes tables with names of columns: give the encoder or its schema "
+            "in the place of n_features, as rows_needed(pipe, encoder, ...)"
+        )
+    declared, _ = declared_bounds(given, size)
+    ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
+    names: Any = given if has_names else [f"x{k}" for k in range(size)]
+    pairs = zip(*(np.broadcast_to(end, size).tolist() for end in ends), strict=True)
+    columns = dict(zip(names, pairs, strict=True))
+    if has_names:  # the estimator takes a frame
+        return columns, PublicEncoder(columns), True
+    return columns, None, is_raw
 
 
 def stand_in(
@@ -108,36 +108,32 @@ def stand_in(
         )
     facts |= assumptions
     correlation = check_real("correlation", facts["correlation"], low=0, high=1, high_open=True)
-    inner = getattr(estimator, "estimator", estimator)  # of a search
     last = model_of(estimator)
     scoring, _ = scoring_of(last)
     shareless = scoring == "r2" and facts["target"] in ("normal", "skewed")
     is_useless = {"target": scoring != "r2", "prevalence": scoring == "accuracy" or shareless}
     if found := [name for name in assumptions if is_useless.get(name)]:
         raise TypeError(f"{found[0]} has no effect on the score of this model and target")
-    is_raw = isinstance(inner, Pipeline)
-    if isinstance(features, Mapping | PublicEncoder):
-        encoder = features if isinstance(features, PublicEncoder) else PublicEncoder(features)
-        columns: dict[str, Any] = {field.name: field.declared for field in encoder._fields()}
-    else:
-        encoder, size = None, check_count("n_features", features)
-        given = getattr(last, "bounds_X", None)
-        has_names = isinstance(given, Mapping)
-        if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
-            raise ValueError(
-                "this pipeline takes tables with names of columns: give the encoder or its schema "
-                "in the place of n_features, as rows_needed(pipe, encoder, ...)"
-            )
-        declared, _ = declared_bounds(given, size)
-        ends = check_feature_bounds((-1, 1) if declared is None else declared, size) or ()
-        names: Any = given if has_names else [f"x{k}" for k in range(size)]
-        pairs = zip(*(np.broadcast_to(end, size).tolist() for end in ends), strict=True)
-        columns = dict(zip(names, pairs, strict=True))
-        if has_names:  # the estimator takes a frame
-            encoder, is_raw = PublicEncoder(columns), True
-    law, n_signals = _targets(last, score, facts["target"], facts["prevalence"])
-    made = functools.partial(_table, columns, encoder, is_raw, correlation, law, n_signals)
-    return len(columns), made
+    columns, encoder, is_raw = _columns(estimator, features)
+    draw, n_signals = _targets(last, score, facts["target"], facts["prevalence"])
+
+    def table(n: int, seed: int | None) -> tuple[Any, Any, Array]:
+        rng = np.random.default_rng(seed)
+        cells = _cells(columns, correlation, n, rng)
+        if encoder is None:
+            X: Any = np.column_stack(list(cells.values()))
+            encoded = X
+        else:
+            X = import_pandas("a stand-in with a schema").DataFrame(cells)
+            encoded = encoder.transform(X)
+            X = X if is_raw else encoded
+        encoded = np.asarray(encoded.toarray() if issparse(encoded) else encoded)
+        spread = encoded.std(axis=0)[:, None]
+        z = encoded @ (rng.standard_normal((spread.size, n_signals)) / (spread + TINY))
+        z = np.squeeze((z - z.mean(axis=0)) / z.std(axis=0))
+        return X, draw(z, rng), z
+
+    return len(columns), table
 
 
 def _targets(
