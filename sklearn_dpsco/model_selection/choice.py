@@ -34,10 +34,8 @@ _GRID = 2.0 ** np.arange(-20.0, 2.01, 0.25)  # of losses in regression, in squar
 _UNIT_SHARE = 0.1  # of the choice's part, for the unit of losses
 _BONUS = 5.0  # of the default, in units of the noise: e^5 against each other candidate
 
-_SCORINGS = {
-    "classification": ("neg_log_loss", "accuracy"),
-    "regression": ("neg_mean_squared_error", "neg_mean_absolute_error"),
-}
+_OF_CLASSES = "neg_log_loss", "accuracy"
+_OF_NUMBERS = "neg_mean_squared_error", "neg_mean_absolute_error"
 _LEAST_PROBABILITY = 1e-12  # finite losses; the clip of a selection is far below
 
 # Constants of a choice, the same for every table, by what is compared:
@@ -98,7 +96,7 @@ def plan_choice(
     """The choice within an allowance; `n_outputs` is the number of classes or of targets."""
     # a sum is rounded once, and once more when the bonus is added, which is below 2 n
     change = budget.record_factor + 4 * UNIT_ROUNDOFF * (2 * n_samples)
-    if scoring in ("neg_log_loss", "accuracy"):
+    if scoring in _OF_CLASSES:
         factor = math.log2(n_outputs) if scoring == "neg_log_loss" else 1.0
         return Choice(scoring, None, SelectVertex.calibrate(change, allowance), factor)
     of_median = median_score(n_samples, budget.record_factor)
@@ -141,7 +139,7 @@ class Table(NamedTuple):
 def scoring_of(candidates: Sequence[Any], scoring: Any) -> str:
     """The name of the score, checked; "auto" is log loss if all candidates have probabilities."""
     steps = [last_step(candidate) for candidate in candidates]
-    names = _SCORINGS["classification" if is_classifier(steps[0]) else "regression"]
+    names = _OF_CLASSES if is_classifier(steps[0]) else _OF_NUMBERS
     scoring = "auto" if scoring is None else check_choice("scoring", scoring, ("auto", *names))
     if is_classifier(steps[0]) and not all(hasattr(step, "predict_proba") for step in steps):
         if scoring == "neg_log_loss":

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from .._overview import Overview, Overviewed
@@ -134,16 +135,15 @@ def plan_probes(
         return SearchPlan(*given, probes, choice, refits, guarantee, probe, refit, currency)
 
     # the last way, with batches as if they were not random, is always possible
-    ways: list[tuple[Composition, bool]] = [(plain, False)]
+    ways: list[Callable[[], SearchPlan]] = [partial(planned, plain)]
     if not budget.is_pure:
-        ways.insert(0, ("zcdp", True))
+        ways.insert(0, partial(planned, "zcdp", has_order=True))
     if budget.mixed_allowance.kind == "gdp":
-        ways[:0] = [("gdp", True), ("pld", False)]
-    for currency, has_order in ways:
+        by_losses = partial(_plan_in_losses, budget, planned)
+        ways[:0] = [partial(planned, "gdp", has_order=True), by_losses]
+    for way in ways:
         with suppress(UnfitCurrencyError):
-            if currency == "pld":
-                return _plan_in_losses(budget, planned)
-            return planned(currency, has_order=has_order)
+            return way()
     raise AssertionError("a plan does not fit its part of the budget")
 
 

@@ -128,10 +128,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         d = check_count("n_features", n_features)
         check_steps(self.estimator)
         last = last_step(self.estimator)
-        if n_outputs is None:
-            declared = getattr(last, "classes", None)
-            n_outputs = 1 if not is_classifier(last) else 2 if declared is None else len(declared)
-        outputs = check_count("n_outputs", n_outputs)
+        declared = getattr(last, "classes", None)
+        if n_outputs is None and is_classifier(last):
+            n_outputs = 2 if declared is None else len(declared)
+        outputs = check_count("n_outputs", 1 if n_outputs is None else n_outputs)
 
         def plans(estimator: Any) -> list[Any]:
             found = []
@@ -194,13 +194,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if forbidden:
             raise ValueError(f"{forbidden} are set by the search, which has one budget for all")
         own = self.estimator.get_params(deep=True)
-        for name in names:
-            if name not in own and "__" not in name:
+        for name in (name for name in names if name not in own):
+            parent, _, leaf = name.rpartition("__")
+            if not parent:
                 meant = [nested for nested in own if nested.rpartition("__")[2] == name]
                 hint = f": {shown(meant)}" if meant else ""
                 raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
-            parent, _, leaf = name.rpartition("__")
-            if name not in own and hasattr(own.get(parent), "plan"):
+            if hasattr(own.get(parent), "plan"):
                 try:  # its error says what stands for names of other packages
                     type(own[parent])(**{leaf: None})
                 except TypeError as error:
@@ -272,7 +272,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_in_memory("a private search", X)
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
-            check_consistent_length(X, y)
             given = {"groups": groups, "sample_weight": sample_weight, "exposure": exposure}
             table = self._table(X, y, self._extras(given, fit_params))
             plan = self._plan(plans, len(table.y), table.n_outputs, table.classes)
@@ -355,6 +354,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         }
 
     def _table(self, X: Any, y: Any, extras: dict[str, Any]) -> Table:
+        check_consistent_length(X, y, *extras.values())
         cells.check_order(X=X, y=y, **extras)
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
@@ -375,19 +375,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 raise TypeError("exposure is for models of counts and costs")
             exposure = cells.one_each(extras["exposure"])
             exposure = cells.as_numbers("exposure", exposure, strict=False)
-            check_consistent_length(y, exposure)
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
             users = cells.as_users(extras["groups"])
-            check_consistent_length(y, users)
             # of which the fits warn
             weights[cells.surplus_rows(users, self._rows_per_user, {})] = 0.0
         if "sample_weight" in extras:
             largest = largest_weight(last.max_weight)
-            given = cells.as_weights(extras["sample_weight"], largest, strict=False)
-            check_consistent_length(y, given)
-            weights *= given
+            weights *= cells.as_weights(extras["sample_weight"], largest, strict=False)
         X = X if hasattr(X, "shape") else cells.as_objects(X)
         X = compressed(X) if sparse.issparse(X) else X
         return Table(X, y, extras, classes, n_outputs, targets, low, high, weights, exposure)
