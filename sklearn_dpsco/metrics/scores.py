@@ -242,7 +242,7 @@ class ScorePlan(Overviewed):
         """The plan with the released ranges, if it has any; noise stays as it is."""
         if not self.ranges:
             return self
-        rows: Any = group >= 0 if self.n_groups > 1 else slice(None)
+        rows: Any = slice(None) if self.n_groups == 1 else group >= 0
         queries = list(self.queries)
         for one in self.ranges:
             for k, query in enumerate(queries):
@@ -258,9 +258,8 @@ class ScorePlan(Overviewed):
 
         `group` is the position of each record's group, -1 for none.
         """
-        rows: list[Any] = [slice(None)]
-        if self.n_groups > 1:
-            rows = [group == k for k in range(self.n_groups)]
+        groups = range(self.n_groups)
+        rows: list[Any] = [slice(None) if self.n_groups == 1 else group == k for k in groups]
         return [
             np.concatenate([q.statistic(_part(answers, own, q.facts.target)) for own in rows])
             for q in self.queries
@@ -796,12 +795,10 @@ class DPScore(Overviewed):
         """
         if self.by_class is None:
             raise ValueError(f"class_frame is for scoring='confusion_matrix', not {self.scoring!r}")
-        pandas, columns = import_pandas("DPScore.class_frame"), ("value", "low", "high")
+        pandas, frames = import_pandas("DPScore.class_frame"), {}
         index = pandas.Index(self.classes, name="class")
-        frames = {
-            name: pandas.DataFrame(dict(zip(columns, found, strict=True)), index)
-            for name, found in self.by_class.items()
-        }
+        for name, found in self.by_class.items():
+            frames[name] = pandas.DataFrame(np.transpose(found), index, ["value", "low", "high"])
         return pandas.concat(frames, names=["score"])
 
     def overview(self) -> Overview:
