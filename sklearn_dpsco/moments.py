@@ -49,13 +49,7 @@ from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases
-from .solvers.learned_units import (
-    N_SIZES,
-    RECENTRED,
-    LearnedUnits,
-    Purse,
-    least_for_sizes,
-)
+from .solvers.learned_units import N_SIZES, RECENTRED, LearnedUnits, Purse, least_for_sizes
 from .solvers.statistics import LONGEST, TINY, clipped_to, copied
 
 __all__ = ["MomentsPlan", "PrivateMoments"]

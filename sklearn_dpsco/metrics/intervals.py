@@ -23,8 +23,8 @@ from .._types import Array
 from ..solvers.statistics import TINY
 
 Ends = tuple[Any, Any]
-_OfPoints = Callable[[Array], Any]
-_Reach = Callable[[Array, int], Any]  # above 0 for a sign of 1, below for -1
+# of points and a sign: a statistic, and how far from 0 it may be, above for 1 and below for -1
+_Test = Callable[[Array, int], tuple[Any, Any]]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _STEPS = np.linspace(0.0, 1.0, 65)[:, None]  # of a cell of the grid
@@ -81,7 +81,7 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _ends(statistic: _OfPoints, reach: _Reach, grid: Array = _GRID, slack: float = 0) -> Ends:
+def _ends(test: _Test, grid: Array = _GRID, slack: float = 0) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
     For each cell the first such point from either end of the grid, or the last. Between it and the
@@ -90,7 +90,8 @@ def _ends(statistic: _OfPoints, reach: _Reach, grid: Array = _GRID, slack: float
     ends = []
     for sign, points in ((1, grid[:, None]), (-1, grid[::-1, None])):
         for _ in range(1 + _REFINED):
-            is_near = sign * statistic(points) <= reach(points, sign) + slack
+            statistic, reach = test(points, sign)
+            is_near = sign * statistic <= reach + slack
             first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
             of_cells, cells = np.broadcast_to(points, is_near.shape), np.arange(first.size)
             inside, outside = of_cells[first, cells], of_cells[np.maximum(first - 1, 0), cells]
@@ -102,11 +103,11 @@ def _ends(statistic: _OfPoints, reach: _Reach, grid: Array = _GRID, slack: float
 def share_interval(count: Any, n: int, terms: int, law: Law) -> Ends:
     """Of the probability p of what was counted `count` times among n, in `terms` noisy numbers."""
     count = np.clip(count, 0, n)
-    return _ends(
-        lambda p: count - n * p,
-        lambda p, _: law.reach(n * p * (1 - p), (terms, 1)),
-        slack=law.slack,
-    )
+
+    def test(p: Array, _: int) -> Any:
+        return count - n * p, law.reach(n * p * (1 - p), (terms, 1))
+
+    return _ends(test, slack=law.slack)
 
 
 def ratio_interval(
@@ -119,13 +120,12 @@ def ratio_interval(
     """
     hits, misses = np.maximum(hits, 0), np.maximum(misses, 0)
     total, (of_hits, of_misses) = hits + misses, terms
-    return _ends(
-        lambda r: (1 - r) * hits - r * misses,
-        lambda r, _: law.reach(
-            total * r * (1 - r), (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
-        ),
-        slack=law.slack,
-    )
+
+    def test(r: Array, _: int) -> Any:
+        noises = (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
+        return (1 - r) * hits - r * misses, law.reach(total * r * (1 - r), *noises)
+
+    return _ends(test, slack=law.slack)
 
 
 def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
@@ -150,7 +150,7 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
         for total, of_both in ((N, lower), (P, higher))
     ]
 
-    def reach(a: Array, sign: int) -> Any:
+    def test(a: Array, sign: int) -> Any:
         slopes = 0.0
         for total, (squares, linear) in sums:
             # the sum of (values - a total)^2
@@ -159,9 +159,9 @@ def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
         spread = _of_area(a, P, N), (numbers, slopes / numbers)
         is_one_sided = areas[1] - areas[0] >= law.reach(*spread)
         other = np.where(is_one_sided, 0.0, P * N * (a if sign > 0 else 1 - a))
-        return law.reach(*spread, other=other)
+        return areas - a * P * N, law.reach(*spread, other=other)
 
-    low, high = _ends(lambda a: areas - a * P * N, reach)
+    low, high = _ends(test)
     return low[0], high[1]
 
 
@@ -183,13 +183,13 @@ def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float],
     """
     signs = min(max(signs, -P * N / 2), P * N / 2)
 
-    def reach(a: Array, sign: int) -> Any:
+    def test(a: Array, sign: int) -> Any:
         of_counts = ((a - 0.5) * widths[1]) ** 2
         noises = (1, widths[0] ** 2), (1, of_counts * P**2), (1, of_counts * N**2)
         other = P * N * (a if sign > 0 else 1 - a)
-        return law.reach(_of_area(a, P, N), *noises, other=other)
+        return signs - (a - 0.5) * P * N, law.reach(_of_area(a, P, N), *noises, other=other)
 
-    return _ends(lambda a: signs - (a - 0.5) * P * N, reach)
+    return _ends(test)
 
 
 def _of_records(observed: float, m: Array, of_noise: Any) -> Array:
@@ -217,7 +217,7 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
     total = min(max(total, -n), n)
     observed, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
 
-    def reach(m: Array, sign: int) -> Any:
+    def test(m: Array, sign: int) -> Any:
         noise = law.variance / n * (1 + (width * m) ** 2)
         of_rows = law.rows * max(1 - gap - observed**2, 0.0)
         of_noise = noise / np.maximum(noise + of_rows, TINY)
@@ -225,9 +225,10 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
         missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)
         spread = np.maximum(1 - gap - mean**2, 0) + _UNSEEN * missing
         spread = np.minimum(spread, 1 - np.minimum(np.abs(m), np.abs(mean)) ** 2)
-        return law.reach(n * spread, (1, 1), (1, (width * m) ** 2), other=n * (1 + sign * m))
+        reach = law.reach(n * spread, (1, 1), (1, (width * m) ** 2), other=n * (1 + sign * m))
+        return total - n * m, reach
 
-    return _ends(lambda m: total - n * m, reach, grid=2 * _GRID - 1)
+    return _ends(test, grid=2 * _GRID - 1)
 
 
 def r2_interval(
@@ -250,7 +251,9 @@ def r2_interval(
     moments, of_noise = _second_moments(sums / n, widths, half, law.variance / n**2)
     unseen = _UNSEEN * half * (1 - mean_u) / (1 + 2 * law.variance * widths[0] ** 2)
 
-    def reach(rho: Array, sign: int) -> Any:
+    # of a ratio from 0 to infinity, on a grid that is dense near 0
+    def test(x: Array, sign: int) -> Any:
+        rho = x / np.maximum(1 - x, 1e-12)
         powers = np.stack([np.ones_like(rho), -2 * rho, rho**2])
         noises = (
             (half * widths[0]) ** 2,
@@ -270,13 +273,10 @@ def r2_interval(
         own = np.maximum(np.clip(normal, found + least * noise, found + noise), 0)
         variance = n * own + unseen * np.maximum(-off, 0)
         other = rho * variation if sign > 0 else largest * n - rho * variation
-        return law.reach(variance, *((1, noise) for noise in noises), other=other)
+        reach = law.reach(variance, *((1, noise) for noise in noises), other=other)
+        return (1 - x) * squares - x * variation, (1 - x) * reach
 
-    # a ratio from 0 to infinity, on a grid that is dense near 0
-    low, high = _ends(
-        lambda x: (1 - x) * squares - x * variation,
-        lambda x, sign: (1 - x) * reach(x / np.maximum(1 - x, 1e-12), sign),
-    )
+    low, high = _ends(test)
     worst, best = (1 - float(x / (1 - x)) if x < 1 else -math.inf for x in (high, low))
     return worst, best
 
