@@ -458,12 +458,12 @@ class PrivacyUtilityDisplay:
             score(model, X, y, cv=[split], **given)
             for model, split in zip(models, itertools.cycle(splits), strict=False)
         )
-        scores, of_others = np.reshape(found, (-1, len(splits))), {}
-        for other, model in (("non_private", non_private), ("trivial", trivial)):
+        others: Any = {"non_private_scores": non_private, "trivial_scores": trivial}
+        for which, model in others.items():
             if model is not None:
-                found = cross_val_score(model, X, y, cv=splits, n_jobs=n_jobs, **given)
-                of_others[f"{other}_scores"] = found
-        display = cls(epsilons=epsilons, scores=scores, score_name=str(name), **of_others)
+                others[which] = cross_val_score(model, X, y, cv=splits, n_jobs=n_jobs, **given)
+        scores = np.reshape(found, (-1, len(splits)))
+        display = cls(epsilons=epsilons, scores=scores, score_name=str(name), **others)
         return display.plot(ax=ax, **kwargs)
 
     @classmethod

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from operator import itemgetter
 from typing import Any
@@ -659,6 +659,7 @@ class DPScore(Overviewed):
     n_samples: int
     guarantee: Guarantee
     noise_is_secret: bool
+    counts: Array
     classes: NDArray[Any] | None = None
     fpr: Array | None = None
     tpr: Array | None = None
@@ -668,7 +669,6 @@ class DPScore(Overviewed):
     prob_pred: Array | None = None
     bin_edges: Array | None = None
     bin_counts: Array | None = None
-    counts: Array = field(default_factory=lambda: np.empty(0), repr=False)
     n_valid: float | None = None
     is_of_group: bool = False
     target: Any = None
