@@ -386,8 +386,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 f"n_samples={n} must be larger than the number of columns, {d}, by two or more: "
                 "take fewer columns"
             )
-        may_be_empty = not self._is_strict
-        plan = accounting.plan(n, lambda b: MomentsPlan.of(n, d, b, may_be_empty))
+        plan = accounting.plan(n, lambda b: MomentsPlan.of(n, d, b, not self._is_strict))
         usual = (1 - _LAST**2) / (math.sqrt(d) + _BEYOND) ** 2
         hidden = _edge(math.sqrt(plan.moments.variance), d + 1) / usual
         if hidden > 1 / _SOME:  # from 1 on, noise hides most directions

@@ -193,8 +193,8 @@ def survival_curve(
             if gradients is not None:
                 sums = gradients.reshape(len(hazards), n_periods, -1)[codes == k].cumsum(axis=1)
                 mean = np.einsum("ij,ijp->jp", softmax(-own, axis=0), sums)
-                estimates = last._estimates  # in the units of X, as the gradients
-                halves[k] = estimates.half_widths(mean / curves[k][:, None], level)
+                # in the units of X, as the gradients
+                halves[k] = last._estimates.half_widths(mean / curves[k][:, None], level)
         found = {"survival": curves}
         if gradients is not None:
             found |= {"low": curves * np.exp(halves), "high": curves * np.exp(-halves)}

@@ -414,8 +414,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             fits = [table.fitted(made(k, plan.probe_budget, k), fit) for k in range(n)]
             # not every backend of joblib has generators
             kind = "generator" if self.verbose else "list"
-            found = Parallel(n_jobs=self.n_jobs, return_as=kind)(fits)
-            models = list(steps(found, bar))
+            models = list(steps(Parallel(n_jobs=self.n_jobs, return_as=kind)(fits), bar))
             scoring = plan.choice.scoring
             lost = np.stack([losses(model, table, scoring) for model in models], axis=1)
             chosen = plan.choice.run(lost, table.weights, stream.substream("choice", 0))

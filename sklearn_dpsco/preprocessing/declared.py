@@ -212,14 +212,13 @@ def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> De
 def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
     """The columns of all branches side by side, each times its weight."""
     lows, highs, square = [], [], 0.0
-    weights = step.transformer_weights or {}
     for inner, branch in branches(step):
         part = None
         if not is_passthrough(branch):
             part = _output_of(f"{name}: {inner}", branch, n_words)
         if part is None:
             _refuse(f"{name}: {inner}", "passthrough", "lets columns through without any bounds")
-        weight = float(weights.get(inner, 1.0))
+        weight = float((step.transformer_weights or {}).get(inner, 1.0))
         if weight == 0:
             _refuse(f"{name}: {inner}", type(branch).__name__, "has the weight 0")
         ends = part.low * weight, part.high * weight

@@ -67,8 +67,7 @@ class ScalerPlan(Overviewed):
     ) -> ScalerPlan:
         """The plan for a table of this size."""
         allowance = budget.mixed_allowance
-        facts = n_samples, n_features, budget.record_factor
-        columns = Columns("feature", *facts, allowance)
+        columns = Columns("feature", n_samples, n_features, budget.record_factor, allowance)
         # the search with most rounds whose noise allows them; none if all of it is too noisy
         rounds = (*_ROUNDS, (0, math.inf)) if with_centering else ((0, math.inf),)
         searches = (_search(columns, n_rounds, most) for n_rounds, most in rounds)

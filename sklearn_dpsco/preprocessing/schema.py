@@ -298,8 +298,7 @@ def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) 
             raise ValueError(
                 f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
             )
-        declared = _declared(name, given)
-        fields.append(Field.of(name, declared, of_missing[name], *rules, of_drop))
+        fields.append(Field.of(name, _declared(name, given), of_missing[name], *rules, of_drop))
     return fields
 
 
