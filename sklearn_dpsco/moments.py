@@ -414,7 +414,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             If a parameter or the table is wrong, or has fewer than two rows more than columns; or
             `PrivacyBudgetError` if the accountant refuses. Nothing is spent then.
         """
-        account = self._accounting().accountant
+        self._accounting()  # a parameter that is wrong is named before the data
         if y is not None:
             raise ValueError(
                 "fit takes one table: put the targets of linear regressions among the columns of "
@@ -429,7 +429,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 bounds, _ = declared_bounds(self.bounds_X, d)
                 known = feature_scaling(bounds, d, self._feature_names())
                 plan, columns = self.plan(n, d), self._encoded()
-                self._spend(account, plan)
+                self._spend(self._accounting().accountant, plan)  # a block may have been opened
             stream = self._noise_of("moments")
             data = SolverData(scaled_rows(X, known, True, False), np.zeros(n))
             matrix, back = plan.run(data, stream).estimate

@@ -267,7 +267,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
 
         with self._until_spent():
             check_steps(self.estimator)
-            accounting = self._accounting()
+            self._accounting()  # a parameter that is wrong is named before the data
             self._check_own_settings()
             check_in_memory("a private search", X)
             if y is None:
@@ -283,7 +283,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     PrivacyParameterWarning,
                 )
             stream = stream_from_random_state(self.random_state)
-            self._spend(accounting.accountant, plan, has_groups="groups" in table.extras)
+            account = self._accounting().accountant  # a block may have been opened since
+            self._spend(account, plan, has_groups="groups" in table.extras)
         title = "fit", type(self).__name__
         with progress_bar(self.verbose, len(plan.probes) + 1, *title, plan) as bar:
             index, best = self._best(table, plan, stream, bar)
@@ -378,9 +379,10 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
-            users = cells.as_users(extras["groups"])
+            self._counted = self._rows_per_user
             # of which the fits warn
-            weights[cells.surplus_rows(users, self._rows_per_user, {})] = 0.0
+            surplus = cells.surplus_rows(cells.as_users(extras["groups"]), self._counted, {})
+            weights[surplus] = 0.0
         if "sample_weight" in extras:
             largest = largest_weight(last.max_weight)
             weights *= cells.as_weights(extras["sample_weight"], largest, strict=False)

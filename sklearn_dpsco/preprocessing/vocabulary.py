@@ -257,9 +257,10 @@ class PrivateVocabulary(  # type: ignore[call-arg]
             the charge. Nothing is spent then.
         """
         with self._until_spent():
-            accounting = self._accounting()
+            self._accounting()  # a parameter that is wrong is named before the data
             check_order(X=X, y=y, groups=groups)
             vectorizer, texts = self._vectorizer(), self._texts(X)
+            accounting = self._accounting()  # a block may have been opened since
             if groups is None and accounting.budget.rows_per_user > 1:
                 raise ValueError("max_rows_per_user > 1 needs groups: whose text each is")
             users = np.arange(len(texts)) if groups is None else as_users(groups)

@@ -4,6 +4,7 @@ import gc
 import warnings
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,15 +31,20 @@ from registry import (
 )
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 
 from sklearn_dpsco import (
     BudgetAccountant,
     DPGridSearchCV,
     DPLassoFWClassifier,
+    DPMirrorClassifier,
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    PrivateMoments,
+    PrivateVocabulary,
+    dp_score,
 )
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.privacy.accountant import accountant_in_force
@@ -234,30 +240,65 @@ def test_every_noise_of_a_search_is_one_of_its_plan(delta):
     assert set(map(repr, seen)) == {repr(mechanism) for mechanism, _ in planned}
 
 
+class Late:
+    """A table that opens an accountant's block as it is read, like another thread might."""
+
+    def __init__(self, X, accountant, stack):
+        self.X, self.accountant, self.stack = X, accountant, stack
+        self.shape = X.shape
+
+    def __array__(self, *args, **kwargs):
+        if accountant_in_force(None) is not self.accountant:
+            self.stack.enter_context(self.accountant)
+        return np.array(self.X)
+
+    def __len__(self):
+        return len(self.X)
+
+    def __iter__(self):
+        return iter(np.asarray(self))
+
+
 @each_solver
 def test_a_block_that_opens_while_the_data_are_checked_is_charged(name):
     X, y = table(name)
     accountant = BudgetAccountant(2.0)
     with ExitStack() as stack:
-
-        class Late:
-            """A table that opens the block as it is read, like another thread might."""
-
-            shape = X.shape
-
-            def __array__(self, *args, **kwargs):
-                if not accountant_is_open():
-                    stack.enter_context(accountant)
-                return np.array(X)
-
-            def __len__(self):
-                return len(X)
-
-        def accountant_is_open():
-            return accountant_in_force(None) is accountant
-
-        model = build(name).fit(Late(), y)
+        model = build(name).fit(Late(X, accountant, stack), y)
     assert [charge.guarantee for charge in accountant.ledger] == [model.guarantee_]
+
+
+def moments_of(X, y):
+    return PrivateMoments(bounds_X=(-1, 1)).fit(X).guarantee_
+
+
+def words_of(X, y):
+    return PrivateVocabulary().fit(X).guarantee_
+
+
+def search_on(X, y):
+    model = DPMirrorClassifier(bounds_X=(-1, 1), classes=[0, 1])
+    return DPGridSearchCV(model, {"loss": ["smoothed_hinge"]}).fit(X, y).guarantee_
+
+
+def score_on(X, y):
+    model = LogisticRegression().fit(np.eye(3), [0, 1, 1])
+    return dp_score(model, X, y).guarantee
+
+
+@pytest.mark.filterwarnings("ignore:n_samples")
+@pytest.mark.parametrize("call", [moments_of, words_of, search_on, score_on])
+def test_a_block_that_opens_while_a_tool_reads_the_data_is_charged(call):
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 3))
+    y = (X[:, 0] > 0).astype(int)
+    given = np.array(["some words"] * 300, dtype=object) if call is words_of else X
+    accountant = BudgetAccountant(2.0, slack=4e-7)
+    with ExitStack() as stack:
+        guarantee = call(Late(given, accountant, stack), y)
+    (charge,) = accountant.ledger
+    assert replace(charge.guarantee, noise_is_secret=True) == replace(
+        guarantee, noise_is_secret=True
+    )
 
 
 @each_classifier
