@@ -87,7 +87,7 @@ def test_false_alarms_are_as_rare_as_stated():
     # at confidence 90 % and with the claim exactly true: at most 10 %, give or take 4 sigma
     n, mu = 100, PrivacyBudget(1.0, 0.01).mu
     claim = {"epsilon": 1.0, "delta": 0.01, "confidence": 0.9}
-    tables = [gaussian_outcomes(0.999 * mu, 400, seed) for seed in range(n)]
+    tables = [gaussian_outcomes(0.999 * mu, 200, seed) for seed in range(n)]
     results = [audit_outcomes(*t, **claim, gaussian=k % 2 == 0) for k, t in enumerate(tables)]
     limit = 0.1 + 4 * math.sqrt(0.1 * 0.9 / (n / 2))
     for by_which in (results[::2], results[1::2]):

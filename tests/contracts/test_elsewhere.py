@@ -19,7 +19,7 @@ import pytest
 from dask.callbacks import Callback
 from joblib import parallel_config
 from registry import (
-    ESTIMATORS,
+    ONE_OF_EACH_SOLVER,
     READING_ORDER,
     build,
     columns_as,
@@ -200,13 +200,13 @@ def test_no_secret_is_sent_to_workers(monkeypatch, tmp_path):
         monkeypatch.setattr(pieces, name, recording(getattr(pieces, name)))
     monkeypatch.setattr(blocks, "compute", pieces.compute)
     accountant = BudgetAccountant(10.0, 1e-5)
-    for name in ESTIMATORS:
+    for name in ONE_OF_EACH_SOLVER:
         X, y = table(name)
         parts, secret = da.from_array(X, chunks=(20, 3)).persist(), 2**31 - 19
         with accountant:
             model = build(name, epsilon=0.1, random_state=secret).fit(parts, y)
             sent.append(dict(model.predict(parts).__dask_graph__()))
-    assert len(sent) > 100
+    assert len(sent) > 40
     import cloudpickle
 
     for graph in sent:

@@ -129,15 +129,15 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-# other paths than the defaults take; the first six are always run
+# other paths than the defaults take; the first four are always run
 OTHER_FORMS = (
     DPLassoFWClassifier(solver=Gradient(max_iter=5), nonfinite="zero"),
     HeavyTailDPRegressor(solver=SCOFSlices(max_iter=2), center_X=0.0, delta=0),
-    DPLassoFW(delta=0, fit_intercept=False),
     DPPhasedSGDRegressor(
         loss="absolute", feasible_set="unconstrained", solver=PhasedSGD(max_iter=1)
     ),
     DPMirrorRegressor(solver=Localized(max_iter=2), feasible_set="linf", relation="zero-out"),
+    DPLassoFW(delta=0, fit_intercept=False),
     DPFTRLClassifier(loss="hinge", feasible_set="l1"),
     DPLassoFW(solver=Selection(max_iter=5)),
     DPLassoFW(solver="gradient", loss="huber", relation="zero-out"),
@@ -160,7 +160,7 @@ OTHER_FORMS = (
 
 
 @pytest.mark.filterwarnings("ignore")
-@rest_is_slow("number", range(len(OTHER_FORMS)), map(str, range(6)))
+@rest_is_slow("number", range(len(OTHER_FORMS)), map(str, range(4)))
 def test_scikit_learn_checks_of_other_forms(number):
     model = OTHER_FORMS[number]
     found = check_estimator(model, on_skip=None, on_fail=None)

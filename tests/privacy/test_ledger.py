@@ -348,7 +348,7 @@ def test_a_name_that_is_no_branch_or_several_is_told(tmp_path):
 
 @needs_fork
 def test_one_of_two_wins_the_rest(tmp_path):
-    for k in range(5):
+    for k in range(3):
         accountant = kept(tmp_path / f"{k}.json", 1.0, 0.0)
         start, results = threading.Barrier(2), []
 

@@ -262,7 +262,7 @@ SPANS = (0.0, 1.0, 30.0, 400.0)
 
 @rest_is_slow("span", SPANS, ("1.0",))
 def test_grouped_scores_have_their_law(span):
-    one, n = stream(3), 3000 if JIT else 40
+    one, n = stream(3), 2000 if JIT else 40
     for kind in ("alike", "apart", "opposed", "lone"):
         scores, plain = grouped(kind, span)
         for loosened in (False, True):

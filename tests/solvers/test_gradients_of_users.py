@@ -203,7 +203,7 @@ def test_fits_that_know_the_users_are_near_those_without_privacy(task):
     }
     kind, own, plain = kinds[task]
     errors = {True: [], False: []}
-    for seed in range(5):
+    for seed in range(3):
         X, y, groups = visits(task, seed)
         exact = plain.fit(X, y).coef_
         for knows in errors:
@@ -251,7 +251,7 @@ def test_clips_of_the_last_steps_are_hardly_ever_far_beyond_all_gradients(monkey
     monkeypatch.setattr(unit_descent, "_user_clip", kept)
     X, users = rng.uniform(-1, 1, (5000, 3)), np.repeat(np.arange(1000), 5)
     y = rng.random(5000) < 0.03
-    for seed in range(28):
+    for seed in range(20):
         facts = {"epsilon": 3.0, "delta": 1e-6, "relation": "zero-out", "max_rows_per_user": 5}
         facts |= {"bounds_X": (-1, 1), "classes": [False, True], "random_state": seed}
         DPLogisticRegression(**facts).fit(X, y, groups=users)

@@ -587,7 +587,7 @@ def test_the_number_of_rows_that_is_named_is_enough(n, d, task):
 def test_intervals_of_few_rows_allow_for_the_length_of_the_last_step():
     """Of labels, whose second derivatives change on its way: .83 of them held without that."""
     rng, held = np.random.default_rng(0), []
-    for seed in range(100):
+    for seed in range(70):
         X = rng.normal(size=(1000, 1)).clip(-5, 5)
         model = DPLogisticRegression(
             bounds_X=(-5, 5), classes=[False, True], inference=True, random_state=seed
@@ -597,7 +597,7 @@ def test_intervals_of_few_rows_allow_for_the_length_of_the_last_step():
             low, high = model.fit(X, rng.random(1000) < expit(X[:, 0])).conf_int()[0]
         if np.isfinite(high - low):
             held.append(low <= 1 <= high)
-    assert len(held) > 66
+    assert len(held) > 46
     assert np.mean(held) > 0.91
 
 
@@ -916,7 +916,7 @@ def test_scores_that_a_clip_cuts_are_told():
         note = fitted(X, y, 0, 1.0, seed).summary().notes[3]
         return float(note.split("p=")[1].split()[0])
 
-    assert stats.kstest([pvalue(seed, False) for seed in range(60)], "uniform").pvalue > 1e-4
+    assert stats.kstest([pvalue(seed, False) for seed in range(40)], "uniform").pvalue > 1e-4
     assert np.mean([pvalue(seed, True) < 0.05 for seed in range(15)]) > 0.5  # .05 by chance
     X, _, _ = table(5000, 2, 0)
     # what strong effects on labels leave after a step is no sign of a clip

@@ -280,7 +280,7 @@ def test_few_runs_show_noise_that_is_too_small_by_the_releases(case, relation, m
     assert not by_releases(*whole, 60)[0].flagged
     plan = case.single.plan(case.facts, budget)
     single = case.single, plan, case.pair(case.facts, relation)
-    found, _ = by_releases(*single, 800)
+    found, _ = by_releases(*single, 500)
     assert not found.flagged
     assert 0.8 * EPSILON < found.gaussian_epsilon_lower_bound <= EPSILON
     weaker_draws(monkeypatch)
