@@ -168,6 +168,8 @@ def test_scikit_learn_checks_of_other_forms(number):
     assert len(found) > 50
     names = {name for name, _ in failed}
     assert names <= set(expected_failed_checks(model)), failed
+    takes_nan = model.nonfinite == "zero"
+    assert takes_nan != ("check_estimators_nan_inf" in {r["check_name"] for r in found})
     assert ("check_fit_score_takes_y" in names) == hasattr(model, "partial_fit")
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import check_estimator
 from support import scaled_table
 
 from sklearn_dpsco import (
@@ -14,7 +13,6 @@ from sklearn_dpsco import (
     DPLassoFWClassifier,
     DPMirrorClassifier,
     DPMirrorRegressor,
-    expected_failed_checks,
 )
 from sklearn_dpsco.estimators import _records
 from sklearn_dpsco.geometry import Geometry, L1Ball
@@ -29,16 +27,6 @@ def regressor(**parameters):
 def classifier(classes=(-1.0, 1.0), **parameters):
     settings = {"classes": classes, "bounds_X": (-1, 1), "random_state": 0}
     return DPLassoFWClassifier(**settings | parameters)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_checks_of_a_regressor_that_takes_nan():
-    model = DPLassoFW(nonfinite="zero")
-    expected = expected_failed_checks(model)
-    found = check_estimator(model, on_skip=None, on_fail=None, expected_failed_checks=expected)
-    assert {r["check_name"] for r in found if r["status"] == "xfail"} == set(expected)
-    assert [r["check_name"] for r in found if r["status"] == "failed"] == []
-    assert "check_estimators_nan_inf" not in {r["check_name"] for r in found}
 
 
 def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
