@@ -556,8 +556,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             turn = turn - unknown @ np.linalg.lstsq(lengths_of * unknown, lengths_of * turn)[0]
         coef = turn @ found
         # there, the largest error of an effect over its width is three times the largest effect
-        longest = np.abs(unknown * widths[:, None]).max(axis=0)
-        unsure = unknown / np.maximum(longest, TINY)
+        unsure = unknown / np.maximum(np.abs(unknown * widths[:, None]).max(axis=0), TINY)
         unsure *= 3 * float(np.max(np.abs(coef * widths), initial=0.0)) / math.sqrt(max(1, n_weak))
         far = f"{n} rows, of which about {n_far} that are far out count less"
         estimates = Estimates(

@@ -67,10 +67,7 @@ _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
-# Error in weak directions, over effects in the units (found by simulation), and the second
-# derivatives there, over the median ones, for which it is that; the error grows as these fall.
-_HIDDEN = 1.25
-_SMALL = 0.36
+_HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _MOST_STEPS = 20  # of counts and costs without noise
 
@@ -108,7 +105,8 @@ class Bread(NamedTuple):
     basis: Array  # orthonormal, of what coefficients can be told: of classes, that sum to 0
     inverse: Array
     root: Array  # a column for each direction that is not weak
-    weak: Array  # the others, orthogonal, of length 1 or as much more as effects may be larger
+    faint: Array  # the others, orthogonal: as many times longer than 1 as effects may be larger
+    weak: Array  # the same, but less long
     scale: float  # of the noise in the second derivatives
 
 
@@ -193,9 +191,9 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
         n_records = units.n_present if units.users is None else units.users.starts.size
-        weak, effects = basis @ bread.weak, found[: problem.n_features * k]
-        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * weak @ weak.T
-        whole = basis @ (sampling / n) @ basis.T, noise, weak, basis @ basis.T
+        faint, effects = basis @ bread.faint, found[: problem.n_features * k]
+        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * faint @ faint.T
+        whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
 
@@ -341,10 +339,11 @@ class NewtonSteps(Part):
         is_noise = values <= np.maximum(largest, 1e-12 * values[-1])
         n_weak = int(np.max(r * is_noise, initial=0))
         root = vectors[:, n_weak:] / np.sqrt(values[n_weak:])
-        # where columns vary less than by their units, an effect is larger by as much
-        seen = np.maximum(values[:n_weak], max(scale, 1e-12 * values[-1]))
-        weak = vectors[:, :n_weak] * np.sqrt(np.maximum(1.0, _SMALL * np.median(values) / seen))
-        return Bread(basis, root @ root.T, root, weak, scale)
+        # where columns vary less than by their units, effects are larger by as much
+        seen = np.maximum(values[:n_weak] + largest[n_weak - 1] - scale, 1e-12 * values[-1])
+        larger = np.sqrt(np.maximum(1.0, np.median(values) / seen))
+        weak = vectors[:, :n_weak] * np.maximum(1.0, 0.6 * larger)
+        return Bread(basis, root @ root.T, root, vectors[:, :n_weak] * larger, weak, scale)
 
     def _of_sampling(
         self, problem: Problem, bread: Bread, moments: Array, clip: float, stream: RandomStream

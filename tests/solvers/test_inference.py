@@ -717,11 +717,12 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
     fitted(X, y, 2)
     hidden = found[0].unknown.T @ found[0].noise @ found[0].unknown
     assert len(hidden) > 0
-    effects = (1.25 * np.linalg.norm(found[0].coef.ravel()[:d])) ** 2 / d
-    lengths = np.linalg.norm(found[0].unknown, axis=0)  # 1, or more where rows vary less
-    np.testing.assert_allclose(hidden, effects * np.diag(lengths**4), atol=1e-9 * effects)
-    assert (lengths >= 1 - 1e-9).all()
-    assert (lengths < 3).all()
+    np.testing.assert_allclose(hidden, np.diag(np.diag(hidden)), atol=1e-9 * hidden.max())
+    effects = (0.65 * np.linalg.norm(found[0].coef.ravel()[:d])) ** 2 / d
+    # as columns seem to vary less there, by a part of what others do that is not far below 1
+    larger = np.diag(hidden) / effects / (found[0].unknown ** 2).sum(axis=0)
+    assert (larger > 1.2).all()
+    assert (larger < 9).all()
 
 
 def test_a_reference_category_that_noise_hides_moves_no_other_out_of_its_interval():
