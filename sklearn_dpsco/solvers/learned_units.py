@@ -31,7 +31,7 @@ from .base import Frame, Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
 from .records import Users
 from .statistics import LARGEST_PREDICTION, TINY, share_present
-from .wide_units import moments_size, size_of_moments, wide_rows
+from .wide_units import LONGEST_CENTER, frequency_units, moments_size, size_of_moments, weighed_rows
 
 _CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
@@ -361,15 +361,38 @@ class LearnedUnits(Part):
     def _release_wide(
         self, data: Any, n: int, growth: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
-        """The centre, and fields of `Units`, of rows that are not copied: see `wide_units`."""
-        problem, data = self.problem, data.row_major()
+        """The centre, and fields of `Units`, of rows that are not copied: see `wide_units`.
+
+        The unit of a feature that is left out is 0.
+        """
+        problem, rules, data = self.problem, unit_rules(self.problem), data.row_major()
         measured, rough = self._rough_length(data, n, 0.5, stream)
-        facts = problem, rough, self.center, self.length, growth, stream
-        rows, unit, center = wide_rows(data, measured, n, *facts)
-        top = 1.0
+        d, ratio = problem.n_features, data.n_samples / n
+        center, unit, usual = np.zeros(d), np.ones(d), rough
+        if self.center is not None:
+            # sizes in the place of means that may cancel out
+            of_sizes = data.is_sparse and not problem.nonnegative
+            mean = measured.sum(statistics.short_row_sum, rough, of_sizes) / data.n_samples
+            noisy = rough * self.center.release(mean, stream) * ratio
+            noise = rough * math.sqrt(self.center.variance) * ratio
+            if not (data.is_sparse or problem.nonnegative):
+                center = statistics.shrunk_vector(noisy, noise**2)
+            else:
+                unit, usual = frequency_units(noisy, noise, noise / rough, rules)
+                center = noisy * (noisy > rules.sure * noise) if problem.nonnegative else center
+        if not problem.fit_intercept:  # which would have to make up for the centre
+            center = np.zeros(d)
+        centred = data.map(statistics.measure, center, unit)
+        longest = 2 * rough * max(float(unit.max()), TINY)
+        usual = min(longest, max(usual, 1e-3 * longest))
+        norm = statistics.scale_on_grid(centred, n, longest, usual, self.length, stream)
+        norm *= rules.row_bound * growth
+        # so that the rounding of the centre's part is small against the rows
+        norm = max(norm, float(np.linalg.norm(unit * center)) / LONGEST_CENTER)
+        rows, unit, top = centred.map(weighed_rows, center, norm), unit / norm, 1.0
         if self.top is not None:
             size = np.array([size_of_moments(rows, unit, center)])
-            top = self._release_top(size, data.n_samples / n, stream)
+            top = self._release_top(size, ratio, stream)
         found = self._joined(unit, top, 0.9 / growth**2, 0.5)
         data = rows.map(statistics.weighed, problem, self.cuts_rows).kept()
         return center, found | {"data": data, "unit": found["transform"]}

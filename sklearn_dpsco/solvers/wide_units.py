@@ -19,13 +19,10 @@ import numpy as np
 
 from .._types import Array
 from ..data.rows import SolverData, gamma, make_rows, summation_error
-from ..mechanisms import Gaussian, SelectVertex
 from ..privacy.budget import PrivacyBudget
-from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Problem
-from .defaults import WIDE_UNITS
-from .statistics import TINY, clipped_to
+from .statistics import clipped_to
 
 # Of the released centre of wide rows, in units of their bound.
 LONGEST_CENTER = 16.0
@@ -42,51 +39,7 @@ def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
     return statistics.unit_mean(problem, budget) + of_centre
 
 
-def wide_rows(
-    data: Any,
-    measured: Any,
-    n_present: int,
-    problem: Problem,
-    rough: float,
-    center: Gaussian | None,
-    length: SelectVertex | None,
-    row_growth: float,
-    stream: RandomStream,
-) -> tuple[Any, Array, Array]:
-    r"""Release centre and length of the rows, of records without and with their norms; not in CSC.
-
-    The mean is that of rows cut to a norm of `rough`; `row_growth` is a factor on the bound on the
-    rows. Returned are records with rows [x_i - m, 1] and weights s_i, 0 for an empty record; u,
-    with :math:`\|u \circ s_i (x_i - m)\|_2 \le 1`, 0 for a feature that is left out; and m.
-    """
-    rules, n, d = WIDE_UNITS[problem.loss.task], data.n_samples, problem.n_features
-    means, unit, usual = np.zeros(d), np.ones(d), rough
-    if center is not None:
-        is_sparse = data.is_sparse
-        # sizes in the place of means that may cancel out
-        of_sizes = is_sparse and not problem.nonnegative
-        mean = measured.sum(statistics.short_row_sum, rough, of_sizes) / n
-        noisy = rough * center.release(mean, stream) * (n / n_present)
-        noise = rough * math.sqrt(center.variance) * (n / n_present)
-        if is_sparse or problem.nonnegative:
-            unit, usual = _by_frequency(noisy, noise, noise / rough, rules)
-            if problem.nonnegative:
-                means = noisy * (noisy > rules.sure * noise)
-        else:
-            means = statistics.shrunk_vector(noisy, noise**2)
-    if not problem.fit_intercept:  # which would have to make up for the centre
-        means[:] = 0.0
-    centred = data.map(statistics.measure, means, unit)
-    longest = 2 * rough * max(float(unit.max()), TINY)
-    usual = min(longest, max(usual, 1e-3 * longest))
-    norm = statistics.scale_on_grid(centred, n_present, longest, usual, length, stream)
-    norm *= rules.row_bound * row_growth
-    # so that the rounding of the centre's part is small against the rows
-    norm = max(norm, float(np.linalg.norm(unit * means)) / LONGEST_CENTER)
-    return centred.map(_weighed, means, norm), unit / norm, means
-
-
-def _by_frequency(noisy: Array, noise: float, of_rows: float, rules: Any) -> tuple[Array, float]:
+def frequency_units(noisy: Array, noise: float, of_rows: float, rules: Any) -> tuple[Array, float]:
     """Units of features with these frequencies, and the usual norm of rows in them.
 
     Those whose frequency is not clear of its noise have one unit, that of their mean frequency,
@@ -117,8 +70,12 @@ def _by_frequency(noisy: Array, noise: float, of_rows: float, rules: Any) -> tup
     return unit, math.sqrt(traces.sum())
 
 
-def _weighed(measured: SolverData, center: Array, norm: float) -> SolverData:
-    """Centred rows, with weights with which none is longer than a norm."""
+def weighed_rows(measured: SolverData, center: Array, norm: float) -> SolverData:
+    r"""Rows [x_i - m, 1] of records with norms, and weights s_i, 0 for an empty record.
+
+    With u the unit in which these are the norms, and N this one,
+    :math:`\|u \circ s_i (x_i - m)\|_2 \le N`.
+    """
     rows = measured.rows
     weights = clipped_to(norm, measured.numbers) * rows.present()
     plain = make_rows(rows.X, True, rows.scale, rows.sample_weight).centered(center)
@@ -131,7 +88,7 @@ def moments_size(problem: Problem, budget: PrivacyBudget) -> float:
 
 
 def size_of_moments(weighed: Any, unit: Array, center: Array) -> float:
-    r"""About the Frobenius norm of the second moments M of `wide_rows`, times their units.
+    r"""About the Frobenius norm of the second moments M of `weighed_rows`, times their units.
 
     :math:`\|M V\|_F / \sqrt k` for k public vectors of random signs, the products of a row
     with all of them cut to a norm of :math:`\sqrt k`.

@@ -232,7 +232,7 @@ def test_columns_that_drown_weigh_more_as_noise_falls_and_never_jump():
         weights = []
         for scale in of_rows * 0.98 ** np.arange(30):
             noisy = frequency + scale * errors
-            unit, usual = wide_units._by_frequency(noisy, scale, scale, rules)
+            unit, usual = wide_units.frequency_units(noisy, scale, scale, rules)
             drowned = noisy <= rules.clear * scale
             mean = noisy[drowned].mean() + rules.ridge * scale
             weights.append(unit[drowned].max() ** 2 * mean)
@@ -246,7 +246,7 @@ def test_columns_that_drown_weigh_more_as_noise_falls_and_never_jump():
     assert levels[0] > 0.2
     assert levels[-1] < 1
     # they are left out where they would add noise alone
-    unit, _ = wide_units._by_frequency(frequency, 3e-3, 10.0, rules)
+    unit, _ = wide_units.frequency_units(frequency, 3e-3, 10.0, rules)
     assert unit[-1] == 0 < unit[0]
 
 
@@ -298,8 +298,8 @@ def test_what_is_made_of_features_of_both_signs(monkeypatch, all_wide):
     rng = np.random.default_rng(3)
     signs, used = np.sign(np.arange(20) - 9.5), []
     monkeypatch.setattr(
-        "sklearn_dpsco.solvers.learned_units.wide_rows",
-        lambda *args: used.append(wide_units.wide_rows(*args)) or used[-1],
+        "sklearn_dpsco.solvers.learned_units.size_of_moments",
+        lambda *args: used.append(args) or wide_units.size_of_moments(*args),
     )
 
     def units(X, nonnegative):
