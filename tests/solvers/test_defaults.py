@@ -1,7 +1,9 @@
 """Rules for defaults in simple cases, and what must hold of their numbers."""
 
+import ast
 import dataclasses
 import math
+import pathlib
 
 import pytest
 from support import problem
@@ -25,6 +27,27 @@ def test_every_set_is_frozen_and_holds_positive_numbers():
             assert all(number > 0 for number in (value if type(value) is tuple else (value,)))
     for one in SETS:
         assert set(one) == {"regression", "classification"}
+
+
+def test_every_number_that_is_read_is_there_and_every_number_is_read():
+    """Names that a type checker does not see."""
+    sets = {name: value for name, value in vars(defaults).items() if name.isupper()}
+    one_of = {k: v["regression"] if isinstance(v, dict) else v for k, v in sets.items()}
+    known = {
+        name: {field.name for field in dataclasses.fields(rules)}
+        for name, rules in one_of.items()
+        if dataclasses.is_dataclass(rules)
+    }
+    limits = {field.name for field in dataclasses.fields(defaults.UNIT_DESCENT.plain)}
+    everything, read = limits.union(*known.values()), set()
+    for path in pathlib.Path(defaults.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                read.add(node.attr)
+                owner = getattr(node.value, "id", getattr(node.value, "attr", ""))
+                if owner in known or owner.lower() == "rules":
+                    assert node.attr in known.get(owner, everything), (path.name, node.lineno)
+    assert everything <= read
 
 
 def test_shares_leave_something_for_the_descent():
