@@ -86,7 +86,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
         )
     if "O" not in kinds:
         with np.errstate(all="ignore"):  # a warning would tell of some record
-            if is_frame(values):
+            if is_table:
                 # (numpy would raise for a missing cell of a column that may have some)
                 found = check_array(
                     values, accept_sparse=("csr", "csc"), dtype=np.float64, order="C",
