@@ -257,8 +257,9 @@ def _is_ours(step: Any) -> bool:
 
 def _rule_of(step: Any, kind: str) -> _Rule | None:
     if kind in _KNOWN:
-        is_harmless = kind in _HARMLESS and has_settings(step, _HARMLESS[kind])
-        return None if is_harmless else _KNOWN[kind]
+        leaks, instead, *harmless = _KNOWN[kind]
+        is_harmless = any(has_settings(step, settings) for settings in harmless)
+        return None if is_harmless else (leaks, instead)
     try:
         if get_tags(step).requires_fit is False:
             return None
@@ -276,6 +277,7 @@ _Rule = tuple[str, str]  # what leaks, and what to take instead
 _ENCODER = "PublicEncoder, or declared categories: categories=[[...], ...]"
 _BOUNDS = "PublicEncoder or bounds_X with public bounds, by which estimators scale"
 _FIXED = "columns or directions chosen from domain knowledge or from public data"
+_WORDS, _COUNTS = {"vocabulary": is_given}, {"use_idf": False}
 _TEXT = "HashingVectorizer, PrivateVocabulary, or a public vocabulary (and use_idf=False)"
 
 _PREDICTOR = "the data: it is a model without privacy", "an estimator of this package"
@@ -292,8 +294,9 @@ _FOLDS = (
     "cv=KFold(k), with shuffle=True if the order of the rows tells of them",
 )
 
-# names of classes, what they leak, and what to take instead
-_LEAKS = {
+# names of classes, what they leak, and what to take instead; and with which parameters some leave
+# nothing to learn
+_LEAKS: dict[str, tuple[Any, ...]] = {
     "StandardScaler": ("un-noised means and variances of the columns", _BOUNDS),
     "MinMaxScaler": ("the smallest and the largest value of each column", _BOUNDS),
     "MaxAbsScaler": ("the largest absolute value of each column", _BOUNDS),
@@ -308,26 +311,35 @@ _LEAKS = {
         "un-noised directions or points of the data",
         _FIXED,
     ),
-    "OneHotEncoder OrdinalEncoder": ("the list of the categories that occur", _ENCODER),
+    "OneHotEncoder OrdinalEncoder": (
+        "the list of the categories that occur",
+        _ENCODER,
+        DECLARED_CATEGORIES,
+    ),
     "TargetEncoder": ("un-noised means of the target by category", "PublicEncoder"),
     "LabelBinarizer LabelEncoder": ("the list of the labels that occur", "declared classes"),
-    "MultiLabelBinarizer": ("the list of the labels that occur", "classes=[...]"),
+    "MultiLabelBinarizer": (
+        "the list of the labels that occur",
+        "classes=[...]",
+        {"classes": is_given},
+    ),
     "SimpleImputer": (
         "un-noised means, medians or modes, or which columns have gaps",
         "PublicEncoder, or strategy='constant' without add_indicator",
+        {"strategy": "constant", "add_indicator": False},
     ),
     "KNNImputer": ("records themselves: rows are filled from others", "PublicEncoder"),
     "IterativeImputer": ("un-noised regressions between the columns", "PublicEncoder"),
-    "MissingIndicator": ("which columns have gaps", "features='all'"),
-    "CountVectorizer": ("the words that occur", _TEXT),
-    "TfidfVectorizer": ("the words that occur and how often", _TEXT),
-    "TfidfTransformer": ("how often words occur", _TEXT),
+    "MissingIndicator": ("which columns have gaps", "features='all'", {"features": "all"}),
+    "CountVectorizer": ("the words that occur", _TEXT, _WORDS),
+    "TfidfVectorizer": ("the words that occur and how often", _TEXT, _WORDS | _COUNTS),
+    "TfidfTransformer": ("how often words occur", _TEXT, _COUNTS),
     "DictVectorizer": ("the names that occur", "FeatureHasher"),
-    "SplineTransformer": ("un-noised knots", "knots=[...]"),
-    "RBFSampler": ("the variance of the data", "a number for gamma"),
+    "SplineTransformer": ("un-noised knots", "knots=[...]", {"knots": is_given}),
+    "RBFSampler": ("the variance of the data", "a number for gamma", {"gamma": is_given}),
 }
 # the same of what holds other estimators
-_LEAKS_OF_HOLDERS = {
+_LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
     "GridSearchCV RandomizedSearchCV HalvingGridSearchCV HalvingRandomSearchCV "
     "TunedThresholdClassifierCV RFECV SequentialFeatureSelector": (
         "a choice by un-noised scores, outside every guarantee",
@@ -344,10 +356,12 @@ _LEAKS_OF_HOLDERS = {
     "StackingClassifier StackingRegressor": (
         "the targets: its final estimator is fitted without privacy",
         "a private final_estimator",
+        {"final_estimator": _is_ours},
     ),
     "BaggingClassifier BaggingRegressor": (
         "more of records that are drawn several times: a guarantee counts a record once",
         "bootstrap=False",
+        {"bootstrap": False},
     ),
     "OneVsOneClassifier": (
         "how many records two classes have",
@@ -370,25 +384,9 @@ _NOTHING_BUT_WHAT_THEY_HOLD = (
     "TransformedTargetRegressor VotingClassifier VotingRegressor"
 )
 
-_RULES = _LEAKS | _LEAKS_OF_HOLDERS | dict.fromkeys((_NOTHING, _NOTHING_BUT_WHAT_THEY_HOLD))
+_ANY_PARAMETERS: tuple[Any, ...] = "", "", {}
+_RULES = dict.fromkeys((_NOTHING, _NOTHING_BUT_WHAT_THEY_HOLD), _ANY_PARAMETERS)
+_RULES |= _LEAKS | _LEAKS_OF_HOLDERS
 _KNOWN = {name: rule for names, rule in _RULES.items() for name in names.split()}
 _HOLDERS = set(" ".join([*_LEAKS_OF_HOLDERS, _NOTHING_BUT_WHAT_THEY_HOLD]).split())
 _OF_ONE_FIT = "FixedThresholdClassifier FrozenEstimator SelectFromModel TransformedTargetRegressor"
-
-# with which parameters a step leaves nothing to learn
-_HARMLESS: dict[str, dict[str, Any]] = {
-    "OneHotEncoder": DECLARED_CATEGORIES,
-    "OrdinalEncoder": DECLARED_CATEGORIES,
-    "MultiLabelBinarizer": {"classes": is_given},
-    "SimpleImputer": {"strategy": "constant", "add_indicator": False},
-    "MissingIndicator": {"features": "all"},
-    "CountVectorizer": {"vocabulary": is_given},
-    "TfidfVectorizer": {"vocabulary": is_given, "use_idf": False},
-    "TfidfTransformer": {"use_idf": False},
-    "SplineTransformer": {"knots": is_given},
-    "RBFSampler": {"gamma": is_given},
-    "StackingClassifier": {"final_estimator": _is_ours},
-    "StackingRegressor": {"final_estimator": _is_ours},
-    "BaggingClassifier": {"bootstrap": False},
-    "BaggingRegressor": {"bootstrap": False},
-}
