@@ -272,6 +272,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_in_memory("a private search", X)
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
+            check_consistent_length(X, y)
             given = {"groups": groups, "sample_weight": sample_weight, "exposure": exposure}
             table = self._table(X, y, self._extras(given, fit_params))
             plan = self._plan(plans, len(table.y), table.n_outputs, table.classes)
@@ -355,7 +356,6 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         }
 
     def _table(self, X: Any, y: Any, extras: dict[str, Any]) -> Table:
-        check_consistent_length(X, y, *extras.values())
         cells.check_order(X=X, y=y, **extras)
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
@@ -376,16 +376,18 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 raise TypeError("exposure is for models of counts and costs")
             exposure = cells.one_each(extras["exposure"])
             exposure = cells.as_numbers("exposure", exposure, strict=False)
+            check_consistent_length(y, exposure)
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
-            self._counted = self._rows_per_user
-            # of which the fits warn
-            surplus = cells.surplus_rows(cells.as_users(extras["groups"]), self._counted, {})
-            weights[surplus] = 0.0
+            users, self._counted = cells.as_users(extras["groups"]), self._rows_per_user
+            check_consistent_length(y, users)
+            weights[cells.surplus_rows(users, self._counted, {})] = 0.0  # of which the fits warn
         if "sample_weight" in extras:
             largest = largest_weight(last.max_weight)
-            weights *= cells.as_weights(extras["sample_weight"], largest, strict=False)
+            given = cells.as_weights(extras["sample_weight"], largest, strict=False)
+            check_consistent_length(y, given)
+            weights *= given
         X = X if hasattr(X, "shape") else cells.as_objects(X)
         X = compressed(X) if sparse.issparse(X) else X
         return Table(X, y, extras, classes, n_outputs, targets, low, high, weights, exposure)
