@@ -1091,10 +1091,10 @@ def dp_score(
         answers = _without_invalid(estimator, X, groups, plan.guarantee.rows_per_user, answers, n)
         group = None if labels_by is None else _codes("by", by, labels_by, n)
         known: Any = {"has_groups": groups is not None, "noise_is_secret": random_state is None}
-        accountant = accountant_in_force(accountant)  # a block may have been opened since
-        if accountant is not None:
+        # a block may have been opened since
+        if (account := accountant_in_force(accountant)) is not None:
             name = f"score of {type(opened(estimator)[0]).__name__}"
-            accountant.spend(plan, estimator=name, **known)
+            account.spend(plan, estimator=name, **known)
         stream = stream_from_random_state(random_state).substream("score")
         plan = plan.narrowed(answers, stream, group)
         noisy = plan.release(plan.statistics(answers, group), stream)
