@@ -41,6 +41,21 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", f"ignore:.*{told}")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Every second worker begins at the last module: what one has compiled, another one loads."""
+    report = yield
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    if isinstance(collector, pytest.Directory) and int(worker[2:]) % 2:
+        report.result.reverse()
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: str(item.path))  # the same order in all workers
+
+
 def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(20_000, 20)  # most that tests make goes without a collection
