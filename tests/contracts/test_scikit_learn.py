@@ -4,13 +4,13 @@ import pickle
 import re
 import warnings
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
 import pytest
 from registry import (
     ESTIMATORS,
-    ONE_OF_EACH_SOLVER,
     STORAGES,
     build,
     columns_as,
@@ -30,6 +30,7 @@ from registry import (
     outcome,
     parameters_of,
     predictions_of,
+    readers,
     table,
 )
 from scipy import sparse
@@ -105,14 +106,18 @@ OF_THE_CLASS = {
 
 
 def rest_of_checks_is_slow(checks):
-    """Those that no estimator can pass, and of estimators of one solver the fits of all but one."""
+    """Those that no estimator can pass, and but for the class those of all but half of the solvers.
+
+    As they are of tables, and of parameters that all estimators share; see `each_reader`.
+    """
     names, cases = checks.args
     marked = []
     for case in cases:
         values, marks = getattr(case, "values", case), [*getattr(case, "marks", ())]
         estimator, check = values
-        of_the_class = getattr(check, "func", check).__name__ in OF_THE_CLASS
-        if marks or not (of_the_class or type(estimator).__name__ in ONE_OF_EACH_SOLVER):
+        check_name = getattr(check, "func", check).__name__
+        by_turns = readers(crc32(check_name.encode()))
+        if marks or not (check_name in OF_THE_CLASS or type(estimator).__name__ in by_turns):
             marks.append(pytest.mark.slow)
         marked.append(pytest.param(*values, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.kwargs)

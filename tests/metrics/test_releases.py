@@ -111,10 +111,9 @@ KINDS = ({}, {"invalid": "exclude"}, {"n_groups": 3})
     ("facts", "relation", "delta", "scoring"),
     [(facts, *of, scoring) for facts in KINDS for of in PLANS for scoring in SCORINGS],
     [
-        "-".join(map(str, (facts, *PLANS[i], scoring)))
+        "-".join(map(str, (facts, *PLANS[(k + n) % 4], scoring)))
         for k, facts in enumerate(KINDS)
         for n, scoring in enumerate(SCORINGS)
-        for i in ((0, 3), (1, 2))[(k + n) % 2]
     ],
 )
 def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, facts):

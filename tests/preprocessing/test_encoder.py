@@ -122,7 +122,7 @@ def test_an_odd_cell_changes_no_other_row(rule):
         assert not np.delete(is_changed, list(places.values()), 0).any()
 
 
-@each_rule
+@some_rules
 @pytest.mark.parametrize("drop", [None, "first", REFERENCES], ids=("all", "first", "some"))
 def test_outputs_lie_within_the_declared_bounds_and_norm(rule, drop):
     encoder = PublicEncoder(SCHEMA, **rule, drop=drop)

@@ -93,11 +93,11 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
         assert found.ratios["first.units.moments"] > 0.4, found
 
 
-def test_nor_does_a_record_of_pieces():
-    for relation in RELATIONS:
-        plan = run_in_pieces(planned("gradient", 20, 3, relation=relation))
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 3))
-        assert not found.violations, found
+@rest_is_slow("relation", RELATIONS, ("replace-one",))
+def test_nor_does_a_record_of_pieces(relation):
+    plan = run_in_pieces(planned("gradient", 20, 3, relation=relation))
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 3))
+    assert not found.violations, found
 
 
 def extreme_pairs(public, relation):

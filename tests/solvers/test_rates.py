@@ -41,6 +41,7 @@ def test_exponents_are_no_worse_than_those_of_the_upper_bound(kind, solver):
     assert worst(fits) <= TOLERANCE, said
 
 
+@pytest.mark.slow  # as what it would be a failure of
 def test_a_model_that_learns_nothing_would_fail(monkeypatch):
     def nothing(instance):
         return lambda table, seed: lower_bounds.np.zeros(instance.problem.size)
