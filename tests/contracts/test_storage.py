@@ -1,4 +1,4 @@
-"""However X is stored, the model is the same, and the caller's data stay as they are."""
+"""However dense X is stored, the model is the same, and the caller's data stay as they are."""
 
 import warnings
 
@@ -45,12 +45,6 @@ def strided(X):
     return out[::2, ::2]
 
 
-def with_long_indices(X):
-    X = sparse.csr_array(X)
-    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-    return X
-
-
 # all become the same array in C order: not a bit may differ
 LIKE_C = {
     "list": lambda X: X.tolist(),
@@ -65,48 +59,31 @@ FLOAT32 = {
     "float32": np.float32,
     "float32 Fortran": lambda X: np.asfortranarray(X, dtype=np.float32),
 }
-SPARSE = {
-    "csr": sparse.csr_array,
-    "csc": sparse.csc_array,
-    "csr matrix": sparse.csr_matrix,
-    "csr float32, long indices": lambda X: with_long_indices(X.astype(np.float32)),
-    "coo": sparse.coo_array,
-}
-
-
-def leaves_zeros(form):
-    """Whether learned units do not centre the columns of a sparse X, as they do dense ones."""
-    return form.startswith("learned ")
 
 
 @each_form
-def test_all_storages_give_the_same_model(name, form, tmp_path):
+def test_all_dense_storages_give_the_same_model(name, form, tmp_path):
     X, y = single(name)
     np.save(tmp_path / "X.npy", X)
     like_C = LIKE_C | {"memmap": lambda _: np.load(tmp_path / "X.npy", mmap_mode="r")}
-    for settings, storages in (({}, like_C | FLOAT32), (entry(name).sparse, SPARSE)):
-        like = sparse.csr_array(X) if storages is SPARSE and leaves_zeros(form) else X
-        expected = build(name, form, **settings).fit(like, y)
-        predictions = expected.predict(X)
-        for kind, storage in storages.items():
-            case, stored = f"{form} {kind}", storage(X)
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                warnings.filterwarnings("ignore", ".*too small to learn from")
-                model = build(name, form, **settings).fit(stored, y)
-            exact = kind in like_C
-            np.testing.assert_allclose(
-                outcome(model), outcome(expected), err_msg=case,
-                **({"rtol": 0, "atol": 0} if exact else TOLERANCE),
-            )  # fmt: skip
-            if kind == "float32 Fortran":
-                like = build(name, form, **settings).fit(X.astype(np.float32), y)
-                np.testing.assert_array_equal(outcome(model), outcome(like), err_msg=case)
-            found = model.predict(stored)
-            if is_classifier(name):
-                assert np.mean(found == predictions) > 0.98, case
-            else:
-                np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
+    expected = build(name, form).fit(X, y)
+    predictions = expected.predict(X)
+    for kind, storage in (like_C | FLOAT32).items():
+        case, stored = f"{form} {kind}", storage(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", ".*too small to learn from")
+            model = build(name, form).fit(stored, y)
+        tolerance = {"rtol": 0, "atol": 0} if kind in like_C else TOLERANCE
+        np.testing.assert_allclose(outcome(model), outcome(expected), err_msg=case, **tolerance)
+        if kind == "float32 Fortran":
+            like = build(name, form).fit(X.astype(np.float32), y)
+            np.testing.assert_array_equal(outcome(model), outcome(like), err_msg=case)
+        found = model.predict(stored)
+        if is_classifier(name):
+            assert np.mean(found == predictions) > 0.98, case
+        else:
+            np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
 
 
 @each_reader
@@ -164,28 +141,6 @@ def test_small_and_degenerate_tables(name):
             np.testing.assert_allclose(outcome(model), outcome(models[2 * is_other]), **TOLERANCE)
             assert model.predict(X).shape == (n,)
             assert model.plan_ == plan
-
-
-@each_form
-def test_columns_that_are_empty_or_constant(name, form):
-    X, y = table(name, d=4)
-    X[:, 1], X[:, 2] = 0.0, 0.75
-    settings = entry(name).sparse
-    tables = [storage(X) for storage in STORAGES.values()]
-    if leaves_zeros(form):
-        tables = [stored for stored in tables if sparse.issparse(stored)]
-    models = [build(name, form, **settings).fit(stored, y) for stored in tables]
-    for model in models:
-        assert np.all(np.isfinite(outcome(model)))
-        np.testing.assert_allclose(outcome(model), outcome(models[0]), **TOLERANCE, err_msg=form)
-    # stored zeros are zeros like the others
-    stored = sparse.csr_array(X + 1.0)
-    stored.data -= 1.0
-    assert stored.nnz == X.size
-    X_rounded = stored.toarray()
-    with_zeros = build(name, form, **settings).fit(stored, y)
-    without = build(name, form, **settings).fit(sparse.csr_array(X_rounded), y)
-    np.testing.assert_allclose(outcome(with_zeros), outcome(without), **TOLERANCE)
 
 
 @each_form

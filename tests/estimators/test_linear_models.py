@@ -15,7 +15,7 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
 )
 from sklearn_dpsco.estimators import _records
-from sklearn_dpsco.geometry import Geometry, L1Ball
+from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Hinge, Loss, SmoothedHinge, Squared
 from sklearn_dpsco.solvers import Gradient, NoisyMD, Selection
 
@@ -40,19 +40,6 @@ def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
     model = regressor().fit(mapped, y)
     assert np.shares_memory(seen[0], mapped)
     np.testing.assert_array_equal(model.coef_, regressor().fit(X, y).coef_)
-
-
-def test_a_strong_budget_learns_in_the_units_of_the_user():
-    X, _ = scaled_table(3000, 2)
-    y = 100 + 8 * X[:, 0] - 4 * X[:, 1]
-    solver = Gradient(max_iter=150, gradient_clip=0.5, data_norm=2.0)
-    common = {"epsilon": 50, "random_state": 0, "feasible_set": L1Ball(2.0)}
-    model = DPLassoFW(bounds_X=(-10, 10), bounds_y=(80, 120), solver=solver, **common)
-    model.fit(10 * X, y)
-    assert model.n_iter_ == 150
-    np.testing.assert_allclose(model.coef_, [0.8, -0.4], atol=0.08)
-    assert model.intercept_ == pytest.approx(100, abs=0.5)
-    assert model.score(10 * X, y) > 0.97
 
 
 def test_classes_are_learned_from_labels_of_all_kinds():
