@@ -285,24 +285,6 @@ def test_widths_are_those_of_flags_and_of_normal_numbers():
         np.testing.assert_allclose(frame.scale[4:], growth * ranges, rtol=0.1)
 
 
-def test_storage_does_not_matter():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (300, 4)) * (rng.random((300, 4)) < 0.3)
-    y = 0.5 * X[:, 0]
-    for form, fit_intercept in itertools.product(FORMS, (True, False)):
-        plan = planned(form, 300, 4, 20.0, fit_intercept=fit_intercept)
-        found = {
-            kind: plan.run(
-                solver_data(storage(X, kind), y, fit_intercept=fit_intercept), stream()
-            ).coef
-            for kind in ("dense", "fortran", *STORAGES[1:])
-        }
-        np.testing.assert_allclose(found["fortran"], found["dense"], atol=1e-9)
-        np.testing.assert_allclose(found["csc"], found["csr"], atol=1e-9)
-        if not fit_intercept:  # no centre
-            np.testing.assert_allclose(found["csr"], found["dense"], atol=1e-4)
-
-
 # ------------------------------------------------------------------------------- accuracy
 
 

@@ -345,20 +345,6 @@ def solved(X, y, kind="dense", *, form, task="regression", relation="replace-one
 
 
 @every_form
-def test_dense_and_sparse_agree(form):
-    for task, relation in itertools.product(TASKS, RELATIONS):
-        X, y = scaled_table(150, 6, task=task, density=0.3)
-        settings = {"form": form, "relation": relation, "task": task, "epsilon": 2.0}
-        dense = solved(X, y, **settings)
-        assert np.any(dense != 0), settings
-        for kind in ("fortran", "csr", "csc"):
-            np.testing.assert_allclose(
-                solved(X, y, kind, **settings), dense, atol=1e-10, rtol=0,
-                err_msg=f"{settings}, {kind}",
-            )  # fmt: skip
-
-
-@every_form
 def test_the_order_of_the_rows_does_not_matter(form):
     for task in TASKS:
         X, y = scaled_table(151, 5, task=task)

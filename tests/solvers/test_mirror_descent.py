@@ -571,23 +571,6 @@ def test_a_loss_that_is_not_smooth_works():
 
 @half_is_enough
 @every_form
-def test_dense_and_sparse_agree(form, cells):
-    for relation, task in cells_of(cells, RELATIONS, TASKS):
-        X, y = scaled_table(150, 6, task=task, density=0.3)
-        solver = solver_of(form, max_iter=25)
-        plan = solver.plan(l2_problem(150, 6, task=task), PrivacyBudget(2.0, 1e-6, relation))
-        fits = {}
-        for kind in ("dense", "fortran", "csr", "csc"):
-            result = plan.run(solver_data(storage(X, kind), y), stream())
-            fits[kind] = np.append(result.coef, result.intercept)
-            np.testing.assert_allclose(
-                fits[kind], fits["dense"], atol=1e-9, rtol=0, err_msg=f"{relation}, {task}, {kind}"
-            )
-        assert np.any(fits["dense"] != 0)
-
-
-@half_is_enough
-@every_form
 def test_tiny_sizes(form, cells):
     sizes, kinds = [(2, 1), (4, 5)], ("dense", "csc")
     for (n, d), fit_intercept, kind, steps in cells_of(

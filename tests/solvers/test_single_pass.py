@@ -456,22 +456,6 @@ def test_half_of_the_signal_is_found_where_it_is_said(form):
     assert model.fit(X, y).score(X, y) > 0.5
 
 
-@every_form
-def test_storage_and_kind_of_labels_do_not_matter(form):
-    X, y = scaled_table(300, 5, density=0.4)
-    for task, n_outputs in (("regression", 1), ("classification", 3)):
-        facts = problem(300, 5, task=task, n_outputs=n_outputs)
-        target = y if n_outputs == 1 else np.eye(3)[np.digitize(y, [-0.1, 0.1])] * 2 - 1
-        results = []
-        for kind in ("dense", "fortran", "csr", "csc"):
-            data = solver_data(storage(X, kind), target)
-            solver = solver_of(form, max_iter=8)
-            result = solve(solver, facts, data, PrivacyBudget(50.0, 1e-6))
-            results.append(np.append(result.coef, result.intercept))
-        for other in results[1:]:
-            np.testing.assert_allclose(other, results[0], atol=1e-10)
-
-
 @pytest.mark.parametrize("settings", [
     {}, {"fit_intercept": False}, {"solver": Spider(l2_penalty=0.3)},
     {"epsilon": 1e3}, {"delta": 0.0}, {"feasible_set": "simplex", "fit_intercept": False},
