@@ -21,10 +21,8 @@ from sklearn_dpsco.solvers import (
     FTRL,
     SCOF,
     Gradient,
-    Localized,
     NoisyMD,
     PhasedSGD,
-    Proximal,
     Selection,
     Spider,
 )
@@ -213,29 +211,20 @@ CASES = [
         releases=frozenset({"stages[0].noises[0]"}) | FIRST,
         feasible_set=L2Ball,
     ),
-    Case(
-        "mirror_descent-localized",
-        Localized(max_iter=1, n_phases=2, gradient_clip=0.4),
-        # one phase, so that the record is in it
-        Localized(max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
-        problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
-        statistic=_first_coefficient,
-        releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
-        # one step in each phase: the case above has the same loop
-        immune=STOPPING,
-        feasible_set=L2Ball,
-    ),
-    Case(
-        "mirror_descent-proximal",
-        Proximal(max_iter=1, n_phases=2, gradient_clip=0.4),
-        # one round, so that the record is in it
-        Proximal(max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
-        problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
-        statistic=_first_coefficient,
-        releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
-        # as "localized"
-        immune=STOPPING,
-        feasible_set=L2Ball,
+    *(
+        Case(
+            f"mirror_descent-{form}",
+            solver_of(form, max_iter=1, n_phases=2, gradient_clip=0.4),
+            # one phase or round, so that the record is in it
+            solver_of(form, max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
+            problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
+            statistic=_first_coefficient,
+            releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
+            # one step in each phase: the case above has the same loop
+            immune=STOPPING,
+            feasible_set=L2Ball,
+        )
+        for form in ("localized", "proximal")
     ),
     Case(
         "phased_sgd",
