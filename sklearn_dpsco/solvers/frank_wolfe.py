@@ -40,7 +40,7 @@ from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .defaults import FRANK_WOLFE
 from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records
-from .sparse_walk import MOST_SPARSE_STEPS, SparseWalk, mean_weights, sparse_schedule
+from .sparse_walk import MOST_SPARSE_STEPS, SparseWalk, mean_weights, walk_pays
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,12 @@ class FrankWolfePlan(SetPlan):
         terms = Terms(frame.offset, self.problem.loss, self.gradient_clip)
         # the mean of the second half of the iterates, or the last one
         first = self.max_iter // 2 if self.min_selections == 1 else self.max_iter - 1
-        schedule = None  # where it pays, of a walk over sparse X, whose sums stay in this process
+        rates = None  # of a walk over sparse X, whose sums stay in this process
         is_free = self.l2_penalty == 0 and self.max_iter <= MOST_SPARSE_STEPS
         if self.vertices is not None and is_free and data.is_local:
             rates = _step_size(self, np.arange(self.max_iter))
-            schedule = sparse_schedule(data, terms, self.vertices, rates)
-        if schedule is not None:
-            coef = SparseWalk(data, terms, self, schedule, coef).mean(first, stream)
+        if rates is not None and walk_pays(data, terms, self.vertices, rates):
+            coef = SparseWalk(data, terms, self, rates, coef).mean(first, stream)
         elif self.step is not None:
             make = _vertex_iterates if self.step.selects else _gradient_iterates
             total, records = np.zeros(size), Records(data, terms, self.problem)

@@ -15,7 +15,6 @@ the line: doc/privacy, section 3.1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,28 +38,14 @@ _SUM_BITS = 62  # of a sum of integers, without the sign
 _EPOCH_COST, _START_COST = 4, 16
 
 
-@dataclass(frozen=True)
-class SparseSchedule:
-    """Public numbers of a walk of T steps."""
-
-    rates: Array  # the step sizes, in [0, 1)
-    factors: Array  # s before each step, and after the last one
-    bounds: tuple[int, ...]  # the first step of each epoch, and T
-
-    @classmethod
-    def of(cls, rates: Array) -> SparseSchedule:
-        """The epochs of steps of these sizes."""
-        factors, bounds = np.append(1.0, np.cumprod(1 - rates)), [0]
-        rising = -factors
-        while bounds[-1] < rates.size:
-            fallen = int(np.searchsorted(rising, rising[bounds[-1]] / _FALL))
-            bounds.append(min(fallen, rates.size))
-        return cls(rates, factors, tuple(bounds))
-
-    def ends(self, epoch: int) -> tuple[float, float]:
-        """The factor s at the start of an epoch and at that of the next, or after the last step."""
-        start, stop = self.bounds[epoch : epoch + 2]
-        return float(self.factors[start]), float(self.factors[stop])
+def schedule(rates: Array) -> tuple[Array, list[int]]:
+    """The factor s before each of T steps and after the last; the first steps of epochs, and T."""
+    factors, bounds = np.append(1.0, np.cumprod(1 - rates)), [0]
+    rising = -factors
+    while bounds[-1] < rates.size:
+        fallen = int(np.searchsorted(rising, rising[bounds[-1]] / _FALL))
+        bounds.append(min(fallen, rates.size))
+    return factors, bounds
 
 
 def mean_weights(rates: Array, first: int) -> tuple[float, Array]:
@@ -76,21 +61,17 @@ def mean_weights(rates: Array, first: int) -> tuple[float, Array]:
     return later / (n_steps - first), weights / (n_steps - first)
 
 
-def sparse_schedule(
-    data: SolverData, terms: Terms, vertices: Vertices, rates: Array
-) -> SparseSchedule | None:
-    """The schedule of a walk that pays, or None: by public facts alone.
+def walk_pays(data: SolverData, terms: Terms, vertices: Vertices, rates: Array) -> bool:
+    """Whether a walk of steps of these sizes does, by public facts alone.
 
     The number of stored values is private, so it is not looked at: sparse X is taken to be sparse.
     """
     is_known = data.is_sparse and data.rows.center is None and data.y.ndim == 1
     if not is_known or terms.slope is None or not isinstance(vertices, AxisVertices):
-        return None
+        return False
     if data.rows.n_columns < _LEAST_FEATURES or float(np.prod(1 - rates)) < _SMALLEST:
-        return None
-    schedule = SparseSchedule.of(rates)
-    pays = _EPOCH_COST * (len(schedule.bounds) - 1) + _START_COST <= rates.size
-    return schedule if pays else None
+        return False
+    return _EPOCH_COST * (len(schedule(rates)[1]) - 1) + _START_COST <= rates.size
 
 
 class SparseWalk:
@@ -101,10 +82,11 @@ class SparseWalk:
     """
 
     def __init__(
-        self, data: SolverData, terms: Terms, plan: Any, schedule: SparseSchedule, center: Array
+        self, data: SolverData, terms: Terms, plan: Any, rates: Array, center: Array
     ) -> None:
         rows, n = data.rows, data.n_samples
-        self.rows, self.y, self.terms, self.schedule = rows, data.y, terms, schedule
+        self.rows, self.y, self.terms, self.rates = rows, data.y, terms, rates
+        self.factors, self.bounds = schedule(rates)
         self.center, self.vertices, self.mechanism = center, plan.vertices, plan.step
         self.X = Compressed.of(rows.row_major().X)
         # the rows that store a column; no copy of the values
@@ -127,7 +109,7 @@ class SparseWalk:
 
     def mean(self, first: int, stream: RandomStream) -> Array:
         """Walk: the mean of the iterates after step `first` and later ones, shape (size,)."""
-        weight, weights = mean_weights(self.schedule.rates, first)
+        weight, weights = mean_weights(self.rates, first)
         mean = weight * self.center
         for t in steps(range(weights.size)):
             vertex = self.select(t, stream)
@@ -137,11 +119,16 @@ class SparseWalk:
         self.scores.check()
         return mean
 
+    def ends(self) -> tuple[float, float]:
+        """The factor s at the start of the epoch and of the next one, or after the last step."""
+        start, stop = self.bounds[self.epoch : self.epoch + 2]
+        return float(self.factors[start]), float(self.factors[stop])
+
     def form(self, t: int) -> tuple[float, float]:
         """The weights of the two sums in the mean gradient of step t."""
-        left, right = self.schedule.ends(self.epoch)
+        left, right = self.ends()
         # the smallest of steps leave s as it is
-        share = (left - float(self.schedule.factors[t])) / (left - right) if left > right else 0.0
+        share = (left - float(self.factors[t])) / (left - right) if left > right else 0.0
         unit = self.rows.n_samples * self.unit
         return (1 - share) / unit, share / unit
 
@@ -159,7 +146,7 @@ class SparseWalk:
         """Bring everything to the point after step t."""
         from .._kernels.vertex_steps import add_column
 
-        amount = float(self.schedule.rates[t] * vertex.value / self.schedule.factors[t + 1])
+        amount = float(self.rates[t] * vertex.value / self.factors[t + 1])
         which = self.everyone
         if vertex.coordinate == self.rows.n_columns:
             self.intercept += amount
@@ -167,7 +154,7 @@ class SparseWalk:
             starts, stored = self.columns
             which = stored[starts[vertex.coordinate] : starts[vertex.coordinate + 1]]
             add_column(self.X, vertex.coordinate, which, amount, self.product)
-        if t + 1 == self.schedule.bounds[self.epoch + 1]:
+        if t + 1 == self.bounds[self.epoch + 1]:
             self.epoch += 1
             self.scores.shift()
             self.r[:, 0] = self.r[:, 1]
@@ -185,8 +172,7 @@ class SparseWalk:
         widens = 2 * which.size * (self.X.data.size + n) < n * size
         if not widens:
             scores.check()
-        ends = self.schedule.ends(self.epoch)
-        secant = *ends, rows.has_intercept, self.intercept, self.unit
+        secant = *self.ends(), rows.has_intercept, self.intercept, self.unit
         records = rows.scales(), rows.factors(), self.y, self.product
         groups = scores.bits, scores.bounds, scores.is_loose, widens
         contribute(self.X, which, records, secant, slope, (self.r, self.sums), groups)

@@ -36,10 +36,10 @@ from sklearn_dpsco.randomness import stream as exact
 from sklearn_dpsco.randomness.stream import GroupedScores
 from sklearn_dpsco.solvers import Selection, frank_wolfe, sparse_walk
 from sklearn_dpsco.solvers.sparse_walk import (
-    SparseSchedule,
     SparseWalk,
     mean_weights,
-    sparse_schedule,
+    schedule,
+    walk_pays,
 )
 
 LEVEL = 1e-8
@@ -88,7 +88,7 @@ def walk_on(rows, y, terms, rates, *, radius=2.0, center=None):
         BUDGET,
     )
     center = np.zeros(size) if center is None else center
-    return SparseWalk(SolverData(rows, y), terms, plan, SparseSchedule.of(rates), center)
+    return SparseWalk(SolverData(rows, y), terms, plan, rates, center)
 
 
 # -------------------------------------------------------------------------------- the sums
@@ -99,7 +99,7 @@ def recomputed(walk):
     rows, (data, indices, indptr) = walk.rows, walk.X
     sums = np.zeros(walk.sums.shape, dtype=np.int64)
     for i, side in itertools.product(range(rows.n_samples), (0, 1)):
-        s = walk.schedule.ends(walk.epoch)[side]
+        s = walk.ends()[side]
         z = rows.scales()[i] * (s * (walk.product[i] + walk.intercept))
         r = rows.factors()[i] * clipped_derivative(walk.terms.slope, z, walk.y[i])
         own = slice(indptr[i], indptr[i + 1])
@@ -131,9 +131,9 @@ def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
             walk.move(t, vertex)
             w *= 1 - rates[t]
             w[j] += rates[t] * vertex.value
-            if t % 25 == 0 or t + 2 == n_steps or t + 1 in walk.schedule.bounds:
+            if t % 25 == 0 or t + 2 == n_steps or t + 1 in walk.bounds:
                 np.testing.assert_array_equal(walk.sums, recomputed(walk), err_msg=f"{loss} {t}")
-        product = walk.schedule.factors[n_steps - 1] * (walk.product + walk.intercept)
+        product = walk.factors[n_steps - 1] * (walk.product + walk.intercept)
         np.testing.assert_allclose(product, rows.product(w), rtol=0, atol=1e-12)
 
 
@@ -173,7 +173,7 @@ def test_the_error_of_the_line_is_within_its_bound(loss):
     walk, w = walk_on(rows, *objective, rates), np.zeros(rows.dimension)
     for t in range(79):
         error = gradient_of(walk, t) - rows.gradient_sum(w, *objective) / rows.n_samples
-        left, right = walk.schedule.ends(walk.epoch)
+        left, right = walk.ends()
         dz = np.abs((left - right) * (walk.product + walk.intercept))
         if isinstance(loss, Squared):
             bound = 0.0
@@ -195,15 +195,13 @@ def test_the_error_of_the_line_is_within_its_bound(loss):
 
 def test_epochs_end_where_the_factor_has_fallen():
     for rates in (usual_rates(1), usual_rates(2), usual_rates(5000), np.full(300, 0.01)):
-        schedule = SparseSchedule.of(rates)
-        np.testing.assert_allclose(schedule.factors[-1], np.prod(1 - rates), rtol=1e-9)
-        assert (schedule.bounds[0], schedule.bounds[-1]) == (0, rates.size)
-        for epoch, (start, stop) in enumerate(itertools.pairwise(schedule.bounds)):
-            left, right = schedule.ends(epoch)
-            assert (left, right) == (schedule.factors[start], schedule.factors[stop])
-            assert left / 1.5 < schedule.factors[stop - 1]
-            assert right <= left / 1.5 or stop == rates.size
-    assert len(SparseSchedule.of(usual_rates(1000)).bounds) == 1 + 22
+        factors, bounds = schedule(rates)
+        np.testing.assert_allclose(factors[-1], np.prod(1 - rates), rtol=1e-9)
+        assert (bounds[0], bounds[-1]) == (0, rates.size)
+        for start, stop in itertools.pairwise(bounds):
+            assert factors[start] / 1.5 < factors[stop - 1]
+            assert factors[stop] <= factors[start] / 1.5 or stop == rates.size
+    assert len(schedule(usual_rates(1000))[1]) == 1 + 22
 
 
 def test_mean_weights_give_the_mean_of_the_iterates():
@@ -220,34 +218,34 @@ def test_mean_weights_give_the_mean_of_the_iterates():
         np.testing.assert_allclose(found, total / (n_steps - first), rtol=1e-12, atol=1e-13)
 
 
-def schedule_for(X, *, loss=None, n_steps=1000, rate=None, values=(1.0, -1.0)):
+def pays(X, *, loss=None, n_steps=1000, rate=None, values=(1.0, -1.0)):
     rows = make_rows(X, True)
     data, terms = SolverData(rows, np.zeros(rows.n_samples)), Terms(0.0, loss or Squared(), 1.0)
     vertices = AxisVertices(rows.dimension, values)
     rates = 2 / (np.arange(n_steps) + 12) if rate is None else np.full(n_steps, rate)
-    return sparse_schedule(data, terms, vertices, rates)
+    return walk_pays(data, terms, vertices, rates)
 
 
 def test_the_walk_is_taken_by_public_facts():
     empty = sparse.csr_array((3, 2000))
     full = sparse.csr_array(np.ones((3, 2000)))
     for X in (empty, full, empty.tocsc(), full.tocsc()):
-        assert schedule_for(X) is not None
+        assert pays(X)
         for n_steps in (1, 10, 40):
-            assert schedule_for(X, n_steps=n_steps) is None
-        assert schedule_for(X, n_steps=100) is not None
+            assert not pays(X, n_steps=n_steps)
+        assert pays(X, n_steps=100)
         # s falls fast, or to nothing
         for rate in (0.2, 0.5, 1.0):
-            assert schedule_for(X, rate=rate) is None
-        assert schedule_for(X, rate=0.01) is not None
-        assert schedule_for(X, rate=0.01, n_steps=10**5) is None
-    assert schedule_for(full.toarray()) is None
-    assert schedule_for(sparse.csr_array((3, 1999))) is None
+            assert not pays(X, rate=rate)
+        assert pays(X, rate=0.01)
+        assert not pays(X, rate=0.01, n_steps=10**5)
+    assert not pays(full.toarray())
+    assert not pays(sparse.csr_array((3, 1999)))
 
     class OwnLoss(Squared):
         pass
 
-    assert schedule_for(full, loss=OwnLoss()) is None
+    assert not pays(full, loss=OwnLoss())
 
 
 def test_what_the_walk_does_not_know_takes_the_plain_path(forced, monkeypatch):
@@ -410,7 +408,7 @@ def test_bounds_hold_before_every_selection(seeds, monkeypatch):
             assert bounds_hold(walk), (seed, t)
             vertex, before = walk.select(t, one), len(ways)
             walk.move(t, vertex)
-            widened += "anew" not in ways[before:] and (t + 1 in walk.schedule.bounds)
+            widened += "anew" not in ways[before:] and (t + 1 in walk.bounds)
     # by passes over all rows of either kind, and between them
     assert widened > len(seeds)
     assert min(ways.count("anew") - len(seeds), ways.count("sharpened")) > len(seeds)
@@ -587,7 +585,7 @@ def test_degenerate_tables(forced):
     plan = Selection(max_iter=1).plan(problem(5, 3, fit_intercept=False), BUDGET)
     walk = SparseWalk(
         SolverData(make_rows(tables[0], False), np.ones(5)), Terms(0.0, Squared(), 1.0), plan,
-        SparseSchedule.of(usual_rates(1)), np.zeros(3),
+        usual_rates(1), np.zeros(3),
     )  # fmt: skip
     drawn = [walk.scores.sample(walk.form(0), 1.0, one) for _ in range(3000)]
     assert stats.chisquare(np.bincount(drawn, minlength=6)).pvalue > LEVEL
