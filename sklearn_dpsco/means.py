@@ -24,13 +24,7 @@ from .privacy.accountant import accountant_in_force
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
 from .randomness.stream import check_random_state, stream_from_random_state
-from .solvers.heavy_tail.oracles import (
-    LARGEST,
-    ORACLES,
-    MeanOracle,
-    check_moments_decide,
-    make_oracle,
-)
+from .solvers.heavy_tail import oracles
 
 __all__ = [
     "MeanPlan",
@@ -69,7 +63,7 @@ class MeanPlan(Overviewed):
 
     _headline = "means of {0.n_features} columns on {0.n_samples} records"
 
-    oracle: MeanOracle
+    oracle: oracles.MeanOracle
     budget: PrivacyBudget
     n_samples: int
     n_features: int
@@ -87,7 +81,7 @@ class MeanPlan(Overviewed):
             )
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             V = (X - self.center) / self.scale
-            V = np.clip(np.where(np.isnan(V), 0.0, V), -LARGEST, LARGEST)
+            V = np.clip(np.where(np.isnan(V), 0.0, V), -oracles.LARGEST, oracles.LARGEST)
             rows = make_rows(np.ascontiguousarray(V), has_intercept=False)
             limits = self.oracle.limits(rows, self.noise.order)
             return self.oracle.mean(rows, np.ones(self.n_samples), limits)
@@ -181,7 +175,7 @@ def plan_mean(
     """
     n = check_count("n_samples", n_samples)
     d = check_count("n_features", n_features)
-    check_choice("oracle", oracle, tuple(ORACLES))
+    check_choice("oracle", oracle, oracles.ORACLES)
     order = check_real("moment_order", moment_order, low=2)
     moments = order, check_size("moment_bound", moment_bound)
     threshold = auto_or(check_size, "tau", tau)
@@ -189,7 +183,7 @@ def plan_mean(
     if buckets is not None and oracle != "median-of-means":
         raise ValueError(f"n_buckets is for oracle='median-of-means', got {n_buckets!r}")
     if threshold is not None:
-        check_moments_decide(moments)
+        oracles.check_moments_decide(moments)
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
 
     def within(budget: PrivacyBudget) -> MeanPlan:
@@ -199,7 +193,7 @@ def plan_mean(
         noise = factor / n * (math.sqrt(2) / amount if norm == 1 else 1 / math.sqrt(2 * amount))
         facts: dict[str, Any] = {"n_samples": n, "dimension": d, "noise": noise, "order": norm}
         facts |= {"size": d ** (1 / norm), "moments": moments}
-        mean = make_oracle(oracle, threshold, buckets, **facts)
+        mean = oracles.make_oracle(oracle, threshold, buckets, **facts)
         mechanism = kind.calibrate(mean.sensitivity(n, d, d, factor, norm), allowance, dimension=d)
         guarantee = Guarantee.of(budget, [Release(f"{oracle} mean", mechanism)], allowance.kind)
         about = _per_column("center", center, d), _per_column("scale", scale, d, low=SMALLEST)

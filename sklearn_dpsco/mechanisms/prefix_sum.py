@@ -53,8 +53,9 @@ def _exponentials(n_steps: int) -> tuple[Array, Array]:
     return 1 - gaps, np.concatenate(([near_one], weights, [near_zero]))
 
 
-def _column_norm(rates: Array, weights: Array, n_steps: int) -> float:
-    """sqrt(sum of c_k^2 over k < n_steps) of these rates and weights, rounded up."""
+def _column_norm(n_steps: int) -> float:
+    """sqrt(sum of c_k^2 over k < n_steps), rounded up."""
+    rates, weights = _exponentials(n_steps)
     gaps = 1 - rates  # exact for rates above 1/2, and harmless below
     product_gaps = gaps[:, None] + gaps - gaps[:, None] * gaps
     # sums of geometric series; all terms are positive, so nothing cancels
@@ -62,8 +63,9 @@ def _column_norm(rates: Array, weights: Array, n_steps: int) -> float:
     return math.sqrt(float(weights @ series @ weights)) * ROUNDING
 
 
-def _float_error(rates: Array, weights: Array, n_steps: int) -> float:
+def _float_error(n_steps: int) -> float:
     """l2 norm over the stream of the float error of C x, for vectors of norm at most 1."""
+    rates, weights = _exponentials(n_steps)
     sums = np.minimum(n_steps, 1 / (1 - rates))
     # two roundings at each update of a sum, whose errors decay as the sum does, and those of
     # the weighted total; 3 in place of 2 for terms of second order
@@ -169,10 +171,8 @@ class PrefixSum(Gaussian):
         """
         if check_int("n_steps", n_steps, low=1) > _MOST_STEPS:
             raise ValueError(f"n_steps must be at most {_MOST_STEPS}, got {n_steps}")
-        rates, weights = _exponentials(n_steps)
-        norm = _column_norm(rates, weights, n_steps)
-        float_error = _float_error(rates, weights, n_steps)
-        total = (sensitivity * norm + 2 * largest_norm * float_error) * ROUNDING
+        error = 2 * largest_norm * _float_error(n_steps)
+        total = (sensitivity * _column_norm(n_steps) + error) * ROUNDING
         noise = super().calibrate(total, allowance, dimension=n_steps * width)
         return dataclasses.replace(noise, n_steps=n_steps)
 
@@ -184,7 +184,7 @@ class PrefixSum(Gaussian):
     def worst_scale(self) -> float:
         """Largest of `prefix_scales`, or a little more, without computing them all."""
         # both factors of the square root are the same
-        return self.scale * _column_norm(*_exponentials(self.n_steps), self.n_steps) * 1.001
+        return self.scale * _column_norm(self.n_steps) * 1.001
 
     def prefix_scales(self) -> Array:
         """Standard deviation of each coordinate's noise in every prefix sum, shape (n_steps,)."""

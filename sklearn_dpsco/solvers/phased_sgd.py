@@ -34,7 +34,7 @@ import numpy as np
 from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
-from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, make_rows, norm_error
+from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, make_rows, norm_error, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -58,10 +58,6 @@ from .first_releases import FirstReleases, learns_units, plan_first
 from .learned_units import LARGEST_ROW_GROWTH, LearnedUnits, Purse, plan_units
 from .unit_descent import Walk, move_toward_levels, restore_whole_means
 
-# Rows are copied in chunks into the order in which the steps read them: twice as fast as steps
-# that read rows all over the table.
-_CHUNK_BYTES = 2**21  # dense
-_CHUNK_ROWS = 2**14  # CSR
 _CHUNK_TABLES = 2**20  # bytes of tables, where each target has its own; they fit into a cache
 
 _SHORT = 1 - 1e-9  # steps stay so far within what the proof allows
@@ -486,9 +482,10 @@ class _Descent:
             self.form = RowForm(np.zeros(d), bias, 1e200, 0.0)
             self.units = units._replace(frame=frame)
             self.data = units.data.map(_in_step_units, each, width).kept()
-        # rows gathered at a time: whole blocks
-        fitting = _CHUNK_ROWS if self.data.is_sparse else _CHUNK_BYTES // (8 * d)
+        # Rows are copied, some whole blocks at a time, into the order in which the steps read them:
+        # twice as fast as steps that read rows all over the table.
         loss, longest = problem.loss, max(phase.size for phase in plan.phases)
+        fitting = piece_rows(longest, d, self.data.is_sparse)
         if is_tabulated(loss) and loss.task == "regression":
             fitting = min(fitting, _CHUNK_TABLES // (16 * GRID.size * loss.n_outputs))
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)

@@ -148,8 +148,7 @@ ENDS = [
 
 @pytest.mark.parametrize("kind", ["dense", "fortran", "csr", "csc"])
 def test_storages_passes_and_ends(monkeypatch, kind):
-    monkeypatch.setattr(phased_sgd, "_CHUNK_BYTES", 1000)  # several chunks
-    monkeypatch.setattr(phased_sgd, "_CHUNK_ROWS", 20)
+    monkeypatch.setattr(phased_sgd, "piece_rows", lambda *_: 20)  # several pieces
     for settings, n, d, radius, fit_intercept in ENDS:
         X, y = scaled_table(n, d, density=0.5, seed=n)
         data = solver_data(storage(X, kind), y, fit_intercept=fit_intercept)

@@ -474,7 +474,7 @@ def test_compiled_steps_are_the_steps(settings, monkeypatch):
                     patch.setattr(single_pass._RecordWalk, "_kernel", lambda self: None)
                 # so few words at a time that some steps are made outside
                 patch.setattr(single_pass, "_WORDS", 64)
-                patch.setattr(single_pass, "_CHUNK_ROWS", 100)
+                patch.setattr(single_pass, "piece_rows", lambda *_: 100)
                 model = DPLassoFW(
                     bounds_X=(-1, 1),
                     bounds_y=(-1, 1),
@@ -496,7 +496,7 @@ def test_where_the_compiled_steps_stop_moves_no_bit(kind, monkeypatch):
     coefs = []
     for n_words, n_rows in ((2**15, 2**14), (2**15, 30), (64, 2**14), (10, 2**14), (2, 30)):
         monkeypatch.setattr(single_pass, "_WORDS", n_words)
-        monkeypatch.setattr(single_pass, "_CHUNK_ROWS", n_rows)
+        monkeypatch.setattr(single_pass, "piece_rows", lambda *_, n=n_rows: n)
         coefs.append(plan.run(solver_data(storage(X, kind), y), stream()).coef)
     assert np.any(coefs[0] != 0)
     for other in coefs[1:]:

@@ -33,15 +33,9 @@ from ..defaults import HEAVY_TAIL, MOST_SCALE_SHARE, MOST_SLICES, affordable_ste
 from ..learned_units import Purse
 from ..records import in_box
 from ..unit_descent import Descent, UnitDescentPlan, knows
-from . import magnitudes
+from . import magnitudes, oracles
 from .magnitudes import Noise
-from .oracles import (
-    ORACLES,
-    MeanOracle,
-    check_moments_decide,
-    default_threshold,
-    make_oracle,
-)
+from .oracles import MeanOracle
 
 # These only keep numbers finite: far beyond any useful clip
 _LARGEST_DERIVATIVE, _TARGET_BOX = 2.0**300, 2.0**100
@@ -261,7 +255,7 @@ class SCOF(Solver):
 
     form = "scof"
     checks = {
-        "oracle": partial(check_choice, choices=tuple(ORACLES)),
+        "oracle": partial(check_choice, choices=oracles.ORACLES),
         "scale_share": partial(auto_or, check_real, low=1e-6, high=MOST_SCALE_SHARE),
     }
 
@@ -294,7 +288,7 @@ class SCOF(Solver):
         # in a regression, moments decide on the clip of the target's mean as well
         is_clipped = problem.loss.task == "regression" and problem.fit_intercept
         if self.tau is not None and not is_clipped:
-            check_moments_decide((self.moment_order, self.moment_bound))
+            oracles.check_moments_decide((self.moment_order, self.moment_bound))
         learns_center = self.private_center_X and problem.fit_intercept
         if self.scale_share is not None and not (self.private_scale_X or learns_center):
             raise ValueError("scale_share has no effect where scale_X and center_X are declared")
@@ -484,7 +478,7 @@ class _Draft:
         self.target_clip = 1.0
         if self.is_regression:
             noise = self._noise(1.0, 1)
-            clip = default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
+            clip = oracles.default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
             self.target_clip = max(rules.least_target_clip, clip)
         change = statistics.target_mean(problem, self.budget, self.noise_kind.order)
         self.intercept = self.noise_kind.calibrate(
@@ -517,7 +511,7 @@ class _Draft:
             tau *= size if solver.oracle == "clipped" else 1.0
         facts: Any = {"n_samples": n_step, "dimension": problem.size, "order": order}
         facts |= {"noise": noise, "size": size, "moments": moments}
-        self.oracle = make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
+        self.oracle = oracles.make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
         change = self.oracle.sensitivity(
             n_step, problem.n_features, problem.size, self.budget.record_factor, order
         )

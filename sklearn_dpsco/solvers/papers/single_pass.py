@@ -32,7 +32,7 @@ import numpy as np
 from ..._kernels.arguments import RecordWalk, Slope, dense_or_stored
 from ..._progress import advance, steps
 from ..._types import Array, Auto, Indices
-from ...data.rows import UNIT_ROUNDOFF, SolverData, Terms, summation_error
+from ...data.rows import UNIT_ROUNDOFF, SolverData, Terms, piece_rows, summation_error
 from ...geometry import AnySet, AxisVertices, Vertices, known_vertices, moved
 from ...losses import Loss
 from ...mechanisms import SelectSequence, softmax_scale
@@ -49,10 +49,7 @@ from ..records import Records
 Slice = tuple[int, int]
 MOST_BATCHES = 2**16  # of a run, which a plan holds one by one
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)  # of steps, that a plan chooses from
-# Single records that are copied into their order at a time: what fits into a cache
-_CHUNK_BYTES = 2**21
-_CHUNK_ROWS = 2**14  # at most, and of CSR rows
-_WORDS = 2**15  # that are drawn for them at a time
+_WORDS = 2**15  # that are drawn for steps of single records at a time
 
 
 class BatchStep(NamedTuple):
@@ -148,10 +145,9 @@ class RecordRun(_Run):
         walk = _RecordWalk(whole, which, self, plan, w)
         walk.select(self.first_scale, stream)
         advance(1)
-        n, chunk = which.size, _CHUNK_ROWS
-        if not whole.data.is_sparse:
-            chunk = min(chunk, max(1, _CHUNK_BYTES // (8 * plan.problem.n_features)))
-        for part in whole.data.in_order(which[self.first_batch : n - 1], chunk):
+        n = which.size
+        at_a_time = piece_rows(n, plan.problem.n_features, whole.data.is_sparse)
+        for part in whole.data.in_order(which[self.first_batch : n - 1], at_a_time):
             walk.steps(replace(whole, data=part), stream)
             advance(part.n_samples)
         walk.correct(whole, which[n - 1 :])
