@@ -40,62 +40,45 @@ def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:
 
 
 @njit(cache=True)
-def dense_steps(
-    X: Any, records: Any, form: RowForm, slope: Any, steps: Steps, w: Any, total: Any
+def single_steps(
+    X: Any, stored: Any, records: Any, form: RowForm, slope: Any, steps: Steps, w: Any, total: Any
 ) -> int:
-    """Descend over the rows of X in their order; w and `total` are changed in place."""
-    scale, weight, y = records
-    center, bias, bound, norm_error = form
-    n, d, count = y.size, center.size, 0
-    for start in range(0, n, steps.block):
-        end = min(n, start + steps.block)
-        for t in range(start, end):
-            if scale[t] > 0.0:
-                row = X[t]
-                product, square = dense_products(row, center, w)
-                s = row_factor(scale[t], square * (1.0 + norm_error) + bias * bias, bound)
-                r = derivative(slope, s * (product + bias * w[d]), y[t])
-                step = steps.learning_rate * r * s * weight[t]
-                for j in range(d):
-                    w[j] -= step * (row[j] - center[j])
-                w[d] -= step * bias
-        count += _close_block(w, steps.radius, end > steps.first, total)
-    return count
+    """Descend over the rows in their order; w and `total` are changed in place.
 
-
-@njit(cache=True)
-def csr_steps(
-    X: Any, records: Any, form: RowForm, slope: Any, steps: Steps, w: Any, total: Any
-) -> int:
-    """Descend over the rows of a CSR matrix in their order.
-
-    Within a block the coefficients are w + shift * center, so that a step changes only
-    what the row stores.
+    For X and `stored` see `dense_or_stored`: of the latter the coefficients within a block are
+    w + shift * center, so that a step changes only what the row stores.
     """
-    data, indices, indptr = X
     scale, weight, y = records
     center, bias, bound, norm_error = form
-    n, d, count = y.size, center.size, 0
-    center_square = inner_product(center, center)
+    n, d, count, product, square = y.size, center.size, 0, 0.0, 0.0
+    center_square, center_w, shift = inner_product(center, center), 0.0, 0.0
     for start in range(0, n, steps.block):
         end = min(n, start + steps.block)
-        shift = 0.0
-        center_w = inner_product(center, w[:d])
+        if stored is not None:
+            center_w, shift = inner_product(center, w[:d]), 0.0
         for t in range(start, end):
             if scale[t] > 0.0:
-                row_w, row_center, square = stored_products(X, t, center, w)
-                error = norm_error * (square + center_square)
-                square = max(square - 2.0 * row_center + center_square, 0.0) + error
+                if X is not None:
+                    product, square = dense_products(X[t], center, w)
+                    square *= 1.0 + norm_error
+                if stored is not None:
+                    product, row_center, square = stored_products(stored, t, center, w)
+                    error = norm_error * (square + center_square)
+                    square = max(square - 2.0 * row_center + center_square, 0.0) + error
+                    product = product - center_w + shift * (row_center - center_square)
                 s = row_factor(scale[t], square + bias * bias, bound)
-                product = row_w - center_w + shift * (row_center - center_square)
                 r = derivative(slope, s * (product + bias * w[d]), y[t])
                 step = steps.learning_rate * r * s * weight[t]
-                for k in range(indptr[t], indptr[t + 1]):
-                    w[np.uint64(indices[k])] -= step * data[k]
                 w[d] -= step * bias
-                center_w -= step * row_center
-                shift += step
-        if shift != 0.0:
+                if X is not None:
+                    for j in range(d):
+                        w[j] -= step * (X[t, j] - center[j])
+                if stored is not None:
+                    for k in range(stored.indptr[t], stored.indptr[t + 1]):
+                        w[np.uint64(stored.indices[k])] -= step * stored.data[k]
+                    center_w -= step * row_center
+                    shift += step
+        if stored is not None and shift != 0.0:
             for j in range(d):
                 w[j] += shift * center[j]
         count += _close_block(w, steps.radius, end > steps.first, total)
@@ -106,7 +89,7 @@ def csr_steps(
 def joint_dense_steps(
     X: Any, records: Any, form: RowForm, slope: Any, offset: Any, steps: Steps, w: Any, total: Any
 ) -> int:
-    """`dense_steps` for K outputs."""
+    """`single_steps` for dense rows and K outputs."""
     scale, weight, y = records
     center, bias, bound, norm_error = form
     n, d, count = y.shape[0], center.size, 0
@@ -143,7 +126,7 @@ def joint_dense_steps(
 def joint_csr_steps(
     X: Any, records: Any, form: RowForm, slope: Any, offset: Any, steps: Steps, w: Any, total: Any
 ) -> int:
-    """`csr_steps` for K outputs: within a block the coefficients are w + center shift^T."""
+    """The same for rows in CSR storage: within a block the coefficients are w + center shift^T."""
     data, indices, indptr = X
     scale, weight, y = records
     center, bias, bound, norm_error = form

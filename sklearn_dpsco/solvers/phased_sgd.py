@@ -31,7 +31,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._kernels.arguments import TABULATED, Compressed, RowForm, Slope, Steps, Tables
+from .._kernels.arguments import TABULATED, RowForm, Slope, Steps, Tables, dense_or_stored
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
 from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, make_rows, norm_error, piece_rows
@@ -491,11 +491,10 @@ class _Descent:
         self.chunk = min(longest, max(1, fitting // self.block) * self.block)
         # the derivative as the kernel takes it, of several outputs with their offsets
         clip, offset, k = plan.gradient_clip, frame.offset, problem.n_outputs
-        self.offsets: tuple[Array, ...] = ()
+        self.offsets = np.full(k, offset, dtype=np.float64)
         if k > 1:
             # each derivative's bound, so that all together have norm c
             clip, offset = clip / math.sqrt(k) * (1 - 8 * UNIT_ROUNDOFF), 0.0
-            self.offsets = (np.full(k, frame.offset, dtype=np.float64),)
         known = None if is_tabulated(loss) else Terms(offset, loss, clip).joint_slope
         self.slope = (known or Slope(TABULATED, 0.0, clip, offset))._replace(offset=offset)
 
@@ -516,7 +515,7 @@ class _Descent:
             steps = Steps(phase.learning_rate, radius, self.block, first - done)
             done += part.n_samples
             found: Slope | Tables = slope
-            y, X = part.y, part.rows.X
+            y, (X, stored) = part.y, dense_or_stored(part.rows.X)
             if slope.loss_id == TABULATED:
                 # each target has a table, or each of the two labels, which are public
                 targets, numbers = y.ravel(), np.arange(y.size, dtype=np.float64).reshape(y.shape)
@@ -524,13 +523,14 @@ class _Descent:
                     targets, numbers = np.array([-1.0, 1.0]), np.where(y > 0, 1.0, 0.0)
                 table = tables(problem.base_loss, targets, slope.clip, slope.beta)
                 found, y = Tables(*table, slope.clip, slope.offset), numbers
-            if part.is_sparse:
-                kernel = kernels.csr_steps if k == 1 else kernels.joint_csr_steps
-                X = Compressed.of(X)
-            else:
-                kernel = kernels.dense_steps if k == 1 else kernels.joint_dense_steps
             records = part.rows.scales(), part.rows.sample_weights(), y
-            count += kernel(X, records, self.form, found, *self.offsets, steps, w, total)
+            facts, of_descent = (records, self.form, found), (steps, w, total)
+            if k == 1:
+                count += kernels.single_steps(X, stored, *facts, *of_descent)
+            elif stored is None:
+                count += kernels.joint_dense_steps(X, *facts, self.offsets, *of_descent)
+            else:
+                count += kernels.joint_csr_steps(stored, *facts, self.offsets, *of_descent)
         return total.ravel() / count
 
 

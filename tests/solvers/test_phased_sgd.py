@@ -23,7 +23,7 @@ from support import (
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco._kernels import sgd_steps as kernels
-from sklearn_dpsco._kernels.arguments import Compressed, RowForm, Slope, Steps, read_only
+from sklearn_dpsco._kernels.arguments import RowForm, Slope, Steps, dense_or_stored
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.geometry import L1Ball, L2Ball, Unconstrained
 from sklearn_dpsco.losses import (
@@ -228,13 +228,11 @@ def test_kernels_do_the_same_in_plain_python():
     settings = (
         RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, 0.2, 4, 5)
     )  # fmt: skip
-    tables = {"dense_steps": read_only(X), "csr_steps": Compressed.of(sparse.csr_array(X))}
-    outcomes = []
-    for name, table in tables.items():
-        kernel = getattr(kernels, name)
+    kernel, outcomes = kernels.single_steps, []
+    for table in (X, sparse.csr_array(X)):
         for function in (kernel, getattr(kernel, "py_func", kernel)):
-            w, total = np.full(4, 0.05), np.zeros(4)
-            count = function(table, (weight, sample_weight, y), *settings, w, total)
+            w, total, records = np.full(4, 0.05), np.zeros(4), (weight, sample_weight, y)
+            count = function(*dense_or_stored(table), records, *settings, w, total)
             outcomes.append(np.concatenate((w, total, [count])))
     for outcome in outcomes[1:]:
         np.testing.assert_allclose(outcome, outcomes[0], rtol=1e-12)
@@ -261,8 +259,9 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
         if side == 0:
             table[i], target[i] = -X[i], rng.choice([-1.0, 1.0])
         w.append(start.copy())
-        kernels.dense_steps(
-            read_only(table), (scale, weight[side], target), RowForm(np.zeros(d), 1.0, bound, 0.0),
+        kernels.single_steps(
+            *dense_or_stored(table), (scale, weight[side], target),
+            RowForm(np.zeros(d), 1.0, bound, 0.0),
             Slope(kernel_id(loss), loss.kernel_parameter, clip, 0.1, beta),
             Steps(learning_rate / bound**2, radius, 4, 0), w[-1], np.zeros(d + 1),
         )  # fmt: skip
@@ -298,8 +297,9 @@ def test_longer_steps_than_the_limit_would_expand(loss):
         w = []
         for start in (z, z + 1e-6):
             w.append(np.array([start, 0.0]))
-            kernels.dense_steps(
-                read_only(np.ones((1, 1))), (np.ones(1),) * 3, RowForm(np.zeros(1), 0.0, 1.0, 0.0),
+            kernels.single_steps(
+                *dense_or_stored(np.ones((1, 1))), (np.ones(1),) * 3,
+                RowForm(np.zeros(1), 0.0, 1.0, 0.0),
                 Slope(kernel_id(loss), loss.kernel_parameter, 10.0, 0.0, beta),
                 Steps(length / smoothness, 1e9, 4, 0), w[-1], np.zeros(2),
             )  # fmt: skip
@@ -480,10 +480,9 @@ def test_float_error_stays_within_its_bound():
             exact = exact * min(1, 3.0 / np.sqrt(exact @ exact))
             if t + 1 > n - n // 4:
                 total, count = total + exact, count + 1
-    stored = Compressed.of(sparse.csr_array(X))
-    for kernel, table in ((kernels.dense_steps, read_only(X)), (kernels.csr_steps, stored)):
-        w, mean = start.copy(), np.zeros(d + 1)
-        assert kernel(table, (np.ones(n), np.ones(n), y), *settings, w, mean) == count
+    for table in map(dense_or_stored, (X, sparse.csr_array(X))):
+        w, mean, records = start.copy(), np.zeros(d + 1), (np.ones(n), np.ones(n), y)
+        assert kernels.single_steps(*table, records, *settings, w, mean) == count
         error = float(np.sqrt(((mean / count - total / count) ** 2).sum()))
         assert 0 < error < allowed
 
