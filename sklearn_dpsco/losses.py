@@ -82,6 +82,7 @@ class Loss:
 
     task: ClassVar[str]
     is_convex: ClassVar[bool] = False
+    kernel_parameter: ClassVar[float] = 0.0
     n_outputs = 1
 
     def of_outputs(self, n_outputs: int) -> Loss:
@@ -184,7 +185,7 @@ class _Known(Loss):
                 object.__setattr__(self, one.name, value)
 
     @property
-    def kernel_parameter(self) -> float:
+    def kernel_parameter(self) -> float:  # type: ignore[override]
         """The parameter that the formula takes (0 if it takes none)."""
         return next((getattr(self, one.name) for one in fields(self) if one.metadata), 0.0)
 
@@ -337,7 +338,7 @@ class Welsch(_Known):
             _Known.__post_init__(self)
 
     @property
-    def kernel_parameter(self) -> float:
+    def kernel_parameter(self) -> float:  # type: ignore[override]
         return _WELSCH_WIDTH if self.width == "auto" else float(self.width)
 
     def value(self, z: Array, y: Array) -> Array:

@@ -89,5 +89,5 @@ def octave_counts(X: Any, stored: Any, present: Any, center: Any, low: int, coun
                     _count(X[i, j], center[j], low, counts[j])
             if stored is not None:
                 for k in range(stored.indptr[i], stored.indptr[i + 1]):
-                    j = np.uint64(stored.indices[k])
-                    _count(stored.data[k], center[j], low, counts[j])
+                    column = np.uint64(stored.indices[k])
+                    _count(stored.data[k], center[column], low, counts[column])
