@@ -155,9 +155,10 @@ class Inference(DPLinearModel):
         return found.times(functions, outputs=tuple(others), meaning=meaning)
 
     def _settings(self) -> Settings:
-        left_out = references(self.bounds_X) or {}
-        whole = [name for name, reference in left_out.items() if reference is None]
-        if check_bool("inference", self.inference) and self.fit_intercept and whole:
+        left_out = {}
+        if check_bool("inference", self.inference) and self.fit_intercept:
+            left_out = references(self.bounds_X) or {}
+        if whole := [name for name, reference in left_out.items() if reference is None]:
             warn_user(
                 f"columns of all categories of {first_of(whole)} add up to the intercept, and have "
                 "no intervals by themselves: say drop= in the PublicEncoder, as drop='first'",

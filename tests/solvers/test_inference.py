@@ -807,7 +807,8 @@ def test_what_a_step_leaves_lies_along_effects_the_step_and_the_level():
     values, vectors = np.linalg.eigh((Z.T * (p * (1 - p))) @ Z / len(Z))
     root = vectors / np.sqrt(values)
     step = root @ root.T @ Z.T @ (p - truth) / len(Z)
-    bread = inference.Bread(np.eye(11), root @ root.T, root, vectors[:, :0], 0.0)
+    none = vectors[:, :0]
+    bread = inference.Bread(np.eye(11), root @ root.T, root, none, none, 0.0)
     along = inference._bent(plan.problem, bread, coef, step)
     assert along.shape == (11, 3)
     error = np.linalg.solve(root, off - step)
