@@ -1078,10 +1078,8 @@ def dp_score(
     if groups is not None and invalid == "count":
         raise ValueError("groups need invalid='exclude': rows of a user beyond the first are none")
     _take_from_model(planned, estimator, by is not None, groups is not None)
-    labels_by = None
-    if by is not None:
-        labels_by = cells.check_classes(by_values, "by_values")
-        planned["n_groups"] = labels_by.size
+    labels_by = None if by is None else cells.check_classes(by_values, "by_values")
+    planned["n_groups"] = 1 if labels_by is None else labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
     if groups is None:
         _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
