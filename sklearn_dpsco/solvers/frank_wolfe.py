@@ -79,11 +79,12 @@ class FrankWolfePlan(SetPlan):
         terms = Terms(frame.offset, self.problem.loss, self.gradient_clip)
         # the mean of the second half of the iterates, or the last one
         first = self.max_iter // 2 if self.min_selections == 1 else self.max_iter - 1
-        rates = None  # of a walk over sparse X, whose sums stay in this process
+        rates = None  # where it pays, of a walk over sparse X, whose sums stay in this process
         is_free = self.l2_penalty == 0 and self.max_iter <= MOST_SPARSE_STEPS
         if self.vertices is not None and is_free and data.is_local:
             rates = _step_size(self, np.arange(self.max_iter))
-        if rates is not None and walk_pays(data, terms, self.vertices, rates):
+            rates = rates if walk_pays(data, terms, self.vertices, rates) else None
+        if rates is not None:
             coef = SparseWalk(data, terms, self, rates, coef).mean(first, stream)
         elif self.step is not None:
             make = _vertex_iterates if self.step.selects else _gradient_iterates

@@ -1488,7 +1488,8 @@ def sampling_of(hessian, moments, scale=0.0, noise=1e9):
     """`NewtonSteps._of_sampling` of released second derivatives and moments, with their noise."""
     values, vectors = np.linalg.eigh(hessian)
     root, d = vectors / np.sqrt(values), len(hessian)
-    bread = inference.Bread(np.eye(d), root @ root.T, root, np.empty((d, 0)), scale)
+    none = np.empty((d, 0))
+    bread = inference.Bread(np.eye(d), root @ root.T, root, none, none, scale)
     released = SimpleNamespace(release=lambda vector, _: vector, variance=noise**2)
     steps = SimpleNamespace(moments=released, rows_per_user=1)
     facts = SimpleNamespace(n_outputs=1, size=d, loss=Squared())

@@ -381,7 +381,8 @@ def test_the_noise_of_a_step_that_is_cut_is_cut_as_well():
     hessian = np.array([[2.0, 0.3, 0.2], [0.3, 1.0, 0.1], [0.2, 0.1, 1.5]])
     values, vectors = np.linalg.eigh(hessian)
     root = vectors / np.sqrt(values)
-    bread = inference.Bread(np.eye(3), root @ root.T, root, np.empty((3, 0)), 0.0)
+    none = np.empty((3, 0))
+    bread = inference.Bread(np.eye(3), root @ root.T, root, none, none, 0.0)
     rates, rest = SimpleNamespace(loss=Tweedie(1)), np.array([3.0, -2.0, 0.0])
 
     def step(move):
