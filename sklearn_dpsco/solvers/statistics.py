@@ -541,9 +541,11 @@ def whitening(vector: Array, n_columns: int, scale: float) -> tuple[Array, Array
 def median_score(n_samples: int, record_factor: float) -> float:
     """Range of the change of the scores of a median's candidates, with a prior (section 4.5).
 
-    Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior.
+    Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior. Those by sums of
+    ratios, multiples of 2^-20 of fewer than 82 counts, are exact up to 2^31 records, too.
     """
-    return (record_factor + 4 * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
+    roundings = 4 if n_samples <= 2**31 else 4 + 4 * 82
+    return (record_factor + roundings * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
 
 
 def missed_ranks(counts: Array, rank: float, n_before: float = 0.0) -> Array:

@@ -267,3 +267,10 @@ def test_a_phase_costs_one_step_whatever_it_starts_from():
         for start, radius in ((1.0, math.inf), (100.0, math.inf), (100.0, 1.0))
     )
     assert max(short, held) < long
+
+
+def test_ratios_of_more_records_than_floats_hold_count_their_roundings():
+    """Sums of up to 81 terms of size n err by 81 u n, in four scores."""
+    counted = statistics.median_score(10**15, 1.0) - 1.0
+    assert counted > 4 * 81 * 2.0**-53 * 10**15
+    assert statistics.median_score(10**9, 1.0) - 1.0 < 2.0**-19
