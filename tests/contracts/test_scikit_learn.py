@@ -134,7 +134,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-# other paths than the defaults take; the first four are always run
+# other paths than the defaults take; the first five are always run
 OTHER_FORMS = (
     DPLassoFWClassifier(solver=Gradient(max_iter=5), nonfinite="zero"),
     HeavyTailDPRegressor(solver=SCOFSlices(max_iter=2), center_X=0.0, delta=0),
@@ -142,8 +142,8 @@ OTHER_FORMS = (
         loss="absolute", feasible_set="unconstrained", solver=PhasedSGD(max_iter=1)
     ),
     DPMirrorRegressor(solver=Localized(max_iter=2), feasible_set="linf", relation="zero-out"),
-    DPLassoFW(delta=0, fit_intercept=False),
     DPFTRLClassifier(loss="hinge", feasible_set="l1"),
+    DPLassoFW(delta=0, fit_intercept=False),
     DPLassoFW(solver=Selection(max_iter=5)),
     DPLassoFW(solver="gradient", loss="huber", relation="zero-out"),
     DPLassoFW(feasible_set="simplex", fit_intercept=False, solver=Gradient(max_iter=5)),
@@ -165,7 +165,7 @@ OTHER_FORMS = (
 
 
 @pytest.mark.filterwarnings("ignore")
-@rest_is_slow("number", range(len(OTHER_FORMS)), map(str, range(4)))
+@rest_is_slow("number", range(len(OTHER_FORMS)), map(str, range(5)))
 def test_scikit_learn_checks_of_other_forms(number):
     model = OTHER_FORMS[number]
     found = check_estimator(model, on_skip=None, on_fail=None)
