@@ -196,7 +196,7 @@ class Inference(DPLinearModel):
             encoder of `bounds_X`, if it is one. A number is the level.
         level : float in [0.5, 1), default=.95
         units, exponentiate, base
-            As in `summary`.
+            As in `summary`. ``np.exp`` of the frame would keep the label of log-odds.
 
         Returns
         -------
@@ -309,6 +309,8 @@ class Inference(DPLinearModel):
             found = dataclasses.replace(found, exponentiate=True, ratios=ratios)
         problem = self.plan_.problem
         cause, more = _ADVICE.get(problem.loss.task, ("", ""))
+        if self.guarantee_.rows_per_user > 1:
+            more = more.replace(", PrivateMoments", "")  # whose intervals are of rows
         if 2 * self._scaled_model.estimate.n_present < problem.n_samples:
             cause = f", most rows empty{cause}"
         if problem.n_indicators:

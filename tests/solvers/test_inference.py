@@ -425,6 +425,9 @@ def test_users_of_one_row_are_rows():
     np.testing.assert_allclose(double.coef_cov_, rows.coef_cov_, rtol=1e-4, atol=1e-12)
     with pytest.raises(ValueError, match="max_rows_per_user=1: else the variance"):
         double.predict_interval(X[:2], of="record")
+    for model in (rows, double):  # PrivateMoments refuses users
+        model._estimates = dataclasses.replace(model._estimates, unknown=np.eye(4)[:, :1])
+        assert ("PrivateMoments" in str(model.summary())) == (model is rows)
 
 
 def test_a_users_first_rows_count_until_they_are_enough():
