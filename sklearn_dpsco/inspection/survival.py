@@ -168,6 +168,12 @@ def survival_curve(
         raise ValueError("model must have two classes, of which the second is the event")
     if not is_discrete and last.plan_.problem.loss.task != "rates":
         raise ValueError("model must be a classifier, or a regression with a log link")
+    if not is_discrete and last.bounds_exposure is None:  # rates are of rows then, not of time
+        raise ValueError(
+            "a model of rates must have been fitted with the time at risk: make the rows by "
+            "person_periods(..., exposure=True), declare bounds_exposure, and give fit the column "
+            "'exposure'"
+        )
     lengths, gradients = np.resize(np.diff(times), X.shape[0]), None
     with np.errstate(all="ignore"):
         # by how much -log S grows in each row, and its gradient if coefficients have errors

@@ -221,10 +221,12 @@ def test_what_is_wrong_is_said(sure):
     numbers = new[["age"]].to_numpy()
     several = classifier(classes=[0, 1, 2], bounds_X=(0, 1)).fit(new[["age"]], [0, 1, 2] * 8)
     linear = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1)).fit(new[["age"]], [0, 1, 1] * 8)
+    rates = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).fit(new[["age"]], [0, 1, 1] * 8)
     nameless = classifier(bounds_X=(0, 1)).fit(numbers, [0, 1, 1] * 8)
     for wrong, message in (
         (several, "two classes"),
         (linear, "log link"),
+        (rates, r"time at risk: .*exposure=True.*declare bounds_exposure"),
         (nameless, "columns have names"),
         (DummyRegressor(), "survival_curve takes a model"),
     ):
