@@ -810,7 +810,8 @@ class DPScore(Overviewed):
             if self.is_of_group:  # how many others it has not is no matter of validity
                 about = [f"{valid} of this group"]
         elif self.scoring in _COUNTED:
-            about.append(f"missing targets, if any, count {_COUNTED[self.scoring]}")
+            counted = f"missing targets, if any, count {_COUNTED[self.scoring]}"
+            about.append(f"{counted} (invalid='exclude' leaves them out)")
         claim = ", ".join(filter(None, (*about, self.clipped, self.guarantee.claim)))
         claim += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if self.by_class is not None:
