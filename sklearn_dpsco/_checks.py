@@ -111,17 +111,26 @@ def check_level(name: str, value: Any) -> float:
 _LEVELS = {"alpha", "level", "confidence", "confidence_level", "conf_level"}
 
 
+def saying(hints: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Of a function, a `TypeError` that says what stands for arguments of other names."""
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            if wrong := hints.keys() & kwargs.keys():
+                name = min(wrong)
+                raise TypeError(f"{function.__name__}() has no {name}: say {hints[name]}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorated
+
+
 def says_level(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, with an error that says what stands for other names of its argument."""
+    """The function, with an error that says what stands for other names of its level."""
     [name] = _LEVELS & inspect.signature(function).parameters.keys()
-
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        if wrong := (_LEVELS - {name}) & kwargs.keys():
-            raise TypeError(f"{function.__name__}() has no {min(wrong)}: say {name}=0.95, {COVERS}")
-        return function(*args, **kwargs)
-
-    return checked
+    return saying(dict.fromkeys(_LEVELS - {name}, f"{name}=0.95, {COVERS}"))(function)
 
 
 def telling(hints: Mapping[str, str]) -> Callable[[T], T]:

@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_dpsco import (
+    BudgetAccountant,
     DPFTRLClassifier,
     DPGridSearchCV,
     DPLassoFW,
@@ -290,6 +291,7 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
     for name, place in (
         ("bse", r"summary\(\)\.to_frame\(\)\['std err'\]"), ("nobs", "plan_.problem"),
         ("rsquared", "dp_score"), ("resid", "private"), ("partial_fit", "DPFTRLClassifier"),
+        ("pvalues_", "to_frame"),
     ):  # fmt: skip
         with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{place}"):
             getattr(model, name)
@@ -297,6 +299,8 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
         _ = estimates().params
     with pytest.raises(AttributeError, match=r"'as_latex'; see to_frame\(\)"):
         estimates().as_latex()
+    with pytest.raises(AttributeError, match=r"'to_text'; see str\(\)"):
+        BudgetAccountant(1.0).report().to_text()
     with pytest.raises(AttributeError, match="'conf_int'; see interval"):
         object.__new__(DPScore).conf_int()
     with pytest.raises(AttributeError, match=r"'predict'; X @ coef"):

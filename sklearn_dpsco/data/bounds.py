@@ -304,9 +304,10 @@ def largest_weight(max_weight: Any, *, has_weights: bool = False) -> float:
 
 
 def _undeclared(name: str, what: str, low: float = -1.0) -> tuple[Any, Any]:
+    behind = " Behind a PublicEncoder say bounds_X=encoder." * (name == "bounds_X")
     warn_user(
         f"{name} was not given: {what} are clipped to ({low:g}, 1). Declare the bounds from "
-        "domain knowledge, not from the data.",
+        f"domain knowledge, not from the data.{behind}",
         BoundsNotDeclaredWarning,
     )
     return low, 1.0

@@ -463,7 +463,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             if times >= 3:
                 # noise of columns' means is a few percent of their bounds then, and no sign of one
                 for note in self._beyond(scaling if times >= 30 else None, table.targets.scaling):
-                    wrong = "Is a unit wrong, or a bound? Behind a PublicEncoder bounds_X=encoder"
+                    wrong = "Is a unit wrong, or a bound?"
+                    if not note.startswith("most values of the target "):
+                        wrong += " Behind a PublicEncoder bounds_X=encoder is right"
                     warn_user(f"{note}. {wrong}", PrivacyParameterWarning)
         return self
 

@@ -33,7 +33,7 @@ _MEANT = {
     "range_y": "bounds_y scale_y",
     "labels": "classes",
     "l2_norm_clip max_grad_norm": "gradient_clip tau",
-    "noise_multiplier": "epsilon",
+    "eps noise_multiplier": "epsilon",
     "seed": "random_state",
     "offset exposure": "bounds_exposure",
 }

@@ -116,6 +116,7 @@ def class_weights(
 
 
 _OTHER_LABELS = "y has labels that are not among the declared classes"
+_SPELLED = "They must be spelled as there: 'No' is not 'no'"
 _CODES = (
     "Where a meta-estimator puts codes in the place of labels, declare the codes: 0, 1, ... in the "
     "order of the labels, or -1 and 1"
@@ -182,7 +183,7 @@ class Reader:
             text, other = ("y", "classes") if y.dtype.kind in "US" else ("classes", "y")
             raise ValueError(f"{_OTHER_LABELS}: {text} holds text, {other} does not. {_CODES}")
         if self.is_strict and np.any(codes < 0):
-            raise ValueError(f"{_OTHER_LABELS}. {_CODES}")
+            raise ValueError(f"{_OTHER_LABELS}. {_SPELLED}. {_CODES}")
         return codes
 
     def weights(self, X: Any, sample_weight: Any, targets: Targets | None = None) -> Array | None:

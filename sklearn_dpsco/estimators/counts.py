@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .._checks import check_real, says_level, unwarned
+from .._checks import check_real, saying, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
@@ -132,6 +132,7 @@ class RateModel(Inference, DPRegressor):
             sample_weight = weights * largest
         return np.where(np.isfinite(y), rates, y), sample_weight
 
+    @saying({"offset": "exposure=np.exp(offset), and declare bounds_exposure"})
     def fit(
         self, X: Any, y: Any, *, exposure: Any = None, groups: Any = None, sample_weight: Any = None
     ) -> Self:

@@ -104,6 +104,9 @@ _HIDDEN = (
     "Take more records or a larger epsilon"
 )
 _HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
+# Scores by other names; of an RMSE the square.
+_MEANT = dict.fromkeys(("rmse", "mse", "neg_root_mean_squared_error"), _SQUARED_ERROR)
+_MEANT |= {"mae": "neg_mean_absolute_error", "auc": "roc_auc", "log_loss": "neg_log_loss"}
 # What an invalid record counts as, where it is not left out.
 _COUNTED = dict.fromkeys((*_LOSSES, "neg_log_loss"), "as half of the largest loss")
 _COUNTED |= {"accuracy": "as wrong", "mean_bias": "as 0", "calibration_in_the_large": "as 0"}
@@ -317,6 +320,9 @@ def _scorings(scoring: Any, n_classes: int = 2) -> tuple[str, ...]:
             f"scoring={of_classes[0]!r} is of single classes: take 'confusion_matrix', whose "
             "class_frame() has it with intervals, at no further cost"
         )
+    for name in names:
+        if meant := _MEANT.get(str(name)):
+            raise ValueError(f"scoring has no {name!r}: take {meant!r}")
     names = tuple(check_choice("scoring", name, SCORINGS) for name in names)
     if (two := set(_OF_TWO_CLASSES) & set(names)) and n_classes != 2:
         raise ValueError(

@@ -196,17 +196,16 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         own = self.estimator.get_params(deep=True)
         for name in (name for name in names if name not in own):
             parent, _, leaf = name.rpartition("__")
-            if not parent:
-                meant = [nested for nested in own if nested.rpartition("__")[2] == name]
-                hint = f": {shown(meant)}" if meant else ""
-                raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
-            if hasattr(own.get(parent), "plan"):
+            meant = [nested for nested in own if nested.rpartition("__")[2] == name]
+            hint = f": {shown(meant)}" if meant else ""
+            owner = own.get(parent) if parent else last_step(self.estimator)
+            if not meant and hasattr(owner, "plan"):
                 try:  # its error says what stands for names of other packages
-                    type(own[parent])(**{leaf: None})
+                    type(owner)(**{leaf: None})
                 except TypeError as error:
-                    raise ValueError(
-                        f"{name!r} is no parameter of the estimator: {error}"
-                    ) from None
+                    hint = f": {error}"
+            if hint or not parent:
+                raise ValueError(f"{name!r} is no parameter of the estimator{hint}")
         default = {name: own[name] for name in names if name in own}
         others, seen = [], [default]
         for candidate in settings:

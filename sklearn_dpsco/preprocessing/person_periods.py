@@ -178,6 +178,8 @@ def _followed(table: Any, duration: str, event: str, is_strict: bool) -> tuple[A
                 f"column {name!r} has the type {cells.type_name}: durations and events must be "
                 "numbers or booleans, and a time span is divided by its unit first"
             )
+    if columns[0][1].type_name.startswith("bool"):
+        raise ValueError(f"column {duration!r} holds booleans, no durations: is it the event?")
     time, happened = (cells.numbers() for _, cells in columns)
     is_valid = (time >= 0) & ((happened == 0) | (happened == 1))
     if is_strict and not is_valid.all():

@@ -15,7 +15,7 @@ from typing import Any
 
 from scipy.special import expit
 
-from .._checks import check_string, rounded
+from .._checks import check_string, rounded, telling
 from .._overview import Overview, Overviewed
 from .budget import zcdp_epsilon
 
@@ -306,6 +306,7 @@ class Fits:
         return lines
 
 
+@telling({"to_text": "see str()", "save": "write what str(), to_html() or to_json() give"})
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Overviewed):
     """A page on what is promised: ``print`` and notebooks show it, `to_html` and `to_json`

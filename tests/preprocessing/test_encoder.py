@@ -498,6 +498,9 @@ def test_bounds_of_the_table_behind_an_encoder_are_found_out():
     encoder.set_output(transform="pandas")  # of which 18 is the largest number that there is
     with pytest.warns(PrivacyParameterWarning, match=r"Behind a PublicEncoder bounds_X=encoder"):
         make_pipeline(encoder, model).fit(table, table["age"])
+    model = DPLinearRegression(epsilon=3.0, **facts | {"bounds_X": encoder, "bounds_y": (1, 19)})
+    with pytest.warns(PrivacyParameterWarning, match=r"of the target may .* a bound\?$"):
+        make_pipeline(encoder, model).fit(table, table["age"])
 
 
 def test_codes_are_not_declared_as_text_nor_texts_as_flags():

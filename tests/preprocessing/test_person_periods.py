@@ -115,6 +115,7 @@ def test_strict_errors_quote_nothing():
         ({"duration": "days"}, "no column 'days'"),
         ({"duration": pd.Series([1.0])}, "must be names of columns"),
         ({"duration": "span"}, "timedelta"),
+        ({"duration": "seen"}, "'seen' holds booleans.* is it the event"),
         ({"event": "name"}, "numbers or booleans"),
         ({"table": table_of([1], [1], stop=[2])}, "'stop', which the result needs"),
         ({"table": {"time": [1], "event": [1]}}, "pandas.DataFrame, got dict$"),
@@ -126,7 +127,7 @@ def test_strict_errors_quote_nothing():
 )
 def test_what_is_wrong_is_said(change, message):
     span = pd.to_timedelta([1], unit="D")
-    table = table_of([1.0], [1], span=span, name=pd.Series(["a"], dtype="string"))
+    table = table_of([1.0], [1], span=span, seen=[True], name=pd.Series(["a"], dtype="string"))
     given = {"table": table, "duration": "time", "event": "event", "periods": GRID} | change
     with pytest.raises(ValueError, match=message):
         person_periods(given.pop("table"), **given)
