@@ -190,6 +190,7 @@ class PrivateFit:
     # of the last one, also before this was known of a stream
     _fits: Fits | None = field(default=None, init=False)
     _has_groups: bool = field(default=False, init=False)
+    _is_charged: bool = field(default=False, init=False)  # to an accountant
     _counted: int = field(default=1, init=False)  # of a user's rows
     _target_names: tuple[str, ...] | None = field(default=None, init=False)  # of a frame y
 
@@ -234,6 +235,7 @@ class PrivateFit:
                 "which max_rows_per_user='auto' became smaller: fit again"
             )
         is_secret, self._has_groups = self.random_state is None, has_groups
+        self._is_charged = account is not None
         if account is None:
             lineage = self.__dict__.setdefault("_lineage", Lineage())
             self._fits = lineage.count(plan.guarantee, is_secret)

@@ -1088,8 +1088,7 @@ def dp_score(
     labels_by = None if by is None else cells.check_classes(by_values, "by_values")
     planned["n_groups"] = 1 if labels_by is None else labels_by.size
     plan = plan_score(n, n_classes=2 if labels is None else labels.size, **planned)
-    if groups is None:
-        _warn_if_of_fewer(plan, _public(estimator, "guarantee_"))
+    _warn_of_less(plan, estimator, is_charged=accountant is not None, has_groups=groups is not None)
     with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
         needs = {name for query in plan.queries for name in FORMULAS[query.name].needs}
         answers = _answers(estimator, X, y, exposure, needs, labels, (n, len(targets)))
@@ -1141,10 +1140,17 @@ def _targets(y: Any) -> tuple[Any, list[Any]]:
     return y, [f"target_{k}" for k in range(y.shape[1])] if names is None else list(names)
 
 
-def _warn_if_of_fewer(plan: ScorePlan, of_model: Any) -> None:
-    """Warn where a score is for users of fewer rows than the `guarantee_` of its model."""
-    most, rows = plan.guarantee.rows_per_user, getattr(of_model, "rows_per_user", 1)
-    if most < rows:
+def _warn_of_less(plan: ScorePlan, estimator: Any, *, is_charged: bool, has_groups: bool) -> None:
+    """Warn where the model was charged and the score is not, or is for users of fewer rows."""
+    if _public(estimator, "_is_charged") and not is_charged:
+        warn_user(
+            "an accountant was charged for the model, and none is for this score: nothing adds up "
+            "the two. Pass accountant=, or score within its block",
+            PrivacyParameterWarning,
+        )
+    most = plan.guarantee.rows_per_user
+    rows = getattr(_public(estimator, "guarantee_"), "rows_per_user", 1)
+    if most < rows and not has_groups:
         whom = "any single row" if most == 1 else f"persons of up to {most} rows"
         warn_user(
             f"the model protects persons of up to {rows} rows, and this score {whom}: pass "

@@ -704,6 +704,17 @@ def test_rows_of_a_user_after_the_first_are_left_out(data, model):
     assert_refuses(dp_score, "groups need invalid", model, X, y, groups=users[:n], invalid="count")
 
 
+def test_a_score_outside_of_the_accountant_of_its_model_warns(data):
+    X, y, accountant = data[1], data[3], BudgetAccountant(9.0)
+    with accountant:
+        model = make_pipeline("passthrough", private_classifier()).fit(data[0], data[2])
+        dp_score(model, X, y)
+    with pytest.raises(PrivacyParameterWarning, match="none is for this score"):
+        dp_score(model, X, y)
+    dp_score(model, X, y, accountant=accountant)
+    dp_score(private_classifier().fit(data[0], data[2]), X, y)
+
+
 def test_a_score_for_fewer_rows_of_a_user_than_its_model_warns(data):
     X, y, accountant = data[1], data[3], BudgetAccountant(9.0)
     users = np.arange(len(y)) // 3
