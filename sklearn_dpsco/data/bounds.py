@@ -352,7 +352,11 @@ def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> Tar
         )
     shortest, longest = number_bounds(bounds_exposure, "bounds_exposure") or (1.0, 1.0)
     if shortest <= 0:
-        raise ValueError(f"bounds_exposure must be above 0, got {shown(bounds_exposure)}")
+        raise ValueError(
+            f"bounds_exposure must be above 0, got {shown(bounds_exposure)}: begin with a short "
+            "one, such as a hundredth of the longest. A record with an exposure of 0 tells "
+            "nothing, and nonfinite='zero' leaves it out"
+        )
     largest = high / shortest
     return TargetScaling(low / longest, largest, 0.0, largest, has_log_link=True)
 

@@ -279,7 +279,8 @@ def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) 
         drop = {}
     if not isinstance(drop, Mapping):
         drop = dict.fromkeys(lists, check_choice("drop", drop, ("first",)))
-    of_drop = _rules("drop", drop, lists, "no lists of categories", None)
+    kind = "no lists of categories (a bool is one column by itself)"
+    of_drop = _rules("drop", drop, lists, kind, None)
     fields = []
     for name, given in schema.items():
         if not isinstance(name, str):

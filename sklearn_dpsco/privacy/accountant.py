@@ -34,12 +34,13 @@ from .selections import LARGEST_MU
 
 _ELSEWHERE = (
     "this accountant lives in another process, or no longer exists: nothing can be charged to it "
-    "here. Use n_jobs=1, or threads, or bind it to a file (`save`)."
+    "here. Use n_jobs=1, or threads, or bind it to a file (`save`) when it is made, before a fit."
 )
 _USERS_IN_BRANCHES = (
-    "a fit with groups, or with max_rows_per_user > 1, protects users, and one with records in two "
-    "branches bears both. If all records of each user are in one branch of each group, say "
-    "parallel(disjoint='users'); otherwise charge the accountant itself"
+    "what has groups, or max_rows_per_user > 1, protects users with all of their rows, and the "
+    "branches of parallel() are only known to share no row: of a user with rows in two of them, "
+    "more could be found out than is counted. If all rows of each user are in one branch of each "
+    "group, say parallel(disjoint='users'); otherwise charge the accountant itself"
 )
 
 
@@ -55,7 +56,7 @@ class BudgetAccountant(Account):
     As a context manager, it charges all fits in this process, in any thread, whose estimator has
     ``accountant=None``. Only one accountant's block can be open at a time; it may be opened again
     inside itself. `save` binds the ledger to a file that several processes can share, and `load`
-    opens one.
+    opens one: save it when it is made, before the first fit, if it is to outlive the process.
 
     Parameters
     ----------

@@ -509,6 +509,12 @@ def of_accountant(
             "a row is in was settled without a look at its values. (If not, the limits for several "
             "rows hold.)"
         )
+    if rows_per_user < (most := max((one["rows_per_user"] for one in found), default=1)):
+        whom = "a single row" if rows_per_user == 1 else f"persons of up to {rows_per_user} rows"
+        lines.append(
+            f"Some results protect persons of up to {most} rows, and this page speaks of {whom}: a "
+            f"BudgetAccountant with max_rows_per_user={most} has a page about such persons."
+        )
     lines += [*_explained(claim, spent if found else None, has_branches), *further]
     rows = [
         (

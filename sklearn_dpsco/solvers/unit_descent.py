@@ -387,7 +387,9 @@ class UnitDescentPlan(Plan):
             raise ValueError("expected_std is for regressions and for two classes")
         if self.budget.rows_per_user > 1:
             raise ValueError(
-                "expected_std is for rows that are independent of each other (max_rows_per_user=1)"
+                "expected_std, and rows_needed of std or effect, are for rows that are independent "
+                "of each other: those of a user may be alike, and nothing says how much. Plan with "
+                "max_rows_per_user=1 for a table of one row a user, or ask for a score"
             )
         loss, given = self.problem.loss, {"r2": r2, "prevalence": prevalence, "effect": effect}
         given |= {"mean": mean, "dispersion": dispersion}

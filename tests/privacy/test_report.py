@@ -138,6 +138,17 @@ def test_a_promise_is_asked_for_where_nobody_said_whose_rows_are_whose():
     assert boxes(known.report()) == (True, True)
 
 
+def test_a_page_about_rows_says_that_results_are_about_persons():
+    accountants = [BudgetAccountant(1.0, max_rows_per_user=rows) for rows in (1, 2, 3)]
+    of_persons = DPLinearRegression(epsilon=0.3, max_rows_per_user=3, **FACTS).plan(500, 2)
+    for accountant in accountants:
+        accountant.spend(of_persons, has_groups=True)
+    found = [joined(accountant.report()) for accountant in accountants]
+    assert "persons of up to 3 rows, and this page speaks of a single row: a Budget" in found[0]
+    assert "and this page speaks of persons of up to 2 rows: a BudgetAccountant with" in found[1]
+    assert "this page speaks of" not in found[2]
+
+
 def test_streams_scalers_and_searches_know_whose_rows_are_whose():
     people, settings = np.arange(500) // 3, {"max_rows_per_user": 3}
     y, model = TABLE[:, 0], DPLassoFW(**FACTS)
