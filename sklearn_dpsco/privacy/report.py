@@ -58,8 +58,8 @@ _SEED = (
     "computed once more, and taken off"
 )
 _SETTINGS = (
-    "- [ ] All settings are in an annex, as print(model) writes them, and were chosen without a "
-    "look at the data. (If not, no limit on this page is certain.)"
+    "- [ ] All settings are in an annex, as model.get_params() lists them, and were chosen without "
+    "a look at the data. (If not, no limit on this page is certain.)"
 )
 _NOTHING_ELSE = (
     "- [ ] Nothing else was computed from the data, or will be, outside of this {}: nobody has a "
@@ -71,11 +71,11 @@ _ONE_ROW = (
 )
 _ONE_PERSON = (
     "- [ ] Nobody is counted as two persons: the numbers that say whose rows are whose are right. "
-    "Checked how: ____________ (If not, the limits do not hold for who is.)"
+    "Checked how: ____________ (If not, the limits do not hold for those who are.)"
 )
 _MOST_ROWS = (
     "- [ ] Nobody has more than {} rows{}. Checked how: ____________ (If not, the limits do not "
-    "hold for who has.)"
+    "hold for those who have.)"
 )
 # What kinds of results are, by a part of the name of what made them; others are models.
 _RESULTS = {
@@ -123,6 +123,13 @@ def _decimal(delta: float) -> str:
     return near if 1e-9 <= delta < 1 else up(delta)
 
 
+def _and_delta(n_steps: int, epsilon: float, delta: float) -> str:
+    """That of a change by so many steps, each of which keeps epsilon and delta."""
+    is_large = n_steps * epsilon > 700
+    grown = 1.0 if is_large else delta * sum(math.exp(k * epsilon) for k in range(n_steps))
+    return f", and delta {_decimal(min(grown, 1.0))}" if delta > 0 else ""
+
+
 def _factor(epsilon: float) -> str:
     return up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
 
@@ -151,11 +158,11 @@ def promise(claim: Claim, noise_is_secret: bool | None = True, *, is_ledger: boo
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
-    slack = f", give or take {_decimal(delta)} (delta)" if delta > 0 else ""
+    slack = f", give or take a probability of {_decimal(delta)} (delta)" if delta > 0 else ""
     factor = _factor(epsilon)
     seen, any_result = "the result", "any result"
     if is_ledger:
-        seen, any_result = "all results", "any results, all together,"
+        seen, any_result = "all results", "the same results (all together, whatever they are)"
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
         f"whoever sees {seen} and may know everything about all others: "
@@ -172,10 +179,8 @@ def _sure(epsilon: float) -> str:
     """What guesses can become, at most."""
     even, rare = _percent(epsilon), _percent(epsilon, 0.01)
     certain = ", which is close to certainty" if expit(epsilon) >= _CERTAIN else ""
-    return (
-        f"who was 50% sure can become at most {even} sure{certain}, who was 1% sure at most {rare} "
-        f"(a bet of 1 to 99 becomes one of {_factor(epsilon)} to 99)"
-    )
+    even = f"who was 50% sure can become at most {even} sure{certain}"
+    return f"{even}, and who was 1% sure at most {rare} sure"
 
 
 def _explained(claim: Claim, spent: float | None = None, has_branches: bool = False) -> list[str]:
@@ -200,33 +205,34 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
     if relation == "zero-out":
         lines.append(
             f"Which of two possible values the {whom} had is protected less: 50% can become at "
-            f"most {_percent(2 * epsilon)}{', and delta is larger' if delta > 0 else ''}."
+            f"most {_percent(2 * epsilon)}{_and_delta(2, epsilon, delta)}."
         )
     if rows == 1:
         sizes = {epsilon: ""} if spent is None else {spent: " (below alone)", epsilon: " (all)"}
         two, five = (
             " and ".join(f"{_percent(k * size)}{of}" for size, of in sizes.items()) for k in (2, 5)
         )
-        larger = ", and delta is larger, too" if delta > 0 else ""
+        deltas = [_and_delta(k, epsilon, delta) for k in (2, 5)]
         in_one = ", and with rows in one branch of a group alone" * has_branches
-        or_branches = ", or in two branches of one group, also where that is within a branch"
+        or_branches = ", or in two branches of one group (also of one within a branch)"
         or_branches *= has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
-            f"result{or_branches}, 50% can become {two}, with five {five}{larger}."
+            f"result{or_branches}, 50% can become {two}{deltas[0]}; with five {five}{deltas[1]}."
         )
     one_in = f"at most one in {math.floor(1 / delta):,}" if 1e-9 <= delta <= 0.5 else up(delta)
     same = "; whether a certain person is among them is protected to the same limits"
+    factor = _factor(epsilon)
     lines += [
         f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
-        f"Epsilon is {epsilon:.4g}, which says the same as the {_factor(epsilon)} times above: at "
-        "epsilon 0 that number is 1, and each 0.7 more about doubles it. What others accepted does "
-        "not say what is safe: from an epsilon of about 1 (page views of Wikimedia) to 34.9 a "
-        "month (queries of advertisers at LinkedIn), some for a day's use and not for all that is "
-        "known of a person.",
-        f"Delta is {_decimal(delta)}: that much, {one_in}, is added to the probability of all "
-        "that comes out together, for each person, so that rare results can tell more than these "
-        "limits say."
+        f"Epsilon is {epsilon:.4g}, which says the same as the {factor} times above: at epsilon 0 "
+        "that number is 1, and each 0.7 more about doubles it. What others accepted does not say "
+        "what is safe. Published uses took from about 1 (page views of Wikimedia) to 34.9 a month "
+        "(queries of advertisers at LinkedIn), and some of these are for what a person does in one "
+        "day, and not for all that is known of the person.",
+        f"Delta is {_decimal(delta)}, {one_in}. Rare results can tell more than these limits say: "
+        "whichever results one looks for, the probability that one of them comes out can be larger "
+        f"by this much than the {factor} times above allow, for each {whom}."
         if delta > 0
         else "Delta, what rare results can add to a probability, is 0: there is no exception.",
     ]
@@ -442,8 +448,8 @@ def _of_budget(
     """What is said of a budget, what is to be confirmed, and what to be decided."""
     alone, makers = [float(c.epsilon) for c in charges], [c.estimator or "" for c in charges]
     kinds = [text for part, text in _RESULTS.items() if any(part in name for name in makers)]
-    open_rows = "those in no branch yet, if any, or in a branch whose budget is not used up"
-    in_branches = f"; from some rows alone, more can: {open_rows}" if has_branches else ""
+    open_rows = "those in no branch yet, if there are any, and those of a branch with budget left"
+    in_branches = f"; from some rows alone it can: {open_rows}" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 100, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
@@ -470,12 +476,39 @@ def _of_budget(
         decided.append("- [ ] The results below may be published.")
     if is_left or has_branches:
         only = " If not, people must stop: the software goes on until then." if alone else ""
-        of_what = "the data" if is_left else f"some rows, {open_rows}"
+        of_what = "the data" if is_left else f"some rows ({open_rows})"
         decided.append(
-            f"- [ ] More may be computed from {of_what}, until the budget is used (50% can become "
+            f"- [ ] More may be computed from {of_what} until the budget is used (50% can become "
             f"{_percent(epsilon)}).{only}"
         )
     return lines, confirmed, decided
+
+
+def _of_parts(charges: Sequence[Any], rows_per_user: int) -> tuple[list[str], list[str]]:
+    """What is said of results from some rows, or by persons, and what is to be confirmed."""
+    lines, confirmed, depths = [], [], {len(charge.branch) for charge in charges} - {0}
+    if depths:
+        lines.append(
+            "Some results are made from a part of the rows (or persons) alone, which is called a "
+            "branch. Branches that share no row (or person) form a group: a row tells something "
+            "through one of them alone, so of a group only the costliest branch counts. The groups "
+            "add up, and so do the results from all rows."
+            + " A branch after the sign > is a part of the branch before it, for some of its rows."
+            * (max(depths) > 2)
+        )
+        limits = "the limits for several rows hold" if rows_per_user == 1 else "no limit is sure"
+        confirmed.append(
+            "- [ ] The branches of a group have no row and no person in common, and which of them "
+            f"a row is in was settled without a look at its values. (If not, {limits}.)"
+        )
+    most = max((charge.rows_per_user for charge in charges), default=1)
+    if rows_per_user < most:
+        whom = "a single row" if rows_per_user == 1 else f"persons of up to {rows_per_user} rows"
+        lines.append(
+            f"Some results protect persons of up to {most} rows, and this page speaks of {whom}: a "
+            f"BudgetAccountant with max_rows_per_user={most} has a page about such persons."
+        )
+    return lines, confirmed
 
 
 def of_accountant(
@@ -495,26 +528,8 @@ def of_accountant(
     secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
     further, confirmed, decided = _of_budget(epsilon, spent, left, charges, has_branches)
-    lines = [promise(claim, False not in secrets, is_ledger=True)]
-    if has_branches:
-        lines.append(
-            "Some results are from some rows (or persons) alone: these rows are a branch, and "
-            "branches without a row in common are a group. Of the branches of a group the "
-            "costliest counts; groups add up, and so does what is from all rows."
-            + " A branch after the sign > is a part of the branch before it, for some of its rows."
-            * any(len(charge.branch) > 2 for charge in charges)
-        )
-        confirmed.append(
-            "- [ ] The branches of a group have no row and no person in common, and which of them "
-            "a row is in was settled without a look at its values. (If not, the limits for several "
-            "rows hold.)"
-        )
-    if rows_per_user < (most := max((one["rows_per_user"] for one in found), default=1)):
-        whom = "a single row" if rows_per_user == 1 else f"persons of up to {rows_per_user} rows"
-        lines.append(
-            f"Some results protect persons of up to {most} rows, and this page speaks of {whom}: a "
-            f"BudgetAccountant with max_rows_per_user={most} has a page about such persons."
-        )
+    parts, of_parts = _of_parts(charges, rows_per_user)
+    lines = [promise(claim, False not in secrets, is_ledger=True), *parts]
     lines += [*_explained(claim, spent if found else None, has_branches), *further]
     rows = [
         (
@@ -533,8 +548,9 @@ def of_accountant(
         for one in found
     ]
     of_rows = ("of which rows",) if has_branches else ()
-    table = ("result", "made from", "limit of it alone", *of_rows, "time (UTC)", "noise"), rows
+    table = ("result", "made from", "its own limit", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
-    page, known = (lines, confirmed, decided), (secrets, {c.has_groups for c in charges})
+    page = lines, [*confirmed, *of_parts], decided
+    known = secrets, {c.has_groups for c in charges}
     about = "ledger", rows_per_user, page, known, table, named
     return _report(*about, budget=budget, charges=found)

@@ -26,7 +26,7 @@ from sklearn_dpsco._checks import rounded
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
-from sklearn_dpsco.privacy.report import Report, _percent, promise, up
+from sklearn_dpsco.privacy.report import Report, _percent, promise
 
 TABLE = np.random.default_rng(0).uniform(0, 1, (500, 2))
 FACTS = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
@@ -70,10 +70,11 @@ def test_a_guarantee_in_words():
     text = joined(report)
     for words in (
         "the values of any single row", "find out at most about the row's values, apart from",
-        "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take 0.000001 (del",
-        "50% sure can become at most 73.2% sure", "at most one in 1,000,000, is added",
-        "1% sure at most 2.68% (a bet of 1 to 99 becomes one of 2.72 to 99)",
-        "is 0.000001: that much", "Epsilon is 1, which says the same as the 2.72 times",
+        "at most 2.72 times as likely, and at least 1/2.72 as likely, give or take a probability",
+        "probability of 0.000001 (delta)", "Delta is 0.000001, at most one in 1,000,000. Rare",
+        "50% sure can become at most 73.2% sure, and who was 1% sure at most 2.68% sure",
+        "With two rows in a result, 50% can become 88.1%, and delta 0.00000372; with five 99.4%, "
+        "and delta 0.0000858.", "Epsilon is 1, which says the same as the 2.72 times",
         "Random noise hides what a single row", "secret key", "Name: __", "many rows and columns",
         "noisy choice among public candidates", "sums with normal noise",
         "- [ ] No person has more",
@@ -104,7 +105,7 @@ def test_users_and_the_other_relation():
     assert "Protected are the values of any person (up to 3 rows), against" in text
     assert "had the person's values been left out, any result would have been at most" in text
     assert "whether the person's values were used at all" in text
-    assert "had is protected less: 50% can become at most 88.1%," in text
+    assert "had is protected less: 50% can become at most 88.1%, and delta 0.00000372." in text
     assert "No person has more than one row" not in text
 
 
@@ -178,7 +179,10 @@ def test_one_sentence_begins_all_prints():
         of_all = accountant.report().facts["promise"]  # and not of one result alone
         assert "sees all results and" in of_all
         of_one = of_all.replace("all results", "the result")
-        assert of_one.replace("any results, all together,", "any result") == first
+        assert (
+            of_one.replace("the same results (all together, whatever they are)", "any result")
+            == first
+        )
     seeded = DPLinearRegression(random_state=0, **FACTS).fit(TABLE, TABLE[:, 0]).guarantee_
     first = seeded.report().facts["promise"]
     assert first.startswith("NOT PRIVATE against whoever knows or guesses the seed (random_state)")
@@ -192,7 +196,7 @@ def test_what_is_at_most_so_much_is_rounded_up(relation):
     ):
         sentence = promise((epsilon, delta, relation, 1))
         factor, slack = re.search(
-            r"at most (\S+) times as .* give or take (\S+) \(delta", sentence
+            r"at most (\S+) times as .* give or take a probability of (\S+) \(delta", sentence
         ).groups()
         for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
             assert true <= float(shown) <= 1.01 * true, sentence
@@ -234,17 +238,19 @@ def test_an_accountant_names_its_charges_and_no_hash():
     third = "persons of their own: group 2 of 2, branch 1 of 1"
     assert parts == ["all records", first, second, first, third, "all records"]
     assert "outside of this ledger" in text
-    assert "Of the branches of a group the costliest counts" in text
+    assert "so of a group only the costliest branch counts" in text
     assert "and with rows in one branch of a group alone. With two rows in a result, or in" in text
     assert "- [ ] The branches of a group have no row and no person in common," in text
+    assert "its values. (If not, the limits for several rows hold.)" in text
     assert "costliest" not in str(BudgetAccountant(1.0).report())
     assert facts["budget"]["spent"] == accountant.total_spent()
     assert "500 rows, 2 columns" in text
     spent = accountant.total_spent()
     assert re.search(
-        rf"below alone, who was 50% .* becomes one of {up(math.exp(spent))} to 99\): rely", text
+        rf"below alone, who was 50% .* who was 1% sure at most {_percent(spent, 0.01)} sure: rely",
+        text,
     )
-    assert "now and later, who was 50% sure can become at most 88.1% sure, who" in text
+    assert "now and later, who was 50% sure can become at most 88.1% sure, and who" in text
     assert f"Used is epsilon {rounded(spent, 4):.4g} of 2, and one more result of" in text
     assert "until the budget is used (50% can become 88.1%)." in text
     assert "&lt;b&gt;costs" in report._repr_html_()
@@ -295,10 +301,9 @@ def test_where_nothing_is_left_only_rows_in_no_branch_are_asked_about():
     branch = accountant.parallel().branch()
     branch.spend(plan_mean(5000, 2, epsilon=1.0, delta=0, accountant=branch))
     text = joined(accountant.report())
-    assert "More may be computed from some rows, those in no branch yet, if any, or in a" in text
+    assert "More may be computed from some rows (those in no branch yet, if there are any, " in text
     assert (
-        "from all rows within the budget; from some rows alone, more can: those in no branch"
-        in text
+        "from all rows within the budget; from some rows alone it can: those in no branch" in text
     )
 
 
@@ -357,11 +362,11 @@ def test_no_comfort_where_there_is_none(relation):
         found = text(epsilon)
         assert f"50% sure can become at most {sure}% sure" in found
         assert ("close to certainty" in found) == (epsilon == 8.0)
-    assert "Delta is 0.000001: that much, at most one in 1,000,000, is added" in found
+    assert "Delta is 0.000001, at most one in 1,000,000. Rare" in found
     with pytest.warns(PrivacyParameterWarning, match="not below"):
-        assert "Delta is 0.01: that much, at most one in 100, is added" in text(1.0, 0.01)
-    several = "With two rows in a result, 50% can become 99.99999%, with five 100%, and"
-    assert f"one row per result. {several}" in found
+        assert "Delta is 0.01, at most one in 100. Rare" in text(1.0, 0.01)
+    several = "50% can become 99.99999%, and delta 0.00299; with five 100%, and delta 1."
+    assert f"one row per result. With two rows in a result, {several}" in found
     exact = DPLassoFW(epsilon=1.0, delta=0.0, relation=relation, **FACTS).plan(5000, 2)
     assert "is 0: there is no exception." in joined(exact.guarantee.report())
 
@@ -378,9 +383,10 @@ def test_words_of_a_ledger_are_explained():
         epsilon=0.3, max_rows_per_user=2, accountant=accountant.parallel("users").branch(), **FACTS
     ).fit(TABLE, TABLE[:, 0], groups=np.arange(500) // 2)
     text = joined(accountant.report())
-    assert "these rows are a branch, and" in text
+    assert "which is called a branch. Branches that share no row (or" in text
+    assert "without a look at its values. (If not, no limit is sure.)" in text
     assert "the sign >" not in text  # none is within another
-    assert text.index("are a branch") < text.index("What someone who knows all others")
+    assert text.index("called a branch") < text.index("What someone who knows all others")
     kinds = {"PrivateMoments": "means of columns", "DPScaler": "a scaler", "score of x": "a score"}
     assert not any(words in text for words in kinds.values())
     branch = accountant.branch(accountant.ledger[0].branch)
