@@ -536,8 +536,8 @@ def telling_unknown(
     spelled = ", categories in another spelling" * bool(found.sources)
     note = (
         f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
-        "be as if without them. Causes: bounds far too wide, most values beyond them, rare columns"
-        f"{spelled}, columns that go together or are sums of others{lists}{strong}. Try fewer "
-        f"columns, a larger epsilon{more}"
+        "be those of a regression without them. Causes: bounds far too wide, most values beyond "
+        f"them, rare columns{spelled}, columns that go together or are sums of others{lists}"
+        f"{strong}. Try fewer columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))

@@ -359,7 +359,7 @@ class Inference(DPLinearModel):
 
     @says_level
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:
-        """Intervals of what is predicted for rows of X, each by itself.
+        """Intervals of the mean, or with of="record" of one new target, for each row of X.
 
         Parameters
         ----------
@@ -477,7 +477,8 @@ def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str
         "coef_, the model that predicts best; it has noise of its own and need not be smaller",
         f"about {steps.n_beyond:.3g} of {found.n_records} scores (residual times row) are "
         f"shortened, {steps.n_cut} or more {records} count less",
-        f"effects that rest on {steps.n_large} {records} or fewer may be missed, also by intervals",
+        f"what only {steps.n_large} {records} or fewer show, such as the effect of a rare "
+        "category, may be missed, also by intervals",
     ]
     if not math.isnan(found.clip_pvalue):
         notes.append(

@@ -259,7 +259,7 @@ def coef_frame(estimator: Any, encoder: Any = None, *, units: str = "data") -> A
 
 @says_level
 def predict_interval(estimator: Any, X: Any, *, level: float = 0.95, **settings: Any) -> Array:
-    """Intervals of what a fitted model, pipeline or search predicts for rows of X.
+    """Intervals of the mean, or with of="record" of one new target, for each row of X.
 
     Of a pipeline, X is the table that it takes, such as new records. Costs nothing.
 
