@@ -519,7 +519,8 @@ def telling_unknown(
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
-    named, plural = first_of(rows) or "no row by itself", "s" * (n_unknown > 1)
+    plural = "s" * (n_unknown > 1)
+    named = f"whole lines for {first_of(rows)}" if rows else "no row by itself has a whole line"
     is_known = references is not None and None not in references.values()
     lists, rare = "" if is_known else " (drop='first')", []
     is_unknown: Any = np.isinf(found.std).any(axis=0)
@@ -528,14 +529,14 @@ def telling_unknown(
         at = [k for k, source in enumerate(found.sources) if source == name]
         if category is not None and len(at) > 1 and is_unknown[at].mean() > 0.5:
             rare.append(f"{name}: {category}")
-    if any(row.endswith(INTERCEPT) for row in rows):
+    if any(row.endswith(INTERCEPT) for row in rows) and not rare:
         strong += ", a constant column: the fit adds an intercept by itself"
     if rare:
         strong += f", a rare reference ({first_of(rare)}): name a common one, "
         strong += "drop={column: category}"
     spelled = ", categories in another spelling" * bool(found.sources)
     note = (
-        f"nothing is known of {n_unknown} direction{plural}: whole lines for {named}; others may "
+        f"nothing is known of {n_unknown} direction{plural}: {named}; others may "
         "be those of a regression without them. Causes: bounds far too wide, most values beyond "
         f"them, rare columns{spelled}, columns that go together or are sums of others{lists}"
         f"{strong}. Try fewer columns, a larger epsilon{more}"

@@ -28,6 +28,7 @@ from ._checks import (
     check_real,
     first_of,
     import_pandas,
+    naming,
     shown,
     telling,
     warn_user,
@@ -290,6 +291,7 @@ def _lost_without(places: Sequence[int], found: Estimates, n: float) -> float:
     dict.fromkeys(("guarantee_", "plan_"), _NOT_IN_JSON)
     | dict.fromkeys(("summary", "conf_int", "wald_test", "coef_", "predict"), "see regression")
 )
+@naming({"bounds_y": "bounds_X has those of all columns", "bounds": "say bounds_X"}.get)
 @in_order
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateMoments(PrivateEstimator, BaseEstimator):

@@ -108,7 +108,7 @@ def test_a_note_names_what_is_unknown():
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
         noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
     )  # fmt: skip
-    assert "for no row by itself" in telling_unknown(spread, {}).notes[0]
+    assert "no row by itself has a whole line" in telling_unknown(spread, {}).notes[0]
 
 
 def test_a_note_names_a_reference_that_may_be_rare():

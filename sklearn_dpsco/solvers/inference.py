@@ -686,8 +686,8 @@ def _check_rows(
     alike *= problem.loss.task == "classification"
     warn_user(
         f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at this "
-        "epsilon: intervals may be the whole line, those of columns that vary little, go with "
-        "others or have strong effects first. Few are from about "
+        "epsilon: intervals may be the whole line, first those of columns that vary little, that "
+        "go with others or that have strong effects. Few are from about "
         f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
         PrivacyParameterWarning,
     )

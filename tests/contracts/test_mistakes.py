@@ -354,6 +354,7 @@ MISTAKES = {
     "text to scale": (lambda: DPScaler().fit(F.assign(pay=LABEL)), "PublicEncoder"),
     "text to release": (lambda: PrivateMoments().fit(F.assign(pay=LABEL)), "PublicEncoder"),
     "NaN to release": (lambda: PrivateMoments().fit(with_cell(np.nan)), "nonfinite='zero'"),
+    "their bounds apart": (lambda: PrivateMoments(bounds_y=(0, 1)), "bounds_X has those of all"),
     "targets apart": (lambda: PrivateMoments().fit(X, y), "targets of linear regressions among"),
     "sparse moments": (lambda: PrivateMoments().fit(sparse.csr_array(X)), "dense X"),
     "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "PublicEncoder"),
