@@ -533,7 +533,7 @@ def telling_unknown(
         strong += ", a constant column: the fit adds an intercept by itself"
     if rare:
         strong += f", a rare reference ({first_of(rare)}): name a common one, "
-        strong += "drop={column: category}"
+        strong += "drop={column: category} (what the others differ by is known: t_test('a - b'))"
     spelled = ", categories in another spelling" * bool(found.sources)
     note = (
         f"nothing is known of {n_unknown} direction{plural}: {named}; others may "
