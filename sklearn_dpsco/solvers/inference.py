@@ -174,7 +174,7 @@ class NewtonSteps(Part):
             seen = (cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
             noise = noise + float(seen @ seen) / seen.size * bread.root @ bread.root.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
-        noise = basis @ noise @ basis.T + _left(units, longest, basis @ far)
+        noise = basis @ noise @ basis.T + _left(units, longest, basis @ far, bread.inverse)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
@@ -453,33 +453,41 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
 
     In a rare group a step seems short in the norm of all rows, and may be far too long: of labels
     from `_FAR` on, and of rates, whose exponentials grow on its way, all but its logarithm. Groups
-    are of rows, of this length at most, that have one column at an end of its bounds.
+    are of rows, of this length at most, that have one column at an end of its bounds; of rates the
+    last one has 0 in all, as a reference category has, and may fall, too, which is too short.
     """
-    d, center, task = units.problem.n_features, units.frame.center, units.problem.loss.task
-    ends = 1.0 + np.abs(0.0 if center is None else center)  # from centres
-    rows = units.transform[:d, :d] if units.transform.ndim == 2 else np.diag(units.transform[:d])
-    rows = (ends * (rows * units.unit[:d]).T).T
-    moved = np.linalg.norm(rows @ step.reshape(units.problem.dimension, -1)[:d], axis=1)
+    d, task = units.problem.n_features, units.problem.loss.task
+    center = np.zeros(d) if units.frame.center is None else units.frame.center
+    plain = units.transform[:d, :d] if units.transform.ndim == 2 else np.diag(units.transform[:d])
+    plain = plain * units.unit[:d]
+    rows = ((1.0 + np.abs(center)) * plain.T).T
     lengths = np.maximum(np.linalg.norm(rows, axis=1) / max(longest, TINY), 1.0)
-    moved = np.maximum(moved / lengths, TINY)
+    moved = np.linalg.norm(rows @ step.reshape(units.problem.dimension, -1)[:d], axis=1) / lengths
     if task == "rates":
+        rows = np.vstack((rows, -center @ plain))
+        moved = np.append(moved, max(float(-rows[d] @ step[:d]), -0.9))
+        moved[np.abs(moved) < 1e-9] = 1e-9
         return 1 - np.log1p(moved) / moved, rows
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows
 
 
-def _left(units: Units, longest: float, step: Array) -> Array:
+def _left(units: Units, longest: float, step: Array, inverse: Array) -> Array:
     """What a last step leaves of that, as a covariance.
 
-    Of rates it is an error of each column's own coefficient, and in doubt is the most that it can
-    be: `_SURE` of its square is enough beside noise of any size.
+    Of rates it is an error of each column's own coefficient, or what the step would make of one in
+    the last group's rate; and in doubt is the most that it can be: `_SURE` of its square is enough
+    beside noise of any size.
     """
     parts, rows = _far(units, longest, step)
     if units.problem.loss.task != "rates":
         return np.asarray(parts.max(initial=0.0) ** 2 * np.outer(step, step))
-    d, left = len(rows), np.zeros((step.size, step.size))
-    of_columns = np.linalg.pinv(rows) * (parts * (rows @ step[:d]))
-    left[:d, :d] = _SURE * of_columns @ of_columns.T
-    return left
+    d, left = units.problem.n_features, np.zeros((step.size, step.size))
+    errors = parts * (rows @ step[:d])
+    of_columns = np.linalg.pinv(rows[:d]) * errors[:d]
+    left[:d, :d] = of_columns @ of_columns.T
+    row = np.append(rows[d], units.unit[d:])
+    own = inverse @ row * (errors[d] / max(float(row @ inverse @ row), TINY))
+    return _SURE * (left + np.outer(own, own))
 
 
 def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, clip: float) -> Array:

@@ -671,11 +671,36 @@ def test_what_steps_of_rates_leave_is_an_error_of_each_column_alone():
     )
     to_plain = transform * unit
     step = np.linalg.solve(to_plain, np.append(slopes, 0.3))
-    left = to_plain @ inference._left(units, 100.0, step) @ to_plain.T
+    inverse = np.diag([2.0, 1.0, 0.5])
+    left = to_plain @ inference._left(units, 100.0, step, inverse) @ to_plain.T
     moved = slopes * (1 + np.abs(center))
     errors = (moved - np.log1p(moved)) / (1 + np.abs(center))
-    expected = np.diag(np.append(inference._SURE * errors**2, 0.0))
-    np.testing.assert_allclose(left, expected, atol=1e-12)
+    expected = np.diag(np.append(errors**2, 0.0))
+    # rows that are 0 in all columns, as the inverse spreads what the step leaves there
+    row = np.append(-center, 1.0) @ to_plain
+    own = to_plain @ inverse @ row / (row @ inverse @ row)
+    moved = center @ slopes
+    expected += (moved - np.log1p(moved)) ** 2 * np.outer(own, own)
+    np.testing.assert_allclose(left, inference._SURE * expected, atol=1e-12)
+
+
+def test_rates_of_a_reference_category_that_are_low_move_no_other_out_of_its_interval():
+    """One step from twice the rate leaves a third of the way, in all others against it."""
+    held = []
+    for seed in (0, 4, 18, 22):
+        rng = np.random.default_rng(seed)
+        places = rng.choice(21, 20_000, p=[0.05, *[0.95 / 20] * 20])
+        X, effects = np.eye(21)[places][:, 1:], 0.5 * rng.normal(size=21)
+        effects[0] = -1.0
+        y = rng.poisson(np.exp(effects[places])).clip(0, 30)
+        logs = np.log([y[places == k].mean() for k in range(21)])
+        model = DPPoissonRegressor(
+            epsilon=3.0, bounds_X=(0, 1), bounds_y=(0, 30), random_state=seed, **COMMON
+        )
+        found = model.fit(X, y).summary()
+        off = np.abs(found.coef[0, :20] - (logs[1:] - logs[0]))
+        held.append(np.mean(off <= found.half_widths(np.eye(21))[:20]))
+    assert min(held) > 0.97
 
 
 def test_errors_of_known_size_are_covered_beside_noise_of_any_size():
@@ -713,7 +738,7 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
         return in_plain_units(units, estimate)
 
     monkeypatch.setattr(inference, "_in_plain_units", noted)
-    monkeypatch.setattr(inference, "_left", lambda units, longest, step: 0.0)
+    monkeypatch.setattr(inference, "_left", lambda *facts: 0.0)
     rng, d = np.random.default_rng(0), 20
     X = rng.normal(size=(4400, d)).clip(-6, 6)
     y = (rng.random(4400) < expit(X.sum(axis=1) / 3 - 4)).astype(int)
@@ -784,7 +809,7 @@ def test_the_noise_of_a_step_of_rates_is_no_error_before_it(monkeypatch):
         called.append((bread, error, variance))
         return of_noise(problem, bread, error, variance)
 
-    def left(units, longest, step):
+    def left(units, longest, step, inverse):
         called.append(step)
         return np.zeros((4, 4))
 
