@@ -78,7 +78,8 @@ def fitted(name, form, X, y, sample_weight=None, **settings):
 def test_weights_of_one_change_no_bit(name, form):
     turn = forms(name).index(form) // 2
     descends = hasattr(build(name, form, epsilon=50.0).plan(60, 3), "correction")
-    if descends and is_classifier(name):
+    has_levels = descends or (name.startswith("DPPhased") and form.startswith("learned"))
+    if has_levels and is_classifier(name):
         pytest.skip("released frequencies tell levels of labels only where there are no weights")
     for case, X, y, settings in cases(name, form):
         # (where units are learned, the number of valid records is released if some may be empty)
