@@ -454,18 +454,20 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
     In a rare group a step seems short in the norm of all rows, and may be far too long: of labels
     from `_FAR` on, and of rates, whose exponentials grow on its way, all but its logarithm. Groups
     are of rows, of this length at most, that have one column at an end of its bounds; of rates the
-    last one has 0 in all, as a reference category has, and may fall, too, which is too short.
+    last one has 0 in all, as a reference category has. Its rate may also fall, and the step is then
+    too short.
     """
     d, task = units.problem.n_features, units.problem.loss.task
     center = np.zeros(d) if units.frame.center is None else units.frame.center
     plain = units.transform[:d, :d] if units.transform.ndim == 2 else np.diag(units.transform[:d])
     plain = plain * units.unit[:d]
     rows = ((1.0 + np.abs(center)) * plain.T).T
+    if task == "rates":
+        rows = np.vstack((rows, -center @ plain))
     lengths = np.maximum(np.linalg.norm(rows, axis=1) / max(longest, TINY), 1.0)
     moved = np.linalg.norm(rows @ step.reshape(units.problem.dimension, -1)[:d], axis=1) / lengths
     if task == "rates":
-        rows = np.vstack((rows, -center @ plain))
-        moved = np.append(moved, max(float(-rows[d] @ step[:d]), -0.9))
+        moved[d] = max(float(-rows[d] @ step[:d]) / lengths[d], -0.9)
         moved[np.abs(moved) < 1e-9] = 1e-9
         return 1 - np.log1p(moved) / moved, rows
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows

@@ -750,7 +750,7 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
     # as columns seem to vary less there, by a part of what others do that is not far below 1
     larger = np.diag(hidden) / effects / (found[0].unknown ** 2).sum(axis=0)
     assert (larger > 1.2).all()
-    assert (larger < 9).all()
+    assert (larger <= (1 + 1e-9) / 0.36).all()  # beyond, `unknown` is as much longer
 
 
 def test_a_reference_category_that_noise_hides_moves_no_other_out_of_its_interval():
