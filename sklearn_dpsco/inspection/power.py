@@ -139,7 +139,7 @@ def _scores(
             "score and score_without_privacy go together: what a private model is to reach on new "
             "rows, and what the best linear one would, as a guess or from a public table"
         )
-    n_columns, table = stand_in(estimator, features, best, assumptions)
+    n_columns, table = stand_in(estimator, features, best, assumptions, is_safe=True)
     scoring, least = scoring_of(estimator)
     check_real("score", score, low=least, high=best, low_open=True, high_open=True)
     scorer = get_scorer(scoring)
@@ -251,10 +251,11 @@ def rows_needed(
     A score is found by simulation, in seconds, the same at each call: the estimator is fitted to
     public stand-ins with the declared columns and the assumed score, of more and more rows, till
     19 of 20 fits lose at most .8 of what may be lost, and of 1.3 + 1 / n_features times as many
-    rows, too. That is the answer, for tables that are harder. Some are harder still: one or two
-    columns that hardly occur or have long tails, means far from linear. With `max_rows_per_user`
-    above 1, fits have `groups` of so many rows each, all independent: rows of a user that are alike
-    tell less.
+    rows, too. That is the answer, for tables that are harder. Of one or two columns some stand-ins
+    have long tails or rare flags, so that their answer can be several times what normal columns
+    need. Some tables are harder still: a column that hardly occurs, means far from linear. With
+    `max_rows_per_user` above 1, fits have `groups` of so many rows each, all independent: rows of a
+    user that are alike tell less.
 
     Examples
     --------

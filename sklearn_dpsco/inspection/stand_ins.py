@@ -41,9 +41,14 @@ from ..solvers.statistics import TINY
 N_NEW = 10_000  # rows on which fits are scored
 _LOG_SPREAD = 1.1  # of skewed targets
 _STRONGEST = 100.0
+# few columns, whose shapes do not average out, are also tried with long tails and as rare flags, by
+# which labels cannot have a high score
+_FEW, _RARE = 2, 1.9  # of 3 in 100 rows
 
 
-def _cells(columns: dict[str, Any], correlation: float, n: int, rng: Any) -> dict[str, Any]:
+def _cells(
+    columns: dict[str, Any], correlation: float, n_shapes: int, n: int, rng: Any
+) -> dict[str, Any]:
     """So many cells of each column, by its bounds, its categories or `bool`."""
     common = math.sqrt(correlation) * rng.standard_normal(n)
     own = math.sqrt(1 - correlation)
@@ -52,7 +57,8 @@ def _cells(columns: dict[str, Any], correlation: float, n: int, rng: Any) -> dic
         normal = common + own * rng.standard_normal(n)
         if isinstance(declared, tuple):
             low, high = declared
-            cells[name] = np.clip((low + high) / 2 + (high - low) / 8 * normal, low, high)
+            shapes = 0.5 + normal / 8, np.exp(normal) / 80, normal > _RARE
+            cells[name] = low + (high - low) * np.clip(shapes[rng.integers(n_shapes)], 0, 1)
         else:
             options = [False, True] if declared is bool else declared
             shares = np.cumsum(1 / np.arange(1, len(options) + 1))
@@ -87,7 +93,12 @@ def _columns(estimator: Any, features: Any) -> tuple[dict[str, Any], Any, bool]:
 
 
 def stand_in(
-    estimator: Any, features: Any, score: float, assumptions: Mapping[str, Any]
+    estimator: Any,
+    features: Any,
+    score: float,
+    assumptions: Mapping[str, Any],
+    *,
+    is_safe: bool = False,
 ) -> tuple[int, Callable[[int, int | None], tuple[Any, Any, Array]]]:
     """Tables with the declared columns, in which a linear model without privacy has some score.
 
@@ -96,7 +107,9 @@ def stand_in(
 
     Normal variables, of one correlation with each other, decide on the cells of a row: a number is
     about the middle of its bounds, which are four standard deviations away, and the k-th of several
-    categories has a frequency in proportion to 1 / k. The signal z, a sum of the encoded columns
+    categories has a frequency in proportion to 1 / k. If `is_safe`, of one or two
+    columns a number is in some tables log-normal from the lower end on, or for R2 a flag of 3 in
+    100 rows. The signal z, a sum of the encoded columns
     with normal weights, is divided by its standard deviation. Each of several classes has such a
     signal, and is about as frequent as any other.
     """
@@ -117,9 +130,11 @@ def stand_in(
     columns, encoder, is_raw = _columns(estimator, features)
     draw, n_signals = _targets(last, score, facts["target"], facts["prevalence"])
 
+    n_shapes = 1 if len(columns) > _FEW or not is_safe else 3 if scoring == "r2" else 2
+
     def table(n: int, seed: int | None) -> tuple[Any, Any, Array]:
         rng = np.random.default_rng(seed)
-        cells = _cells(columns, correlation, n, rng)
+        cells = _cells(columns, correlation, n_shapes, n, rng)
         if encoder is None:
             X: Any = np.column_stack(list(cells.values()))
             encoded = X
@@ -195,9 +210,9 @@ def _law(
         else:
             y = (strength * z + rng.standard_normal(z.size)) / math.hypot(strength, 1)
             if kind == "normal":
-                return (low + high) / 2 + (high - low) / 8 * y
+                return np.clip((low + high) / 2 + (high - low) / 8 * y, low, high)
             y = np.exp(_LOG_SPREAD * y)
-        return low + (high - low) / 40 * y / y.std()  # with room for a long tail
+        return low + (high - low) * np.clip(y / (40 * y.std()), 0, 1)  # with room for a long tail
 
     def excess(strength: float) -> float:
         rng = np.random.default_rng(0)
