@@ -449,14 +449,14 @@ def _of_budget(
     alone, makers = [float(c.epsilon) for c in charges], [c.estimator or "" for c in charges]
     kinds = [text for part, text in _RESULTS.items() if any(part in name for name in makers)]
     open_rows = "those in no branch yet, if there are any, and those of a branch with budget left"
-    in_branches = f"; from some rows alone it can: {open_rows}" if has_branches else ""
+    in_branches = f". From some rows alone it can: {open_rows}" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 100, [], []
     decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
     if alone:
         less = max(sum(alone) - spent, spent + left - epsilon if is_left else 0.0)
         lines += [
-            f"Used is epsilon {rounded(spent, 4):.4g} of {epsilon:.4g}, and "
+            f"Of the allowed epsilon of {epsilon:.4g}, {rounded(spent, 4):.4g} is used, and "
             + (
                 f"one more result of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, "
                 "would stay within the budget"
@@ -491,8 +491,9 @@ def _of_parts(charges: Sequence[Any], rows_per_user: int) -> tuple[list[str], li
         lines.append(
             "Some results are made from a part of the rows (or persons) alone, which is called a "
             "branch. Branches that share no row (or person) form a group: a row tells something "
-            "through one of them alone, so of a group only the costliest branch counts. The groups "
-            "add up, and so do the results from all rows."
+            "through one of them alone, so of a group only the costliest branch counts: of two with "
+            "epsilon 1 and 2 it is 2 for a row, and not 3. What is for a row in one group, in the "
+            "next one, and in results from all rows counts together."
             + " A branch after the sign > is a part of the branch before it, for some of its rows."
             * (max(depths) > 2)
         )

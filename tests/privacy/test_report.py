@@ -251,7 +251,7 @@ def test_an_accountant_names_its_charges_and_no_hash():
         text,
     )
     assert "now and later, who was 50% sure can become at most 88.1% sure, and who" in text
-    assert f"Used is epsilon {rounded(spent, 4):.4g} of 2, and one more result of" in text
+    assert f"allowed epsilon of 2, {rounded(spent, 4):.4g} is used, and one more result of" in text
     assert "until the budget is used (50% can become 88.1%)." in text
     assert "&lt;b&gt;costs" in report._repr_html_()
     for key in [group._path[0].partition("-")[2], branches[0].path[-1]]:
@@ -303,7 +303,7 @@ def test_where_nothing_is_left_only_rows_in_no_branch_are_asked_about():
     text = joined(accountant.report())
     assert "More may be computed from some rows (those in no branch yet, if there are any, " in text
     assert (
-        "from all rows within the budget; from some rows alone it can: those in no branch" in text
+        "from all rows within the budget. From some rows alone it can: those in no branch" in text
     )
 
 
