@@ -491,9 +491,9 @@ def _of_parts(charges: Sequence[Any], rows_per_user: int) -> tuple[list[str], li
         lines.append(
             "Some results are made from a part of the rows (or persons) alone, which is called a "
             "branch. Branches that share no row (or person) form a group: a row tells something "
-            "through one of them alone, so of a group only the costliest branch counts: with epsilon "
-            "1 and 2 it is 2 for a row, and not 3. What is so for one group, for the next one, and for "
-            "results from all rows is added up."
+            "through one of them alone, so of a group only the costliest branch counts: with "
+            "epsilon 1 and 2 it is 2 for a row, and not 3. What is so for one group, for the next "
+            "one, and for results from all rows is added up."
             + " A branch after the sign > is a part of the branch before it, for some of its rows."
             * (max(depths) > 2)
         )
