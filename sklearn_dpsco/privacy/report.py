@@ -214,7 +214,7 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         )
         deltas = [_and_delta(k, epsilon, delta) for k in (2, 5)]
         in_one = ", and with rows in one branch of a group alone" * has_branches
-        or_branches = ", or in two branches of one group (also of one within a branch)"
+        or_branches = ", or in two branches of one group"
         or_branches *= has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
@@ -475,7 +475,11 @@ def _of_budget(
         )
         decided.append("- [ ] The results below may be published.")
     if is_left or has_branches:
-        only = " If not, people must stop: the software goes on until then." if alone else ""
+        only = (
+            " If not, people must see to it: the software enforces only the budget."
+            if alone
+            else ""
+        )
         of_what = "the data" if is_left else f"some rows ({open_rows})"
         decided.append(
             f"- [ ] More may be computed from {of_what} until the budget is used (50% can become "
@@ -491,11 +495,12 @@ def _of_parts(charges: Sequence[Any], rows_per_user: int) -> tuple[list[str], li
         lines.append(
             "Some results are made from a part of the rows (or persons) alone, which is called a "
             "branch. Branches that share no row (or person) form a group: a row tells something "
-            "through one of them alone, so of a group only the costliest branch counts: with "
-            "epsilon 1 and 2 it is 2 for a row, and not 3. What is so for one group, for the next "
-            "one, and for results from all rows is added up."
-            + " A branch after the sign > is a part of the branch before it, for some of its rows."
-            * (max(depths) > 2)
+            "through one of them alone, so of a group only the costliest branch counts. For "
+            "example, if one has epsilon 1 and another one 2, for each row 2 counts and not 3. "
+            "What so counts for one group, for the next one, and for results from all rows is "
+            "added up."
+            + " A branch after the sign > is a part of the branch before it, for some of its rows: "
+            "such parts form groups, too." * (max(depths) > 2)
         )
         limits = "the limits for several rows hold" if rows_per_user == 1 else "no limit is sure"
         confirmed.append(
