@@ -42,8 +42,8 @@ N_NEW = 10_000  # rows on which fits are scored
 _LOG_SPREAD = 1.1  # of skewed targets
 _STRONGEST = 100.0
 # few columns, whose shapes do not average out, are also tried with long tails and as rare flags, by
-# which labels cannot have a high score
-_FEW, _RARE = 2, 1.9  # of 3 in 100 rows
+# which labels cannot have a high score: one of four shapes for one column, and of three for two
+_N_SHAPES, _RARE = {1: 4, 2: 3}, 1.9  # of 3 in 100 rows
 
 
 def _cells(
@@ -57,7 +57,8 @@ def _cells(
         normal = common + own * rng.standard_normal(n)
         if isinstance(declared, tuple):
             low, high = declared
-            shapes = 0.5 + normal / 8, np.exp(normal) / 80, normal > _RARE
+            is_rare = normal > _RARE
+            shapes = 0.5 + normal / 8, np.exp(normal) / 80, is_rare, is_rare
             cells[name] = low + (high - low) * np.clip(shapes[rng.integers(n_shapes)], 0, 1)
         else:
             options = [False, True] if declared is bool else declared
@@ -130,7 +131,7 @@ def stand_in(
     columns, encoder, is_raw = _columns(estimator, features)
     draw, n_signals = _targets(last, score, facts["target"], facts["prevalence"])
 
-    n_shapes = 1 if len(columns) > _FEW or not is_safe else 3 if scoring == "r2" else 2
+    n_shapes = min(_N_SHAPES.get(len(columns), 1) if is_safe else 1, 4 if scoring == "r2" else 2)
 
     def table(n: int, seed: int | None) -> tuple[Any, Any, Array]:
         rng = np.random.default_rng(seed)
