@@ -187,7 +187,7 @@ def sharp_bound(case, result):
 @rest_is_slow("case", SINGLE, ("frank_wolfe-selection",))
 def test_one_release_is_close_to_its_claim_and_not_beyond(case):
     # the relations in turns; the long runs below take both
-    result = single_run(case, RELATIONS[CASES.index(case) % 2], RUNS // 2)
+    result = single_run(case, RELATIONS[CASES.index(case) % 2], RUNS)
     assert not result.flagged
     assert 0.5 * EPSILON < sharp_bound(case, result) <= EPSILON
 
