@@ -2,7 +2,8 @@
 
     python benchmarks/rows_needed.py [--families normal flags] [--columns 8] [--epsilons 1 3]
 
-The tables are others than those that it simulates. A line is a family, an epsilon and the score to
+The tables are others than those that it simulates, but that some of its own have such flags and
+tails where columns are one or two. A line is a family, an epsilon and the score to
 reach: the rows told, the share of fits that reach the score with them, the fewest rows (to 20 %)
 with which nine of ten do, and told over fewest. delta = 1e-6.
 """

@@ -252,8 +252,8 @@ def rows_needed(
     public stand-ins with the declared columns and the assumed score, of more and more rows, till
     19 of 20 fits lose at most .8 of what may be lost, and of 1.3 + 1 / n_features times as many
     rows, too. That is the answer, for tables that are harder. Of one or two columns some stand-ins
-    have long tails or rare flags, so that their answer can be several times what normal columns
-    need. Some tables are harder still: a column that hardly occurs, means far from linear. With
+    have long tails or flags of 3 in 100 rows, so that their answer can be several times what normal
+    columns need. Some are harder still: flags that are rarer, means far from linear. With
     `max_rows_per_user` above 1, fits have `groups` of so many rows each, all independent: rows of a
     user that are alike tell less.
 

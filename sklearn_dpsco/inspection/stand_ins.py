@@ -42,7 +42,7 @@ N_NEW = 10_000  # rows on which fits are scored
 _LOG_SPREAD = 1.1  # of skewed targets
 _STRONGEST = 100.0
 # few columns, whose shapes do not average out, are also tried with long tails and as rare flags, by
-# which labels cannot have a high score: one of four shapes for one column, and of three for two
+# which labels cannot have a high score; one column is a flag, the hardest shape, twice as often
 _N_SHAPES, _RARE = {1: 4, 2: 3}, 1.9  # of 3 in 100 rows
 
 
@@ -108,11 +108,10 @@ def stand_in(
 
     Normal variables, of one correlation with each other, decide on the cells of a row: a number is
     about the middle of its bounds, which are four standard deviations away, and the k-th of several
-    categories has a frequency in proportion to 1 / k. If `is_safe`, of one or two
-    columns a number is in some tables log-normal from the lower end on, or for R2 a flag of 3 in
-    100 rows. The signal z, a sum of the encoded columns
-    with normal weights, is divided by its standard deviation. Each of several classes has such a
-    signal, and is about as frequent as any other.
+    categories has a frequency in proportion to 1 / k. If `is_safe`, of one or two columns a number
+    is in some tables log-normal from the lower end on, or for R2 a flag of 3 in 100 rows. The
+    signal z, a sum of the encoded columns with normal weights, is divided by its standard
+    deviation. Each of several classes has such a signal, and is about as frequent as any other.
     """
     facts: dict[str, Any] = {"target": "normal", "prevalence": None, "correlation": 0.5}
     if unknown := [name for name in assumptions if name not in facts]:
@@ -131,7 +130,9 @@ def stand_in(
     columns, encoder, is_raw = _columns(estimator, features)
     draw, n_signals = _targets(last, score, facts["target"], facts["prevalence"])
 
-    n_shapes = min(_N_SHAPES.get(len(columns), 1) if is_safe else 1, 4 if scoring == "r2" else 2)
+    n_shapes = 1
+    if is_safe:
+        n_shapes = min(_N_SHAPES.get(len(columns), 1), 4 if scoring == "r2" else 2)
 
     def table(n: int, seed: int | None) -> tuple[Any, Any, Array]:
         rng = np.random.default_rng(seed)
