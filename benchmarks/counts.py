@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import warnings
+import zlib
 
 import numpy as np
 from sklearn.linear_model import TweedieRegressor
@@ -96,7 +97,9 @@ def cell(family, n, d, epsilon, args):
             predicted = np.maximum(predicted, floor)
             return d2_tweedie_score(facts[1], predicted, sample_weight=facts[2], power=power)
 
-        model = private(family, args.exposure, epsilon=epsilon, random_state=seed)
+        # noise of its own in each cell, or all biases would have the same error
+        noise = zlib.crc32(f"{family} {n} {d} {epsilon} {seed}".encode())
+        model = private(family, args.exposure, epsilon=epsilon, random_state=noise)
         model.set_params(inference=args.intervals, relation=args.relation)
         given = {"exposure": e[:n]} if args.exposure else {}
         model.fit(X[:n], y[:n], **given)

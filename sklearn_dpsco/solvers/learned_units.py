@@ -121,10 +121,10 @@ class Units(NamedTuple):
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
 
         On the log scale, weighed by the errors of both. Of the first these are noise and what a
-        clip may take away that is so much `wider` than the descent's, a third of which is given
-        back. A level is that of the mean prediction, as if predictions were normal and directions
-        alike. They may not be: a part of the most that exponentials can add, of rows of norm 1
-        (Bennett), is added to the mean's.
+        clip may take away that is so much `wider` than the descent's, of which what it takes of
+        shorter tails is given back. A level is that of the mean prediction, as if predictions were
+        normal and directions alike. They may not be: a part of the most that exponentials can add,
+        of rows of norm 1 (Bennett), is added to the mean's.
         """
         unit, slopes = float(self.unit[-1]), coef[:-1]
         if unit < RATES.least_level_unit:
@@ -133,9 +133,10 @@ class Units(NamedTuple):
         added, most = 0.5 * moment * norm**2, math.log1p(moment * (math.expm1(norm) - norm))
         not_normal = RATES.not_normal * (most - added)
         known = self.level_noise + self.center_variance(slopes) + not_normal**2
-        bias = self.level_bias * math.exp(-max(0.0, wider) / self.tail)
+        far, part = max(0.0, wider) / self.tail, RATES.lost
+        bias = self.level_bias * math.exp(-far)
         kept = (known + TINY) / (variance + bias**2 + known + TINY)
-        level = unit * coef[-1] + added + RATES.lost * bias
+        level = unit * coef[-1] + added + part * self.level_bias * math.exp(-far / part)
         return np.append(slopes, (kept * level - added) / unit)
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
@@ -270,28 +271,30 @@ class LearnedUnits(Part):
         assert self.target_median is not None
         size, few, n_positive = self._rate_size(data, n, stream)
         has_weights = self.target_mean.dimension > 1
-        unit = math.sqrt(self.target_mean.dimension)
-        noise = max(unit * math.sqrt(self.target_mean.variance), TINY)
+        parts = statistics.rate_parts(has_weights)
+        noises = np.maximum(math.sqrt(self.target_mean.variance) / parts, TINY)
         # a clip beyond which tails of finite variance have no more than the noise that it makes
-        wide = size * max(1.0, math.sqrt(few / data.n_samples / noise))
+        wide = size * max(1.0, math.sqrt(few / data.n_samples / float(noises[0])))
         wide = min(wide, self.problem.largest_rate)
         sums = data.sum(statistics.rate_sum, wide, has_weights) / data.n_samples
-        noisy = np.maximum(unit * self.target_mean.release(sums, stream), noise)
+        noisy = np.maximum(self.target_mean.release(sums, stream) / parts, noises)
         of_weights = float(noisy[1]) if has_weights else 1.0
         mean = wide * float(noisy[0]) / of_weights
         weight = min(1.0, of_weights * data.n_samples / n)
-        variance = float(((noise / noisy) ** 2).sum())  # of the mean's logarithm
+        variance = float(((noises / noisy) ** 2).sum())  # of the mean's logarithm
         # a few exceed their size, of counts by this on average if those above 0 are exponential
         tail = size / mean / math.log(max(n_positive / max(few, 1.0), math.e))
         tail *= 1.0 if self.problem.loss == Tweedie(1) else RATES.tail_of_costs
 
         few_beyond = math.floor(few) / n * tail / weight  # none without noise
 
-        def beyond(clip: float) -> float:
-            return few_beyond * math.exp(-max(0.0, clip - size / mean) / tail)
+        def beyond(clip: float, part: float = 1.0) -> float:
+            """What is beyond with tails that are so much shorter."""
+            return part * few_beyond * math.exp(-max(0.0, clip - size / mean) / (part * tail))
 
-        lost = beyond(wide / mean) * (wide < self.problem.largest_rate)
-        mean, variance = min(1.0, mean * (1 + RATES.lost * lost)), variance + lost**2
+        most, lost = beyond(wide / mean), beyond(wide / mean, RATES.lost)
+        if wide < self.problem.largest_rate:
+            mean, variance = min(1.0, mean * (1 + lost)), variance + most**2
         data = data.map(statistics.in_target_units, 0.0, mean)
         # what few of the derivatives exceed, and hardly any of rates below the mean
         clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))

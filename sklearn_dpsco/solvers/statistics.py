@@ -182,14 +182,18 @@ def means_sum(data: SolverData, middle: Array, half: Array, is_whole: bool) -> A
 def rate_sum(data: SolverData, clip: float, with_weights: bool = True) -> Array:
     """Sum of vectors of norm at most 1: weights times clipped targets, and weights.
 
-    All numbers of a record are in [0, sqrt(1 / k)], k of them, so that two of its vectors are no
-    further apart than one is from 0: the mean changes as `share_present`.
+    All numbers of a record are from 0 to `rate_parts`, whose norm is 1, so that two of its vectors
+    are no further apart than one may be from 0: the mean changes as `share_present`.
     """
     weights = data.rows.sample_weights() * data.rows.present()
     sizes = np.minimum(weights * data.y, clip) / clip
-    if not with_weights:
-        return np.asarray(sum_over_records(sizes[:, None]))
-    return np.asarray(sum_over_records(math.sqrt(0.5) * np.column_stack((sizes, weights))))
+    numbers = np.column_stack((sizes, weights)) if with_weights else sizes[:, None]
+    return np.asarray(sum_over_records(rate_parts(with_weights) * numbers))
+
+
+def rate_parts(with_weights: bool) -> Array:
+    """The largest target, and the largest weight, which needs less: targets have long tails."""
+    return np.sqrt([0.9, 0.1]) if with_weights else np.ones(1)
 
 
 def rate_size_counts(data: SolverData, grid: Array) -> Array:

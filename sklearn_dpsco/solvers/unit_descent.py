@@ -484,7 +484,10 @@ class OfUsers(Part):
         clip, bias = _user_clip(units, start, self.size, many, stream), 0.0
         if problem.loss.task == "rates":
             # of users most of whom have no event, the clip may leave little of one
-            bias = math.log(max(1.0, units.clip * float(units.unit[-1]) / clip))
+            unit = max(float(units.unit[-1]), TINY)
+            wider = max(clip / unit - units.clip, 0.0)
+            bias = units.level_bias * math.exp(-wider / units.tail)
+            bias += math.log(max(1.0, units.clip * unit / clip))
         return units._replace(clip=clip, level_bias=bias, tail=math.inf)
 
 

@@ -30,7 +30,7 @@ from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.losses import Tweedie
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
-from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics
+from sklearn_dpsco.solvers import Descent, inference, learned_units, statistics, unit_descent
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.defaults import RATES
 
@@ -253,11 +253,11 @@ def test_one_record_moves_the_mean_of_rates_by_one_nth():
 def test_the_mean_of_rates_is_weighted():
     data = records()
     present, weights = data.rows.present(), data.rows.sample_weights()
-    sizes, total = statistics.rate_sum(data, 1.0) * math.sqrt(2)
+    sizes, total = statistics.rate_sum(data, 1.0) / statistics.rate_parts(True)
     assert total == pytest.approx(weights[present].sum())
     assert sizes == pytest.approx((weights * data.y)[present].sum())
     for clip in (0.1, 1e-3):
-        sizes, _ = statistics.rate_sum(data, clip) * math.sqrt(2)
+        sizes, _ = statistics.rate_sum(data, clip) / statistics.rate_parts(True)
         assert sizes * clip == pytest.approx(np.minimum(weights * data.y, clip)[present].sum())
 
 
@@ -330,10 +330,11 @@ def test_levels_that_are_noise_are_those_of_the_released_mean():
     most = math.log1p(0.1 * (math.e - 2))
     known = 0.01 + (RATES.not_normal * (most - 0.05)) ** 2
     biased = units._replace(level_bias=math.e * math.sqrt(known), tail=2.0)
+    given_back = RATES.lost * math.exp(1 - 1 / RATES.lost) * math.sqrt(known)
     for of_units, *errors, level in (
         (units, known, 0.0, 1.55 / 2),
         (units, 1e9, 0.0, 0.0),
-        (biased, 0.0, 2.0, (1.55 + RATES.lost * math.sqrt(known)) / 2),
+        (biased, 0.0, 2.0, (1.55 + given_back) / 2),
         (biased, 0.0, 1e3, 1.55),
     ):
         found = of_units.near_mean(coef, *errors)
@@ -514,6 +515,30 @@ def labels_of_users(seed, n_users=1000, rows=4, gone=0.08):
         classes=[0, 1], inference=True, precision="float", nonfinite="zero", random_state=seed,
     )  # fmt: skip
     return model.fit(X, y, groups=users).summary().conf_int()
+
+
+@pytest.mark.parametrize("narrower", [0.5, 1.0, 4.0])
+def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatch, narrower):
+    found, run = [], unit_descent.OfUsers.run
+
+    def seen(self, units, *others):
+        clip = units.clip * units.unit[-1] / narrower
+        monkeypatch.setattr(unit_descent, "_user_clip", lambda *facts: clip)
+        found.append((units, run(self, units, *others)))
+        return found[-1][1]
+
+    monkeypatch.setattr(unit_descent.OfUsers, "run", seen)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (3000, 2)), rng.exponential(size=3000)
+    model = DPGammaRegressor(
+        epsilon=3.0, max_rows_per_user=3, bounds_X=(-1, 1), bounds_y=(1e-9, 50), random_state=0
+    )
+    model.fit(X, y, groups=np.repeat(np.arange(1000), 3))
+    ((of_rows, of_users),) = found
+    of_tail = of_rows.level_bias * math.exp(-max(1 / narrower - 1, 0) * of_rows.clip / of_rows.tail)
+    more = max(math.log(narrower), 0.0)
+    assert of_users.level_bias == pytest.approx(of_tail + more, rel=1e-9)
+    assert of_rows.level_bias > 1e-3
 
 
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
