@@ -432,9 +432,13 @@ INFERENCE = rule_set(
     hessian_least=0.06,
     hessian_most=0.3,
     hessian_scarce=0.5,  # and no further
-    # Of rates of users, whose second derivatives differ most: what the share is multiplied by, and
-    # the most.
-    hessian_of_users=(2.0, 0.4),
+    # Of rates, of which those at both ends of a step are released, or of users, who differ most, what
+    # the share is multiplied by; and the most of users.
+    hessian_wanted=2.0,
+    hessian_of_users=0.4,
+    # The m over k^1.5 from which rates have a first step, as others do: where a rate of few rows is
+    # another one, a single step is far too long. Below, noise costs more.
+    first_of_rates=100.0,
     first_share=0.08,
     first_most=0.24,  # of few coefficients of labels, the more the fewer
     moments_share=0.06,

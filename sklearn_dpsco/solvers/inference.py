@@ -594,19 +594,21 @@ def _newton_steps(
     """Those of `plan_steps`; `left` is without the share of the sizes, and m what it buys."""
     rules, problem, n_records = INFERENCE, purse.problem, purse.n_records
     k, size, loss = _n_joint(problem), problem.size, problem.base_loss
-    n_first = int(min(5, max(0 if isinstance(loss, Tweedie) else 1, math.log10(m) - 3)))
-    if isinstance(loss, Tweedie) and m > 1e3 * problem.n_samples:
+    is_rate = isinstance(loss, Tweedie)
+    is_noise = is_rate and m < rules.first_of_rates * k**1.5
+    n_first = int(min(5, max(0 if is_noise else 1, math.log10(m) - 3)))
+    if is_rate and m > 1e3 * problem.n_samples:
         n_first = _MOST_STEPS  # hardly any noise: until they converge
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 4 + (n_first > 0) if problem.inference else 1
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
-    factor, most = 1.0, rules.hessian_most
-    if problem.by_user and problem.loss.task == "rates":
-        factor, most = rules.hessian_of_users
+    is_wanted = is_rate and (problem.by_user or n_hessians > 1)
+    factor = rules.hessian_wanted if is_wanted else 1.0
     usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
+    most = rules.hessian_of_users if is_rate and problem.by_user else rules.hessian_most
     most = min(rules.hessian_scarce, most * max(1.0, usual) ** 2)
-    share = min(most, max(rules.hessian_least, usual))
+    share = min(most, max(factor * rules.hessian_least, usual))
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
     of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF

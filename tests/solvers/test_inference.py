@@ -248,8 +248,8 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(task, n_outputs, relat
 
 @rest_is_slow(
     ("power", "epsilon", "n_first", "inferred"),
-    [(*of, inferred) for of in ((1, 400.0, 0), (1.5, 2e4, 1)) for inferred in (False, True)],
-    ("1-400.0-0-False", "1.5-20000.0-1-True"),
+    [(*of, inferred) for of in ((1, 60.0, 0), (1.5, 2e4, 1)) for inferred in (False, True)],
+    ("1-60.0-0-False", "1.5-20000.0-1-True"),
 )
 def test_rates_are_released_as_often_as_planned(power, epsilon, n_first, inferred):
     facts = Problem(80, 2, Tweedie(power), Geometry, inference=inferred, may_be_empty=True)
