@@ -293,7 +293,7 @@ RATES = rule_set(
     # the error of a level: a part of what slopes may add to that of normal predictions
     not_normal=0.5,
     tail_of_costs=2.0,  # over that of exponential ones
-    lost=0.65,  # tails of what is given back, over these (by simulation)
+    lost=0.55,  # tails of what is given back, over these (by simulation)
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.
     many_columns=0.25,
