@@ -432,8 +432,8 @@ INFERENCE = rule_set(
     hessian_least=0.06,
     hessian_most=0.3,
     hessian_scarce=0.5,  # and no further
-    # Of rates, of which those at both ends of a step are released, or of users, who differ most, what
-    # the share is multiplied by; and the most of users.
+    # What the share is multiplied by of rates whose second derivatives are released at several
+    # points or are of users, who differ most; and the most of users.
     hessian_wanted=2.0,
     hessian_of_users=0.4,
     # The m over k^1.5 from which rates have a first step, as others do: where a rate of few rows is

@@ -596,17 +596,17 @@ def _newton_steps(
     k, size, loss = _n_joint(problem), problem.size, problem.base_loss
     is_rate = isinstance(loss, Tweedie)
     is_noise = is_rate and m < rules.first_of_rates * k**1.5
-    n_first = int(min(5, max(0 if is_noise else 1, math.log10(m) - 3)))
+    n_first = int(min(5, max(not is_noise, math.log10(m) - 3)))
     if is_rate and m > 1e3 * problem.n_samples:
         n_first = _MOST_STEPS  # hardly any noise: until they converge
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 4 + (n_first > 0) if problem.inference else 1
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
-    is_wanted = is_rate and (problem.by_user or n_hessians > 1)
-    factor = rules.hessian_wanted if is_wanted else 1.0
+    of_users = is_rate and problem.by_user
+    factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
     usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
-    most = rules.hessian_of_users if is_rate and problem.by_user else rules.hessian_most
+    most = rules.hessian_of_users if of_users else rules.hessian_most
     most = min(rules.hessian_scarce, most * max(1.0, usual) ** 2)
     share = min(most, max(factor * rules.hessian_least, usual))
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
@@ -621,13 +621,11 @@ def _newton_steps(
         spent += rules.first_share
         first = purse.noise(change, of_first * left, size, n_first, of_users=True)
     if problem.inference:
-        numbers, spent = size * (size + 1) // 2, spent + rules.moments_share
-        moments = purse.noise(of_matrix, rules.moments_share * left, numbers, of_users=True)
+        n, spent = size * (size + 1) // 2, spent + rules.moments_share
+        moments = purse.noise(of_matrix, rules.moments_share * left, n, of_users=True)
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
-    numbers = k * (k + 1) // 2
-    hessian = purse.noise(of_matrix, share * left, numbers, n_hessians, of_users=True)
-    last = purse.noise(change, of_last * left, size, of_users=True)
+    hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
     purse.left = (1 - spent) * left
     return NewtonSteps(
         size=of_size,
@@ -640,7 +638,7 @@ def _newton_steps(
         n_first=n_first,
         n_hessians=n_hessians,
         moments=moments,
-        last=last,
+        last=purse.noise(change, of_last * left, size, of_users=True),
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
