@@ -612,8 +612,7 @@ def _newton_steps(
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
     of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF
-    moments, first, spent = None, None, rules.last_share
-    of_last = rules.last_share - share
+    moments, first, spent, of_last = None, None, rules.last_share, rules.last_share - share
     if n_first > 0:
         # where the last step is long, it errs by more than its noise
         of_first = min(rules.first_most, few * rules.first_share)
@@ -626,6 +625,7 @@ def _newton_steps(
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
+    last = purse.noise(change, of_last * left, size, of_users=True)
     purse.left = (1 - spent) * left
     return NewtonSteps(
         size=of_size,
@@ -638,7 +638,7 @@ def _newton_steps(
         n_first=n_first,
         n_hessians=n_hessians,
         moments=moments,
-        last=purse.noise(change, of_last * left, size, of_users=True),
+        last=last,
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
