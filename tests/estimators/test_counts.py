@@ -435,6 +435,22 @@ def test_intervals_hold_for_a_strong_effect_of_few_rows(share, epsilon):
     assert sum(covered) >= 5, covered
 
 
+def test_the_rate_of_a_rare_flag_is_found_by_a_step_before_the_last():
+    """One step alone has intervals twenty times as wide, and is off by 1.3 on average."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50_000, 5)).clip(-5, 5)
+    X[:, 4] = rng.random(50_000) < 0.02
+    y = rng.poisson(0.3 * np.exp(X @ [0.3, -0.2, 0.1, 0.0, 1.5]))
+    for seed in range(3):
+        model = DPPoissonRegressor(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-5, 5), bounds_y=(0, 50),
+            inference=True, precision="float", random_state=seed,
+        )  # fmt: skip
+        low, high = np.asarray(model.fit(X, y).conf_int())[4]
+        assert high - low < 1.5
+        assert (low + high) / 2 == pytest.approx(1.5, abs=0.5)
+
+
 def test_events_of_exposures_below_the_lower_end_count_in_full():
     # as of persons who have the event soon after a period began; a tenth was lost
     rng = np.random.default_rng(0)
