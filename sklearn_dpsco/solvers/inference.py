@@ -109,6 +109,13 @@ class Bread(NamedTuple):
     weak: Array  # the same, but less long
     scale: float  # of the noise in the second derivatives
 
+    def careful(self, task: str) -> Bread:
+        """A longer inverse where it is hardly clear: what is told of these is told too large."""
+        sizes = INFERENCE.unclear[task] * self.scale * (self.root**2).sum(axis=0)
+        root = self.root * (1 + sizes**3)
+        longer = root @ root.T - self.root @ self.root.T
+        return self._replace(root=root, inverse=self.inverse + longer)
+
 
 @dataclass(frozen=True)
 class NewtonSteps(Part):
@@ -146,11 +153,10 @@ class NewtonSteps(Part):
         And what noise there is in levels of predictions: the mean square of that of intercepts, and
         of what errors of slopes add to the logarithm of the mean of exponentials.
         """
-        problem, n = units.problem, units.problem.n_samples
+        problem, n, level_unit = units.problem, units.problem.n_samples, float(units.unit[-1])
         n_present = max(units.n_users or units.n_present, 8 * self.n_large)
         found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
         point, copy, bread, bound, before, first_clip = found_there
-        level_unit = float(units.unit[-1])
         there, sum_of, clip = copy.map(scored), score_sum, first_clip
         if self.moments is not None:
             clip = self._clip(there, n_present, units, first_clip, bound, stream)
@@ -160,6 +166,7 @@ class NewtonSteps(Part):
         last, bread, cut = _move(problem, bread, scores, level_unit)
         basis, of_noise = bread.basis, variance * float((bread.inverse**2).sum())
         found = basis @ (basis.T @ point.ravel() - last)
+        bread = bread.careful(problem.loss.task)
         pulls = bread.root.T @ basis.T @ scores
         # the noise of a step was no error before it: what is left of its square
         left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))

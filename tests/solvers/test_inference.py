@@ -815,6 +815,7 @@ def test_the_noise_of_a_step_of_rates_is_no_error_before_it(monkeypatch):
 
     monkeypatch.setattr(inference, "_noise", noted)
     monkeypatch.setattr(inference, "_left", left)
+    monkeypatch.setattr(inference.Bread, "careful", lambda bread, task: bread)
     model = DPPoissonRegressor(epsilon=3.0, bounds_X=(-1, 1), bounds_y=(0, 20), **COMMON)
     shares = []
     for seed in range(4):
@@ -1539,3 +1540,17 @@ def test_variances_are_above_0_where_noise_makes_moments_negative(below):
     for d in (1, 2, 20):
         found = sampling_of(np.eye(d), -below * noise / math.sqrt(d) * np.eye(d), 0.0, noise)
         assert np.linalg.eigvalsh(found).min() > 0
+
+
+def test_errors_of_rates_are_larger_where_second_derivatives_are_hardly_clear():
+    """Told from noise by chance they are too large; far above it nothing changes, nor of others."""
+    scale, none = 0.1, np.zeros((3, 0))
+    values = scale * np.array([3.0, 6.0, 1e4])
+    root = np.diag(values**-0.5)
+    bread = inference.Bread(np.eye(3), root @ root.T, root, none, none, scale)
+    times = np.diag(bread.careful("rates").inverse) * values
+    assert times[0] > 2.5
+    assert 1.1 < times[1] < 1.3
+    assert times[2] == pytest.approx(1, abs=1e-9)
+    for task in ("regression", "classification"):
+        np.testing.assert_array_equal(bread.careful(task).inverse, bread.inverse)
