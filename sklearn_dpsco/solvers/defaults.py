@@ -437,7 +437,7 @@ INFERENCE = rule_set(
     hessian_wanted=2.0,
     hessian_of_users=0.4,
     # The m over k^1.5 from which rates have a first step, as others do: where a rate of few rows is
-    # another one, a single step is far too long. Below, noise costs more.
+    # another one, a single step is far too long. Below, noise costs more, up to an m of 10^4.
     first_of_rates=100.0,
     first_share=0.08,
     first_most=0.24,  # of few coefficients of labels, the more the fewer

@@ -111,6 +111,8 @@ class Bread(NamedTuple):
 
     def careful(self, task: str) -> Bread:
         """A longer inverse where it is hardly clear: what is told of these is told too large."""
+        if INFERENCE.unclear[task] == 0:
+            return self
         sizes = INFERENCE.unclear[task] * self.scale * (self.root**2).sum(axis=0)
         root = self.root * (1 + sizes**3)
         longer = root @ root.T - self.root @ self.root.T
@@ -627,8 +629,8 @@ def _newton_steps(
         spent += rules.first_share
         first = purse.noise(change, of_first * left, size, n_first, of_users=True)
     if problem.inference:
-        n, spent = size * (size + 1) // 2, spent + rules.moments_share
-        moments = purse.noise(of_matrix, rules.moments_share * left, n, of_users=True)
+        numbers, spent = size * (size + 1) // 2, spent + rules.moments_share
+        moments = purse.noise(of_matrix, rules.moments_share * left, numbers, of_users=True)
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
