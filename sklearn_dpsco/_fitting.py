@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import validate_data
 
 from ._checks import auto_or, check_choice, check_count, rounded, shown, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
@@ -19,6 +19,7 @@ from .data.bounds import is_declaring
 from .data.cells import (
     as_users,
     check_in_memory,
+    check_lengths,
     checked_table,
     is_frame,
     is_nameless,
@@ -299,7 +300,7 @@ class PrivateFit:
             return None
         self._counted = most
         users = as_users(groups)
-        check_consistent_length(X, users)
+        check_lengths(X=X, groups=users)
         if self._is_strict and np.any(is_nameless(users)):
             raise ValueError("groups contains labels that are missing or cannot be compared")
         return surplus_rows(users, most, counted, numbers)

@@ -519,8 +519,12 @@ def telling_unknown(
     if n_unknown == 0:
         return found
     rows = [row for row, std in zip(found.rows, found.std.flat, strict=True) if np.isinf(std)]
-    plural = "s" * (n_unknown > 1)
-    named = f"whole lines for {first_of(rows)}" if rows else "no row by itself has a whole line"
+    hidden = f"{n_unknown} combination{'s' * (n_unknown > 1)} of columns"
+    if rows:
+        named = f"the coefficients of {first_of(rows)}: noise hides {hidden} that they are part of,"
+        named += " and their intervals have no ends"
+    else:
+        named = f"{hidden}, which no coefficient shows by itself"
     is_known = references is not None and None not in references.values()
     lists, rare = "" if is_known else " (drop='first')", []
     is_unknown: Any = np.isinf(found.std).any(axis=0)
@@ -536,8 +540,8 @@ def telling_unknown(
         strong += "drop={column: category} (what the others differ by is known: t_test('a - b'))"
     spelled = ", categories in another spelling" * bool(found.sources)
     note = (
-        f"nothing is known of {n_unknown} direction{plural}: {named}; others may "
-        "be those of a regression without them. Causes: bounds far too wide, most values beyond "
+        f"nothing is known of {named}. Other coefficients may be "
+        "those of a regression without them. Causes: bounds far too wide, most values beyond "
         f"them, rare columns{spelled}, columns that go together or are sums of others{lists}"
         f"{strong}. Try fewer columns, a larger epsilon{more}"
     )

@@ -89,7 +89,8 @@ def test_a_note_names_what_is_unknown():
     assert constant in both
     assert constant not in note
     assert first == "first"
-    assert "nothing is known of 1 direction: whole lines for b; others may" in note
+    told = "nothing is known of the coefficients of b: noise hides 1 combination of columns that"
+    assert f"{told} they are part of, and their intervals have no ends. Other coefficients" in note
     assert "most values beyond them" in note
     assert "sums of others (drop='first'), or strong. Try fewer" in note
     assert note.endswith("larger epsilon, another")
@@ -101,14 +102,14 @@ def test_a_note_names_what_is_unknown():
         names=list("abcd"), outputs=["u", "v"], coef=np.ones((2, 4)), sampling=np.eye(8),
         noise=np.eye(8), unknown=np.eye(8)[:, :7],
     )  # fmt: skip
-    assert "for u: a, u: b, u: c and 4 more;" in telling_unknown(many, {}).notes[0]
-    assert "of 7 directions" in telling_unknown(many, {}).notes[0]
+    assert "of u: a, u: b, u: c and 4 more: noise" in telling_unknown(many, {}).notes[0]
+    assert "7 combinations of columns" in telling_unknown(many, {}).notes[0]
     # of none all that is said is true
     spread = Estimates(
         names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
         noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
     )  # fmt: skip
-    assert "no row by itself has a whole line" in telling_unknown(spread, {}).notes[0]
+    assert "columns, which no coefficient shows by itself" in telling_unknown(spread, {}).notes[0]
 
 
 def test_a_note_names_a_reference_that_may_be_rare():

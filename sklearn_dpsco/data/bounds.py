@@ -160,7 +160,8 @@ def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
         )
     is_array = isinstance(bounds, np.ndarray) and bounds.ndim > 0
     is_list = isinstance(bounds, Sequence) and not isinstance(bounds, (str, bytes))
-    if (is_array or is_list) and len(bounds) and not isinstance(bounds[0], Real):
+    may_be_several = name.startswith(("bounds_X", "bounds_y"))
+    if may_be_several and (is_array or is_list) and len(bounds) and not isinstance(bounds[0], Real):
         _refuse_pairs(name, bounds)
     if not (is_array or is_list) or len(bounds) != 2:
         several = ", of several targets ([lows], [highs])" * (name == "bounds_y")
@@ -279,7 +280,8 @@ def feature_scaling(
 ) -> FeatureScaling:
     """The scaling that `bounds_X` declares; None stands for (-1, 1) and warns."""
     if bounds is None:
-        low, high = _undeclared("bounds_X", "features")
+        advice = " Behind a PublicEncoder say bounds_X=encoder."
+        low, high = _undeclared("bounds_X", "features", advice=advice)
     elif isinstance(bounds, Mapping):
         check_feature_bounds(bounds)
         low, high = by_column("bounds_X", bounds, feature_names).T
@@ -303,11 +305,10 @@ def largest_weight(max_weight: Any, *, has_weights: bool = False) -> float:
     return 1.0 if max_weight is None else check_size("max_weight", max_weight)
 
 
-def _undeclared(name: str, what: str, low: float = -1.0) -> tuple[Any, Any]:
-    behind = " Behind a PublicEncoder say bounds_X=encoder." * (name == "bounds_X")
+def _undeclared(name: str, what: str, low: float = -1.0, advice: str = "") -> tuple[Any, Any]:
     warn_user(
         f"{name} was not given: {what} are clipped to ({low:g}, 1). Declare the bounds from "
-        f"domain knowledge, not from the data.{behind}",
+        f"domain knowledge, not from the data.{advice}",
         BoundsNotDeclaredWarning,
     )
     return low, 1.0
@@ -321,10 +322,11 @@ def check_target_bounds(
         return None
     low, high = _pair(name, bounds)
     shapes = {low.shape, high.shape} - {()}
-    if len(shapes) > 1 or max(low.ndim, high.ndim) > 1 or not _is_wide_enough(low, high):
+    is_one = bool(shapes) and name != "bounds_y"
+    if is_one or len(shapes) > 1 or max(low.ndim, high.ndim) > 1 or not _is_wide_enough(low, high):
+        several = ", or two arrays of such numbers over the targets" * (n_targets != 1)
         raise ValueError(
-            f"{name} must be two numbers with low < high, {_APART}, or two arrays of such "
-            f"numbers over the targets, got {shown(bounds)}"
+            f"{name} must be two numbers with low < high, {_APART}{several}, got {shown(bounds)}"
         )
     if n_targets is not None and shapes - {(n_targets,)}:
         raise ValueError(f"{name} has the ends of {shapes.pop()[0]} targets, y has {n_targets}")
@@ -339,8 +341,9 @@ def number_bounds(bounds: Any, name: str) -> tuple[float, float] | None:
 
 def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> TargetScaling:
     """The scaling of targets over their exposures; None for the first stands for (0 or .001, 1)."""
+    most = " Larger counts and costs count as 1: say bounds_y=(low, the most a record may have)."
     of_y = number_bounds(bounds_y, "bounds_y")
-    low, high = of_y or _undeclared("bounds_y", "targets", 0.0 if with_zero else 0.001)
+    low, high = of_y or _undeclared("bounds_y", "targets", 0.0 if with_zero else 0.001, most)
     if low < 0 or (low == 0 and not with_zero):
         least = "at least 0" if with_zero else "above 0"
         advice = ": a small cost such as .01, or DPTweedieRegressor for costs of 0" * (low == 0)

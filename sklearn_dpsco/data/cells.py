@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from .._checks import listed, shown, warn_user
 from .._types import Array, Flags, Indices
@@ -197,8 +197,14 @@ def check_order(**arguments: Any) -> None:
     Rows go together by place, which is right for labels that are not the same: one table had its
     rows numbered anew. Where some labels are, and neither table was numbered anew, a warning says
     so: as of parts of a table that was shuffled before. Nothing but labels is read, see
-    :ref:`section-2.14`.
+    :ref:`section-2.14`. A text in the place of what goes with X is an error, too.
     """
+    for name, values in arguments.items():
+        if name != "X" and isinstance(values, (str, bytes)):
+            raise ValueError(
+                f"{name} must hold a value for each row, such as table[{name!r}]: the name of a "
+                "column alone says nothing"
+            )
     pandas: Any = sys.modules.get("pandas")  # without it, there are no labels
     found = {name: getattr(values, "index", None) for name, values in arguments.items()}
     labels = {name: of for name, of in found.items() if pandas and isinstance(of, pandas.Index)}
@@ -224,6 +230,15 @@ def check_order(**arguments: Any) -> None:
                 f"before they are split, or give {name}.to_numpy() if places are right",
                 PrivacyParameterWarning,
             )
+
+
+def check_lengths(**arguments: Any) -> None:
+    """`check_consistent_length`, whose error names the arguments that are not None."""
+    try:
+        check_consistent_length(*arguments.values())
+    except ValueError as error:
+        given = [name for name, values in arguments.items() if values is not None]
+        raise ValueError(f"{error}, of {' and '.join(given)}") from None
 
 
 def plain(values: Any) -> Any:

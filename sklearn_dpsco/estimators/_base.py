@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -282,7 +282,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             raise ValueError("X has one dimension and y has two: fit takes X first, and then y")
         X = self._features(X, reset=reset, min_samples=min_samples)
         y = self._reader.targets(y)
-        check_consistent_length(X, y)
+        cells.check_lengths(X=X, y=y)
         return X, y
 
     def _table(

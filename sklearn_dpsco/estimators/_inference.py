@@ -132,7 +132,8 @@ class Inference(DPLinearModel):
             center = frame.target_center
             center = np.exp(center) if target.has_log_link else np.asarray(center)
             mean = target.middle + target.half * center
-            found += ["the target"] * bool(np.any(_is_at_end(mean, target.low, target.high)))
+            facts = target.low, target.high, not target.has_log_link
+            found += ["the target"] * bool(np.any(_is_at_end(mean, *facts)))
         if found:
             yield (
                 f"most values of {first_of(found)} may lie beyond an end of their bounds: their "
@@ -461,11 +462,11 @@ _ADVICE = {
 }
 
 
-def _is_at_end(mean: Array, low: Any, high: Any) -> Any:
-    """Whether means lie at ends that are not natural, as 0 is, and 1 where the other one is 0."""
+def _is_at_end(mean: Array, low: Any, high: Any, may_be_flags: bool = True) -> Any:
+    """Whether means lie at ends that are not natural, as 0 is, and 1 of flags."""
     ends = np.array([low, high])
     room = 0.02 * np.minimum(ends[1] - ends[0], np.abs(ends))
-    room[1] *= ~((ends[0] == 0) & (ends[1] == 1))
+    room[1] *= ~((ends[0] == 0) & (ends[1] == 1) & may_be_flags)
     return (np.abs(mean - ends) < room).any(axis=0)
 
 

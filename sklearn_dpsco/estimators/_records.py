@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
 from .._checks import check_size, shown
 from .._types import Array, Flags, Indices
@@ -194,7 +194,7 @@ class Reader:
         if sample_weight is None:
             return of_classes
         weights = cells.as_weights(sample_weight, self.max_weight, strict=self.is_strict)
-        check_consistent_length(X, weights)
+        cells.check_lengths(X=X, sample_weight=weights)
         return times_rows(weights, of_classes)
 
 
@@ -337,10 +337,10 @@ def _checked_block(reader: Reader, kinds: tuple[str, ...], classes: Any, *arrays
         with np.errstate(all="ignore"):
             cells.check_order(**given)
             X, y = _read_both(reader, given)
-            check_consistent_length(X, y)
+            cells.check_lengths(X=X, y=y)
             reader.weights(X, given.get("weight"))
             users = cells.as_users(given["groups"]) if "groups" in given else None
-            check_consistent_length(X, users)
+            cells.check_lengths(X=X, groups=users)
         labels = ()
         if classes is not None:
             reader.codes(y, classes)

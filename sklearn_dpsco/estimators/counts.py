@@ -8,13 +8,19 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_real, saying, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
-from ..data.cells import as_weights, check_in_memory, check_order, numbers_of_records
+from ..data.cells import (
+    as_weights,
+    check_in_memory,
+    check_lengths,
+    check_order,
+    numbers_of_records,
+)
 from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator
@@ -22,6 +28,10 @@ from ._inference import Inference
 
 _TINIEST, _LARGEST = 5e-324, 1e300  # of rates
 _LOWEST = -700.0  # logarithm of a mean that is predicted, which is above 0
+_TOGETHER = (
+    "exposure and bounds_exposure go together: declare bounds_exposure=(low, high) from domain "
+    "knowledge, and give the exposure of each record, in the fit as afterwards"
+)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -88,6 +98,9 @@ class RateModel(Inference, DPRegressor):
 
         With n those of so many rows, of whom one number may be for all.
         """
+        if self.bounds_exposure is None:  # means are of a record, and not of a unit
+            raise ValueError(_TOGETHER)
+        check_order(exposure=exposure)
         check_in_memory("a model with exposure", exposure)
         if n is not None and not (isinstance(exposure, (list, tuple)) or np.ndim(exposure)):
             exposure = np.full(n, exposure)
@@ -102,17 +115,14 @@ class RateModel(Inference, DPRegressor):
 
     def _per_exposure(self, y: Any, exposure: Any, sample_weight: Any) -> tuple[Any, Any]:
         """Targets over exposures, and weights with which they have the same derivatives."""
-        if (exposure is None) != (self.bounds_exposure is None):
-            raise ValueError(
-                "exposure and bounds_exposure go together: declare bounds_exposure=(low, high) "
-                "from domain knowledge, and give the exposure of each record"
-            )
         if exposure is None:
+            if self.bounds_exposure is not None:
+                raise ValueError(_TOGETHER)
             return y, sample_weight
         low, most = number_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
         check_in_memory("a model with exposure", y)
         y, e = self._reader.targets(y), self._exposure(exposure)
-        check_consistent_length(y, e)
+        check_lengths(y=y, exposure=e)
         with np.errstate(all="ignore"):
             # finite targets stay finite, and those above 0 so
             rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
@@ -126,8 +136,13 @@ class RateModel(Inference, DPRegressor):
             beyond = np.fmax(np.minimum(beyond, _LARGEST), 1.0)
             weights = np.minimum(weights * beyond, np.maximum(weights, (low / most) ** power))
             if sample_weight is not None:
+                if _is_same(exposure, sample_weight):
+                    raise ValueError(
+                        "exposure is given as sample_weight as well, and would count twice: the "
+                        "fit weighs records by it. Leave sample_weight out"
+                    )
                 given = as_weights(sample_weight, largest, strict=self._is_strict)
-                check_consistent_length(given, e)
+                check_lengths(y=y, sample_weight=given)
                 weights = weights * given
             sample_weight = weights * largest
         return np.where(np.isfinite(y), rates, y), sample_weight
@@ -222,6 +237,14 @@ class RateModel(Inference, DPRegressor):
             sample_weight = weights if sample_weight is None else weights * sample_weight
         metric = functools.partial(d2_tweedie_score, power=self.loss.power)
         return self._score(metric, X, y, sample_weight)
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    """Whether both are one array, or columns that lie in one place; reads no value."""
+    arrays = [getattr(values, "values", values) for values in (first, second)]
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        return first is second
+    return bool(arrays[0].ctypes.data == arrays[1].ctypes.data)
 
 
 def _means(largest: float, raw: Array) -> Array:

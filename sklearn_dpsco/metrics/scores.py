@@ -1280,8 +1280,18 @@ def _answers(
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
     if "y" in needs:
         found["y"] = _numbers("y", y, *shape)
-        if exposure is None and _public(estimator, "bounds_exposure") is not None:
+        bounds = _public(estimator, "bounds_exposure")
+        if exposure is None and bounds is not None:
             raise ValueError("exposure must be given: the estimator has bounds_exposure")
+        if (
+            bounds is None
+            and exposure is not None
+            and hasattr(opened(estimator)[0], "bounds_exposure")
+        ):
+            raise ValueError(
+                "exposure was given, and the estimator has no bounds_exposure: it predicts means "
+                "of records, not of a unit of exposure. Fit it with both, or leave exposure out"
+            )
         found["prediction"] = means = _numbers("predict(X)", estimator.predict(X), *shape)
         if exposure is not None:
             cells.check_in_memory("a score with exposure", exposure)

@@ -17,7 +17,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count, check_int, naming, shown, telling, unwarned, warn_user
 from .._fitting import Accounting, PrivateFit, in_order, rows_of
@@ -271,7 +271,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_in_memory("a private search", X)
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
-            check_consistent_length(X, y)
+            cells.check_lengths(X=X, y=y)
             given = {"groups": groups, "sample_weight": sample_weight, "exposure": exposure}
             table = self._table(X, y, self._extras(given, fit_params))
             plan = self._plan(plans, len(table.y), table.n_outputs, table.classes)
@@ -375,17 +375,17 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 raise TypeError("exposure is for models of counts and costs")
             exposure = cells.one_each(extras["exposure"])
             exposure = cells.as_numbers("exposure", exposure, strict=False)
-            check_consistent_length(y, exposure)
+            cells.check_lengths(y=y, exposure=exposure)
             is_valid &= np.isfinite(exposure) & (exposure > 0)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
             users, self._counted = cells.as_users(extras["groups"]), self._rows_per_user
-            check_consistent_length(y, users)
+            cells.check_lengths(y=y, groups=users)
             weights[cells.surplus_rows(users, self._counted, {})] = 0.0  # of which the fits warn
         if "sample_weight" in extras:
             largest = largest_weight(last.max_weight)
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
-            check_consistent_length(y, given)
+            cells.check_lengths(y=y, sample_weight=given)
             weights *= given
         X = X if hasattr(X, "shape") else cells.as_objects(X)
         X = compressed(X) if sparse.issparse(X) else X

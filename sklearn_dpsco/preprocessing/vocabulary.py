@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._checks import check_count, check_int, naming, warn_user
 from .._fitting import PrivateEstimator, in_order
@@ -264,7 +264,6 @@ class PrivateVocabulary(  # type: ignore[call-arg]
             if groups is None and accounting.budget.rows_per_user > 1:
                 raise ValueError("max_rows_per_user > 1 needs groups: whose text each is")
             users = np.arange(len(texts)) if groups is None else as_users(groups)
-            check_consistent_length(texts, users)
             surplus = self._surplus(texts, groups, accounting.budget.rows_per_user)
             plan = self.plan(len(texts))
             self._spend(accounting.accountant, plan, has_groups=groups is not None)

@@ -582,7 +582,8 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             return None
         raise TooFewRowsError(
             f"inference=True needs more rows than n_samples={problem.n_samples} for {k} "
-            "coefficients at this epsilon: what comes before it takes nearly the whole budget. "
+            f"coefficients at epsilon={budget.epsilon:g}: what comes before it takes nearly the "
+            "whole budget. "
             "Take fewer features or targets, a larger epsilon or inference=False"
         )
     m = Purse(problem, budget, purse.allowance.share(left)).user_accuracy
@@ -698,15 +699,16 @@ def _check_rows(
     if is_refused:
         raise TooFewRowsError(
             f"inference=True needs about {rounded(needed, 2):.0f} {what}, better "
-            f"{rounded(enough, 2):.0f}, for {k} coefficients at this epsilon, for standard errors "
-            f"that are not noise; {counted}={n}{gaps}. {take}"
+            f"{rounded(enough, 2):.0f}, for {k} coefficients at epsilon={budget.epsilon:g}, for "
+            f"standard errors that are not noise; {counted}={n}{gaps}. {take}. rows_needed counts "
+            "the rows for an effect"
         )
     alike = " if classes are alike, and from more if one is rare"
     alike *= problem.loss.task == "classification"
     warn_user(
-        f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at this "
-        "epsilon: intervals may be the whole line, first those of columns that vary little, that "
-        "go with others or that have strong effects. Few are from about "
+        f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at "
+        f"epsilon={budget.epsilon:g}: intervals may be the whole line, first those of columns that "
+        "vary little, that go with others or that have strong effects. Few are from about "
         f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
         PrivacyParameterWarning,
     )

@@ -249,8 +249,8 @@ class SetDescent(Solver):
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
             raise ValueError(
-                "mirror descent has no pure-DP form (delta=0); "
-                "DPLassoFW(solver='selection') and its classifier have one"
+                "this model has no pure-DP form (delta=0): take delta='auto', or an accountant "
+                "with a delta above 0; DPLassoFW(solver='selection') and its classifier have one"
             )
         self._check_units(budget, units)
         candidates: tuple[Any, ...] = (feasible_set,)

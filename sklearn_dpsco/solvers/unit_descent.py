@@ -86,7 +86,11 @@ class Descent(Solver):
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
         if budget.is_pure:
-            raise ValueError("solver='descent' has no pure-DP form (delta=0)")
+            raise ValueError(
+                "this model has no pure-DP form (delta=0): take delta='auto', or an accountant "
+                "with a delta above 0. Of linear and logistic models "
+                "DPLassoFW(solver='selection') and its classifier have one"
+            )
         if feasible_set is not Geometry:
             raise ValueError(
                 "solver='descent', that of inference=True, has no feasible set, which "

@@ -81,7 +81,7 @@ def S():
 
 def P(**parameters):
     given = {"bounds_X": (0, 1), "bounds_y": (0, 9), "bounds_exposure": (0.1, 1)}
-    return DPPoissonRegressor(**given, epsilon=20.0, random_state=0, **parameters)
+    return DPPoissonRegressor(**{**given, "epsilon": 20.0, "random_state": 0, **parameters})
 
 
 def C(**parameters):
@@ -110,6 +110,7 @@ def encode(schema, table=F, **parameters):
 
 
 ORDER = "has the row labels of X in another order"
+NO_NAME = r"must hold a value for each row, such as table\[.*\]: the name of a column"
 MISTAKES = {
     # bounds
     "a list of pairs": (lambda: R(bounds_X=[(0, 10), (1, 100)]).fit(X, y),
@@ -177,11 +178,11 @@ MISTAKES = {
     "a lazy frame": (lambda: R().fit(pl.DataFrame({"a": y}).lazy(), y), r"lazy frame: collect\(\)"),
     "a file's name": (lambda: R().fit("table.csv", y), "X must be a table.*got str"),
     "a dict of columns": (lambda: R().fit({"a": y}, y), "X must be a table.*got dict"),
-    "a name for y": (lambda: R().fit(F, "pay"), "y must hold numbers"),
+    "a name for y": (lambda: R().fit(F, "pay"), r"y must hold a value .* table\['y'\]: the name"),
     "one dimension": (lambda: R().fit(F["age"], y), r"X\[\['name'\]\].*Reshape your data"),
     "X and y swapped": (lambda: R().fit(y, X), "X first, and then y"),
     "no y": (lambda: R().fit(X, None), "requires y"),
-    "y of another length": (lambda: R().fit(X, y[:5]), r"numbers of samples: \[60, 5\]"),
+    "y of another length": (lambda: R().fit(X, y[:5]), r"of samples: \[60, 5\], of X and y$"),
     "one row": (lambda: R().fit(X[:1], y[:1]), "minimum of 2"),
     "y in another order": (lambda: R().fit(F, TURNED), rf"of y {ORDER}.*y\.loc\[X\.index\].*numpy"),
     "users in another order": (lambda: R().fit(F, y, groups=TURNED), f"of groups {ORDER}"),
@@ -288,9 +289,32 @@ MISTAKES = {
     "weights of a pipeline": (lambda: make_pipeline(PublicEncoder(BOX), R()).fit(
         F, y, sample_weight=np.ones(N)), "stepname__parameter"),
     "negative weights": (lambda: R().fit(X, y, sample_weight=-y), "that are not negative"),
-    "too few weights": (lambda: R().fit(X, y, sample_weight=y[:3]), r"samples: \[60, 3\]"),
-    "weights as text": (lambda: R().fit(X, y, sample_weight="balanced"), "sample_weight must hold"),
-    "a column's name as groups": (lambda: R().fit(F, y, groups="age"), "groups must have"),
+    "too few weights": (lambda: R().fit(X, y, sample_weight=y[:3]),
+        r"samples: \[60, 3\], of X and sample_weight$"),
+    "weights as text": (lambda: R().fit(X, y, sample_weight="balanced"), f"weight {NO_NAME}"),
+    "a column's name as groups": (lambda: R().fit(F, y, groups="age"), f"groups {NO_NAME}"),
+    "a column's name as exposure": (lambda: P().fit(F, y, exposure="age"), f"exposure {NO_NAME}"),
+    "the same of a score": (lambda: dp_score(models.rates, F, y, exposure="e"), NO_NAME),
+    "the same of predictions": (lambda: models.rates.predict(F, exposure="e"), NO_NAME),
+    "the same of a stream": (lambda: S().partial_fit(F, y, groups="age"), f"groups {NO_NAME}"),
+    "too few users": (lambda: R().fit(X, y, groups=y[:3]), r"\[60, 3\], of X and groups"),
+    "too few users of a stream": (lambda: S().partial_fit(X, y, groups=y[:3]), "of X and groups"),
+    "too few users of a search": (lambda: grid().fit(X, y, groups=y[:3]), "of y and groups"),
+    # exposures
+    "too few exposures": (lambda: P().fit(X, y, exposure=y[:3]), r"\[60, 3\], of y and exposure"),
+    "exposures as weights": (lambda: P(max_weight=1.0).fit(X, y, exposure=y, sample_weight=y),
+        "count twice.*Leave sample_weight out"),
+    "a column as exposures and weights": (lambda: P(max_weight=1.0).fit(
+        F, y, exposure=F["age"], sample_weight=F["age"]), "count twice"),
+    "exposures the wrong way": (lambda: P(bounds_exposure=(1, 0.1)).fit(X, y, exposure=y),
+        r"^bounds_exposure must be two numbers with low < high, [^,]*, got \(1, 0\.1\)$"),
+    "exposures without bounds": (lambda: P(bounds_exposure=None).fit(X, y, exposure=y),
+        "go together: declare bounds_exposure"),
+    "exposures after a fit without": (lambda: models.counts.predict(X, exposure=y), "go together"),
+    "a score of exposures after a fit without": (
+        lambda: dp_score(models.counts, X, y, exposure=y), "no bounds_exposure.*Fit it with both"),
+    "pure counts": (lambda: P(bounds_exposure=None, delta=0).fit(X, y),
+        r"^this model has no pure-DP form \(delta=0\): take delta='auto'"),
     # accountants
     "the accountant's class": (lambda: R(accountant=BudgetAccountant).fit(X, y),
         r"got the class: make one, BudgetAccountant\(epsilon\)"),
@@ -365,6 +389,8 @@ MISTAKES = {
 def _fits():
     models.fitted = R(solver=Gradient(max_iter=1)).fit(F, y)
     models.labelled = C(solver=Gradient(max_iter=1)).fit(F, labels)
+    models.rates = P().fit(F, y, exposure=y)
+    models.counts = P(bounds_exposure=None).fit(X, y)
     models.ended = stream(random_state=0).fit(X, y)
 
 
@@ -453,7 +479,7 @@ WARNED = {
         BoundsNotDeclaredWarning, "max_weight was not given"),
     "no largest weight in a private search": (lambda: grid(R()).fit(X, y, sample_weight=y),
         BoundsNotDeclaredWarning, "max_weight was not given"),
-    "no largest weight next to exposure": (lambda: P().fit(X, y, exposure=y, sample_weight=y),
+    "no largest weight next to exposure": (lambda: P().fit(X, y, exposure=y, sample_weight=y + 0),
         BoundsNotDeclaredWarning, "max_weight was not given"),
     "in folds": (lambda: cross_val_score(R(delta=0.1), X, y, cv=2),
         PrivacyParameterWarning, "delta=0.1"),
@@ -499,7 +525,7 @@ def test_weights_are_silent_where_their_largest_is_declared_and_where_exposure_m
         warnings.simplefilter("error", BoundsNotDeclaredWarning)
         R(max_weight=1.0).fit(X, y, sample_weight=y)
         P().fit(X, y, exposure=y)
-        P(max_weight=2.0).fit(X, y, exposure=y, sample_weight=y)
+        P(max_weight=2.0).fit(X, y, exposure=y, sample_weight=y + 0)
 
 
 # ------------------------------------------------------------------------ what goes on being taken
