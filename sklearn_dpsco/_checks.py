@@ -29,7 +29,7 @@ _MOST_SHOWN = 20  # elements: what holds more may be a table in the place of a p
 def shown(value: Any) -> str:
     """`value` for a message, cut if it is long; of what may be data the type and the size."""
     try:
-        if _n_cells(value) > _MOST_SHOWN:
+        if _n_cells(value) > _MOST_SHOWN or hasattr(value, "to_numpy"):  # a column, or a frame
             shape = getattr(value, "shape", None)
             size = f"shape {shape}" if isinstance(shape, tuple) else f"length {len(value)}"
             return f"an object of type {type(value).__name__} and {size}"

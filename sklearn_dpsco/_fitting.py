@@ -302,7 +302,10 @@ class PrivateFit:
         users = as_users(groups)
         check_lengths(X=X, groups=users)
         if self._is_strict and np.any(is_nameless(users)):
-            raise ValueError("groups contains labels that are missing or cannot be compared")
+            raise ValueError(
+                "groups contains labels that are missing or cannot be compared. Say "
+                "nonfinite='zero', so that such a row contributes nothing"
+            )
         return surplus_rows(users, most, counted, numbers)
 
     @contextmanager

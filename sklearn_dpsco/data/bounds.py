@@ -165,7 +165,9 @@ def _pair(name: str, bounds: Any) -> tuple[Array, Array]:
         _refuse_pairs(name, bounds)
     if not (is_array or is_list) or len(bounds) != 2:
         several = ", of several targets ([lows], [highs])" * (name == "bounds_y")
-        raise ValueError(f"{name} must be a pair (low, high){several}, got {shown(bounds)}")
+        of_data = ". Bounds are public knowledge: those of the data tell of its records"
+        advice = of_data * hasattr(bounds, "to_numpy")  # such as what describe() returns
+        raise ValueError(f"{name} must be a pair (low, high){several}, got {shown(bounds)}{advice}")
     return check_numbers(name, bounds[0]), check_numbers(name, bounds[1])
 
 
@@ -268,7 +270,8 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> tuple[Ar
 
 def is_declaring(bounds: Any) -> bool:
     """Whether `bounds_X` is a transformer that declares them, in the place of numbers."""
-    return hasattr(bounds, "transform") or hasattr(bounds, "declared_output")
+    is_table = hasattr(bounds, "iloc")  # of pandas, which has a method of this name
+    return (hasattr(bounds, "transform") and not is_table) or hasattr(bounds, "declared_output")
 
 
 def feature_scaling(

@@ -47,6 +47,11 @@ NO_INFERENCE = (
 )
 _NOT_HERE = {"inference": NO_INFERENCE, "n_jobs": "a fit runs on threads (NUMBA_NUM_THREADS)"}
 _NOT_HERE |= dict.fromkeys(("C", "alpha", "penalty"), "no penalty is needed beside the noise")
+_LINK = "the model decides on it: those of counts and costs have a logarithmic one"
+_NOT_HERE |= dict.fromkeys(("link", "family"), _LINK)
+_STEPS = "the plan has as many steps as the budget allows for"
+_NOT_HERE |= dict.fromkeys(("max_iter", "tol", "solver", "warm_start"), _STEPS)
+_NOT_HERE |= {"fit_intercept": "there always is an intercept"}
 
 
 # of an item such as ``scale_X_, center_X_ : ndarray`` this line, and those below it
@@ -139,7 +144,7 @@ def equivalent(cls: Any, name: str) -> str | None:
     found = [here for here in places if here.lower() == name.lower()]
     found = found or [here for here in _HERE.get(name, ()) if here in places]
     found = found or difflib.get_close_matches(name, places, n=1, cutoff=0.75)
-    if name in _NOT_HERE and not (found and name in _HERE):
+    if name in _NOT_HERE and not (found and (name in _HERE or name in places)):
         return _NOT_HERE[name]
     if found:
         return f"see {' and '.join(places[here] for here in found)}"

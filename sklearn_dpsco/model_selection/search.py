@@ -347,6 +347,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     f"step__groups, step__sample_weight, ... of a private step, got {name!r}"
                 )
             found[short] = value
+        cells.check_order(**found)
         # lists as arrays of objects, in which no entry decides on the type of others
         return {
             name: value if hasattr(value, "shape") else cells.entries(value)
@@ -373,10 +374,12 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
-            exposure = cells.one_each(extras["exposure"])
-            exposure = cells.as_numbers("exposure", exposure, strict=False)
+            given = extras["exposure"]
+            exposure = cells.numbers_of_records(
+                "exposure", given, "", strict=False, above_zero=True
+            )
             cells.check_lengths(y=y, exposure=exposure)
-            is_valid &= np.isfinite(exposure) & (exposure > 0)
+            is_valid &= np.isfinite(exposure)
         weights = np.where(is_valid, 1.0, 0.0)
         if "groups" in extras:
             users, self._counted = cells.as_users(extras["groups"]), self._rows_per_user

@@ -68,6 +68,7 @@ hushed = np.where(np.arange(N) % 2, LABEL, "yes")
 models = SimpleNamespace()  # fitted before the first row
 TURNED = pd.Series(y)[::-1]  # its labels are those of F in another order
 BLOCKS = da.from_array(X, chunks=(20, 2))
+LISTS = PublicEncoder({"kind": ["a", "b", "c"]})
 AGE, BOX = {"age": (0, 100)}, {"age": (0, 1), "pay": (0, 1)}
 
 
@@ -105,6 +106,10 @@ def grid(estimator=None, settings=None, **parameters):
     return DPGridSearchCV(estimator or R(), settings, **{"random_state": 0} | parameters)
 
 
+def rates():
+    return grid(P(epsilon=1.0), {"max_weight": [1.0, 2.0]})
+
+
 def encode(schema, table=F, **parameters):
     return PublicEncoder(schema, **parameters).fit_transform(table)
 
@@ -125,6 +130,10 @@ MISTAKES = {
     "pairs of targets": (lambda: R(bounds_y=[(0, 10), (1, 100)]).fit(X, X), "of two targets"),
     "the table as bounds": (lambda: R(bounds_X=X).fit(X, y), "bounds_X must be a pair"),
     "the targets as bounds": (lambda: R(bounds_y=y).fit(X, y), "bounds_y must be a pair.*shape"),
+    "what the table has as bounds": (lambda: R(bounds_X=F.describe()).fit(F, y),
+        r"a pair \(low, high\), got .* shape \(8, 2\)\. Bounds are public knowledge"),
+    "what the targets have as bounds": (lambda: P(bounds_y=F["age"].describe()).fit(F, y),
+        r"got an object of type Series and shape \(8,\)\. Bounds are public knowledge"),
     "one number": (lambda: R(bounds_X=1).fit(X, y), r"bounds_X must be a pair \(low, high\), got"),
     "bounds_y by name": (
         lambda: R(bounds_y={"y": (0, 1)}).fit(X, y),
@@ -275,6 +284,9 @@ MISTAKES = {
     "C": (lambda: DPLassoFWClassifier(C=1.0), "argument 'C'; see .*feasible_set"),
     "alpha": (lambda: DPMirrorRegressor(alpha=1.0), r"argument 'alpha'; see .*\(l2_penalty=...\)"),
     "alpha of counts": (lambda: DPPoissonRegressor(alpha=0), "argument 'alpha'; no penalty"),
+    "a link": (lambda: DPPoissonRegressor(link="log"), "argument 'link'; .* a logarithmic one"),
+    "steps": (lambda: DPPoissonRegressor(max_iter=9), "argument 'max_iter'; .* as the budget"),
+    "no intercept": (lambda: DPPoissonRegressor(fit_intercept=False), "there always is an inter"),
     "offset": (lambda: DPPoissonRegressor(offset=y), "argument 'offset'; see 'bounds_exposure'"),
     "offset of a fit": (lambda: P().fit(X, y, offset=y), r"say exposure=np\.exp\(offset\)"),
     "n_jobs": (lambda: DPLassoFW(n_jobs=2), "argument 'n_jobs'; a fit runs on threads"),
@@ -299,6 +311,11 @@ MISTAKES = {
     "the same of a stream": (lambda: S().partial_fit(F, y, groups="age"), f"groups {NO_NAME}"),
     "too few users": (lambda: R().fit(X, y, groups=y[:3]), r"\[60, 3\], of X and groups"),
     "too few users of a stream": (lambda: S().partial_fit(X, y, groups=y[:3]), "of X and groups"),
+    "exposures of a search by name": (
+        lambda: rates().fit(F, y, exposure="age"), f"exposure {NO_NAME}"),
+    "one exposure of a search": (lambda: rates().fit(X, y, exposure=np.float64(1)),
+        r"exposure must have the shape \(n_samples,\), got \(\)"),
+    "too few exposures of a search": (lambda: rates().fit(X, y, exposure=y[:3]), "of y and expos"),
     "too few users of a search": (lambda: grid().fit(X, y, groups=y[:3]), "of y and groups"),
     # exposures
     "too few exposures": (lambda: P().fit(X, y, exposure=y[:3]), r"\[60, 3\], of y and exposure"),
@@ -313,8 +330,13 @@ MISTAKES = {
     "exposures after a fit without": (lambda: models.counts.predict(X, exposure=y), "go together"),
     "a score of exposures after a fit without": (
         lambda: dp_score(models.counts, X, y, exposure=y), "no bounds_exposure.*Fit it with both"),
+    "too few rows for standard errors": (
+        lambda: P(bounds_exposure=None, epsilon=1.0, inference=True).fit(X, y),
+        "needs about .* rows, .*at epsilon=1, .*n_samples=60.*inference=False. rows_needed"),
     "pure counts": (lambda: P(bounds_exposure=None, delta=0).fit(X, y),
         r"^this model has no pure-DP form \(delta=0\): take delta='auto'"),
+    "a user without a name": (lambda: R().fit(X, y, groups=np.where(codes, np.nan, 1)),
+        "missing or cannot be compared. Say nonfinite='zero'"),
     # accountants
     "the accountant's class": (lambda: R(accountant=BudgetAccountant).fit(X, y),
         r"got the class: make one, BudgetAccountant\(epsilon\)"),
@@ -473,6 +495,14 @@ WARNED = {
         BoundsNotDeclaredWarning, "bounds_X"),
     "in a private search": (lambda: grid(R(bounds_X=None)).fit(X, y),
         BoundsNotDeclaredWarning, "bounds_X"),
+    "no bounds of counts": (lambda: P(bounds_y=None).fit(X, y, exposure=y),
+        BoundsNotDeclaredWarning, r"clipped to \(0, 1\).*Larger counts .* say bounds_y=\(low, the"),
+    "rows beyond those of a user": (lambda: R().fit(X, y, groups=codes),
+        PrivacyParameterWarning, r"58 of 60 rows count for nothing.*max_rows_per_user=1"),
+    "the same of counts": (lambda: P().fit(X, y, exposure=y, groups=codes),
+        PrivacyParameterWarning, "58 of 60 rows count for nothing"),
+    "all categories": (lambda: DPPoissonRegressor(bounds_X=LISTS, bounds_y=(0, 9), epsilon=1e4,
+        inference=True).fit(X3, y), PrivacyParameterWarning, "columns of all categories of kind"),
     "no largest weight": (lambda: R().fit(X, y, sample_weight=y),
         BoundsNotDeclaredWarning, "max_weight was not given"),
     "no largest weight of a stream": (lambda: S().partial_fit(X, y, sample_weight=y),
@@ -518,6 +548,19 @@ def test_a_warning_stands_at_the_line_of_the_user(name):
         assert (warning.filename, warning.lineno - first) in ((__file__, 0), (__file__, 1))
     for warning in caught:
         assert_nothing_is_quoted(warning.message)
+
+
+# (of which folds of scikit-learn make other errors)
+@pytest.mark.parametrize("name", [n for n in WARNED if n not in ("in folds", "in a search")])
+def test_a_warning_comes_before_anything_is_spent(name):
+    call, category, pattern = WARNED[name]
+    accountant = BudgetAccountant(1e5, 1e-6)
+    with accountant, nothing_is_released(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", f"(?s).*{pattern}", category)
+        with pytest.raises(category):
+            call()
+    assert accountant.ledger == ()
 
 
 def test_weights_are_silent_where_their_largest_is_declared_and_where_exposure_makes_them():

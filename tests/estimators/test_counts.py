@@ -214,7 +214,8 @@ def test_scores_are_d2_of_the_power():
         model = model_of("Tweedie", power=power, epsilon=50.0).fit(X, y)
         expected = d2_tweedie_score(y, model.predict(X), power=power)
         assert model.score(X, y) == pytest.approx(expected)
-        weights = exposure ** (2 - power)
+        weights, rated = exposure ** (2 - power), model_of("Tweedie", exposure, power=power)
+        model = rated.fit(X, y, exposure=exposure)
         expected = d2_tweedie_score(
             y / exposure, model.predict(X), power=power, sample_weight=weights
         )
@@ -302,6 +303,13 @@ def test_bounds_that_were_not_given_are_told_once_next_to_exposure():
     with pytest.warns(BoundsNotDeclaredWarning) as said:
         model.fit(X, y, exposure=exposure)
     assert sum("bounds_y was not given" in str(one.message) for one in said) == 1
+
+
+def test_counts_that_all_lie_beyond_one_are_told():
+    # an end that is usual of flags is none of counts
+    X, y, _ = table("Poisson", 2000)
+    with pytest.warns(PrivacyParameterWarning, match="most values of the target may lie beyond"):
+        model_of("Poisson", epsilon=10.0, bounds_y=(0, 1)).fit(X, y + 1)
 
 
 def test_bad_exposures_of_predictions_are_refused():

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -796,7 +797,7 @@ def test_a_ledger_is_bound_to_one_new_file(tmp_path, monkeypatch):
     assert len(reloaded(free).ledger) == 1
 
 
-def test_copies_of_the_file_and_of_the_accountant(tmp_path):
+def test_copies_of_the_file_and_of_the_accountant(tmp_path, monkeypatch):
     path, copied = tmp_path / "budget.json", tmp_path / "copy.json"
     accountant = kept(path)
     (tmp_path / "link.json").symlink_to(path)
@@ -811,8 +812,7 @@ def test_copies_of_the_file_and_of_the_accountant(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "link.json").is_symlink()
     pickled = pickle.dumps(accountant)
-    del accountant, same
-    gc.collect()
+    monkeypatch.setattr(accountant_module, "_accountants", WeakValueDictionary())  # as elsewhere
     assert len(pickle.loads(pickled).ledger) == 1
 
 
@@ -832,14 +832,13 @@ def test_a_loader_that_makes_an_object_first_keeps_the_accountant(tmp_path):
     assert len(twin.ledger) == 1
 
 
-def test_a_model_whose_file_is_gone_loads_and_refuses(tmp_path):
+def test_a_model_whose_file_is_gone_loads_and_refuses(tmp_path, monkeypatch):
     X, y = scaled_table(60, 3)
     path = tmp_path / "budget.json"
     model = regressor(accountant=kept(path)).fit(X, y)
     expected, pickled = model.predict(X), pickle.dumps(model)
     whole = path.read_bytes()
-    del model
-    gc.collect()
+    monkeypatch.setattr(accountant_module, "_accountants", WeakValueDictionary())  # as elsewhere
     path.unlink()
     model = pickle.loads(pickled)
     np.testing.assert_array_equal(model.predict(X), expected)
