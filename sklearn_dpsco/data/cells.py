@@ -202,8 +202,8 @@ def check_order(**arguments: Any) -> None:
     for name, values in arguments.items():
         if name != "X" and isinstance(values, (str, bytes)):
             raise ValueError(
-                f"{name} must hold a value for each row, such as table[{name!r}]: the name of a "
-                "column alone says nothing"
+                f"{name} must have the shape (n_samples,), such as table[{name!r}] has: the name "
+                "of a column alone says nothing"
             )
     pandas: Any = sys.modules.get("pandas")  # without it, there are no labels
     found = {name: getattr(values, "index", None) for name, values in arguments.items()}

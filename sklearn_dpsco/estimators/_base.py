@@ -711,7 +711,7 @@ class DPRegressor(RegressorMixin, DPLinearModel):
             They need ``inference=True`` in the fit, and rows in memory.
         """
         check_is_fitted(self)
-        if return_std and not hasattr(self, "_prediction_std"):
+        if check_bool("return_std", return_std) and not hasattr(self, "_prediction_std"):
             raise ValueError(
                 f"return_std=True needs inference=True, which {type(self).__name__} lacks"
             )

@@ -126,14 +126,15 @@ class Inference(DPLinearModel):
         center, found = frame.center, []
         if features is not None and center is not None:
             numbers = features.shift + features.width * center, features.low, features.high
-            is_at_end = _is_at_end(*(shift + width * number for number in numbers))
+            mean, low, high = (shift + width * number for number in numbers)
+            is_at_end = _is_at_end(mean, low, high)
             found = [str(names[k]) for k in np.flatnonzero(is_at_end)]
         if target is not None:
             center = frame.target_center
             center = np.exp(center) if target.has_log_link else np.asarray(center)
-            mean = target.middle + target.half * center
-            facts = target.low, target.high, not target.has_log_link
-            found += ["the target"] * bool(np.any(_is_at_end(mean, *facts)))
+            mean, may_be_flags = target.middle + target.half * center, not target.has_log_link
+            is_at_end = _is_at_end(mean, target.low, target.high, may_be_flags)
+            found += ["the target"] * bool(np.any(is_at_end))
         if found:
             yield (
                 f"most values of {first_of(found)} may lie beyond an end of their bounds: their "

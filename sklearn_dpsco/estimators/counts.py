@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_real, saying, says_level, unwarned
+from .._checks import check_bool, check_real, saying, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
@@ -192,6 +192,7 @@ class RateModel(Inference, DPRegressor):
             None stands for 1.
         """
         check_is_fitted(self)
+        check_bool("return_std", return_std)  # and no exposure
         means = self._predicted(X, functools.partial(_means, self._targets.scaling.high))
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means

@@ -115,7 +115,7 @@ def encode(schema, table=F, **parameters):
 
 
 ORDER = "has the row labels of X in another order"
-NO_NAME = r"must hold a value for each row, such as table\[.*\]: the name of a column"
+NO_NAME = r"must have the shape \(n_samples,\), such as table\[.*\] has: the name of a column"
 MISTAKES = {
     # bounds
     "a list of pairs": (lambda: R(bounds_X=[(0, 10), (1, 100)]).fit(X, y),
@@ -187,7 +187,7 @@ MISTAKES = {
     "a lazy frame": (lambda: R().fit(pl.DataFrame({"a": y}).lazy(), y), r"lazy frame: collect\(\)"),
     "a file's name": (lambda: R().fit("table.csv", y), "X must be a table.*got str"),
     "a dict of columns": (lambda: R().fit({"a": y}, y), "X must be a table.*got dict"),
-    "a name for y": (lambda: R().fit(F, "pay"), r"y must hold a value .* table\['y'\]: the name"),
+    "a name for y": (lambda: R().fit(F, "pay"), f"y {NO_NAME}"),
     "one dimension": (lambda: R().fit(F["age"], y), r"X\[\['name'\]\].*Reshape your data"),
     "X and y swapped": (lambda: R().fit(y, X), "X first, and then y"),
     "no y": (lambda: R().fit(X, None), "requires y"),
@@ -327,6 +327,7 @@ MISTAKES = {
         r"^bounds_exposure must be two numbers with low < high, [^,]*, got \(1, 0\.1\)$"),
     "exposures without bounds": (lambda: P(bounds_exposure=None).fit(X, y, exposure=y),
         "go together: declare bounds_exposure"),
+    "exposures in second place": (lambda: models.rates.predict(F, y), "return_std must be True or"),
     "exposures after a fit without": (lambda: models.counts.predict(X, exposure=y), "go together"),
     "a score of exposures after a fit without": (
         lambda: dp_score(models.counts, X, y, exposure=y), "no bounds_exposure.*Fit it with both"),
