@@ -47,7 +47,7 @@ class RateModel(Inference, DPRegressor):
         (0, 1), or (.001, 1), and warns `BoundsNotDeclaredWarning`.
     bounds_exposure : pair (low, high) or None, default=None
         Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. None:
-        there is none.
+        there is none, and methods take none.
 
     Attributes
     ----------
@@ -164,7 +164,8 @@ class RateModel(Inference, DPRegressor):
             missing or not above 0 is an error, or with ``nonfinite="zero"`` an empty record; one
             beyond the bounds counts with its y / exposure, clipped, and at most the weight of the
             upper end. What the clip takes off y / exposure makes its weight larger, up to that of
-            the lower end: of counts it takes nothing.
+            the lower end: of counts it takes nothing. The same array as `sample_weight`, too, is an
+            error where the fit weighs records by it: not of Gamma.
 
         Returns
         -------
@@ -189,7 +190,7 @@ class RateModel(Inference, DPRegressor):
             Whether to return the standard errors of the means as well, by the delta method. They
             need ``inference=True`` in the fit, and rows in memory.
         exposure : array-like of shape (n_samples,), float or None, default=None
-            None stands for 1.
+            None stands for 1. It needs `bounds_exposure`.
         """
         check_is_fitted(self)
         check_bool("return_std", return_std)  # and no exposure

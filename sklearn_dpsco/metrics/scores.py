@@ -1012,8 +1012,8 @@ def dp_score(
     exposure : array-like of shape (n_samples,) or None, default=None
         Of models of rates, what each record's mean is proportional to: scores are then of the
         targets y, such as numbers of claims, and of ``exposure * predict(X)``, each record counted
-        alike. Needed of a model with `bounds_exposure`. A record with one that is missing or not
-        above 0 is invalid.
+        alike. Needed of a model with `bounds_exposure`, and refused of one of this package
+        without. A record with one that is missing or not above 0 is invalid, and no error.
     max_rows_per_user : "auto" or int in [1, 1e15], default="auto"
         As in the estimators; "auto" is the accountant's, or without one that of the model.
         Intervals are for independent users, whose rows may all be alike: where noise does not hide
