@@ -1280,14 +1280,11 @@ def _answers(
             found["own_probability"] = np.where(found["truth"] >= 0, own, np.nan)
     if "y" in needs:
         found["y"] = _numbers("y", y, *shape)
-        bounds = _public(estimator, "bounds_exposure")
+        # (what has no such parameter may be given any)
+        bounds = getattr(opened(estimator)[0], "bounds_exposure", exposure)
         if exposure is None and bounds is not None:
             raise ValueError("exposure must be given: the estimator has bounds_exposure")
-        if (
-            bounds is None
-            and exposure is not None
-            and hasattr(opened(estimator)[0], "bounds_exposure")
-        ):
+        if bounds is None and exposure is not None:
             raise ValueError(
                 "exposure was given, and the estimator has no bounds_exposure: it predicts means "
                 "of records, not of a unit of exposure. Fit it with both, or leave exposure out"

@@ -374,10 +374,8 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         if "exposure" in extras:
             if not hasattr(last, "bounds_exposure"):
                 raise TypeError("exposure is for models of counts and costs")
-            given = extras["exposure"]
-            exposure = cells.numbers_of_records(
-                "exposure", given, "", strict=False, above_zero=True
-            )
+            facts: Any = {"rule": "", "strict": False, "above_zero": True}
+            exposure = cells.numbers_of_records("exposure", extras["exposure"], **facts)
             cells.check_lengths(y=y, exposure=exposure)
             is_valid &= np.isfinite(exposure)
         weights = np.where(is_valid, 1.0, 0.0)
