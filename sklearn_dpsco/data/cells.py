@@ -75,6 +75,8 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     that make no table, see `as_objects`; a cell that is neither a number nor missing, or too large,
     is a `NotANumberError` with `strict`, and then only.
     """
+    if type(values).__name__ == "LazyFrame":
+        raise ValueError(f"{name} is a lazy frame: collect() it")
     values = plain(values)
     is_table = is_frame(values)  # also one with a column of the name "dtype"
     types = list(values.dtypes) if is_table else [getattr(values, "dtype", None)]
@@ -128,8 +130,6 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
 def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
     kind, is_sparse = type(X).__name__, sparse.issparse(X)  # some sparse matrices are dicts
-    if kind == "LazyFrame":
-        raise ValueError("X is a lazy frame: collect() it")
     if X is None or isinstance(X, (str, bytes)) or (isinstance(X, dict) and not is_sparse):
         raise ValueError(f"X must be a table, such as an array or a data frame, got {kind}")
     table = as_numbers("X", X, strict=strict)

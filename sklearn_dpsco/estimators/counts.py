@@ -233,8 +233,9 @@ class RateModel(Inference, DPRegressor):
             )
         check_order(X=X, y=y, exposure=exposure, sample_weight=sample_weight)
         if exposure is not None:
-            e = self._exposure(exposure)
-            y = here(y) / e
+            y, e = here(y), self._exposure(exposure)
+            check_lengths(y=y, exposure=e)
+            y = y / e
             weights = e ** (2 - self.loss.power)
             sample_weight = weights if sample_weight is None else weights * sample_weight
         metric = functools.partial(d2_tweedie_score, power=self.loss.power)

@@ -185,6 +185,7 @@ MISTAKES = {
     "dates of polars": (lambda: R().fit(pl.DataFrame({"a": y, "b": [date(2020, 1, 1)] * N}), y),
         "Date data.*'b'"),
     "a lazy frame": (lambda: R().fit(pl.DataFrame({"a": y}).lazy(), y), r"lazy frame: collect\(\)"),
+    "lazy targets": (lambda: R().fit(X, pl.DataFrame({"a": y}).lazy()), "y is a lazy frame: coll"),
     "a file's name": (lambda: R().fit("table.csv", y), "X must be a table.*got str"),
     "a dict of columns": (lambda: R().fit({"a": y}, y), "X must be a table.*got dict"),
     "a name for y": (lambda: R().fit(F, "pay"), f"y {NO_NAME}"),
@@ -327,6 +328,10 @@ MISTAKES = {
         r"^bounds_exposure must be two numbers with low < high, [^,]*, got \(1, 0\.1\)$"),
     "exposures without bounds": (lambda: P(bounds_exposure=None).fit(X, y, exposure=y),
         "go together: declare bounds_exposure"),
+    "too few exposures of a score without noise": (
+        lambda: models.rates.score(F, y, exposure=y[:3]), "of y and exposure"),
+    "exposures and weights of a search": (lambda: rates().fit(X, y, exposure=y, sample_weight=y),
+        "count twice"),
     "exposures in second place": (lambda: models.rates.predict(F, y), "return_std must be True or"),
     "exposures after a fit without": (lambda: models.counts.predict(X, exposure=y), "go together"),
     "a score of exposures after a fit without": (
