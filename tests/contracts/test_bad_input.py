@@ -207,7 +207,7 @@ def test_tables_of_wrong_shapes_and_kinds(name):
         (X[:1], y[:1], "minimum of 2|1 sample|one sample"),
         (X[:0], y[:0], "0 sample"),
         (X[:, :0], y, "0 feature"),
-        (X, y[:-1], "inconsistent"),
+        (X, y[:-1], "inconsistent numbers of samples.*, of X and y"),
         (X[:, :, None], y, "dim 3|3D|<= 2"),
         (X[:, 0], y, "2D array"),
         (X, None, "y"),

@@ -294,7 +294,8 @@ def test_groups_that_name_nobody(name):
     X, y = table(name)
     accountant = BudgetAccountant(1.0)
     for groups in ([(1, 2)] * len(y), np.full(len(y), "2020", dtype="datetime64[us]"), "one"):
-        with pytest.raises(ValueError, match="groups must have the shape"):
+        pattern = r"table\['groups'\]" if isinstance(groups, str) else "hold numbers or text"
+        with pytest.raises(ValueError, match=f"groups must have the shape .*{pattern}"):
             build(name, main_form(name), accountant=accountant).fit(X, y, groups=groups)
     assert accountant.ledger == ()
 
@@ -319,7 +320,7 @@ def test_rows_without_a_user(name):
         other_X[7] = np.nan
         empty = build(name, main_form(name), nonfinite="zero").fit(other_X, y)
         np.testing.assert_array_equal(outcome(model), outcome(empty))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples.*, of X and groups"):
         build(name, main_form(name)).fit(X, y, groups=users[1:])
 
 

@@ -152,7 +152,8 @@ def test_weights_of_another_shape_or_type(name):
             (1.0, "must have the shape"),
             (np.ones((60, 1)), "must have the shape"),
             (pd.DataFrame({"w": np.ones(60)}), "must have the shape"),
-            (np.ones(59), "inconsistent numbers of samples"),
+            (np.ones(59), r"inconsistent numbers of samples: \[60, 59\], of X and sample_weight"),
+            ("w", r"sample_weight must have the shape .* table\['sample_weight'\]"),
             (np.array(["1"] * 60), "sample_weight must hold numbers"),
             (np.ones(60) + 1j, "sample_weight must hold numbers"),
         ):
