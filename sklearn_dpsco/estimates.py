@@ -522,7 +522,7 @@ def telling_unknown(
     hidden = f"{n_unknown} combination{'s' * (n_unknown > 1)} of columns"
     if rows:
         named = f"the coefficients of {first_of(rows)}: noise hides {hidden} that they are part of,"
-        named += " and their intervals have no ends"
+        named += " and their intervals are whole lines, without ends"
     else:
         named = f"{hidden}, which no coefficient shows by itself"
     is_known = references is not None and None not in references.values()

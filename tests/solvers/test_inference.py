@@ -977,7 +977,7 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         words = "rare columns", "go together or are sums of others", "drop='first'"
         assert all(some in note for some in (*words, "a larger epsilon"))
         assert ("strong effects" in note) == ("on 0/1" in note) == (n_classes == 2)
-        assert "whole lines for x3;" in note
+        assert "of the coefficients of x3: noise" in note
 
 
 def test_several_targets_have_their_own_errors():
@@ -1331,20 +1331,20 @@ def test_noise_in_the_means_of_columns_is_no_sign_of_their_bounds():
 def test_a_note_names_rows_and_leaves_out_what_is_done():
     model = encoded()[0]
     note = model.summary().notes[-1]
-    assert "for sex_f, sex_m, (intercept);" in note
+    assert "of the coefficients of sex_f, sex_m, (intercept): noise" in note
     assert "drop='first'" in note
     encoder = PublicEncoder({"age": (10, 90), "sex": ["f", "m", "x"]}, drop="first")
     X = encoder.transform(encoded()[1])  # there is no x
     note = model.set_params(bounds_X=encoder).fit(X, X[:, 0]).summary().notes[-1]
-    assert "for sex_x;" in note
+    assert "of the coefficients of sex_x: noise" in note
     assert "rare columns, categories in another spelling, columns that" in note
     assert "drop" not in note
     note = model.set_params(bounds_X=(-1, 1)).fit(X, X[:, 0]).summary(encoder).notes[-1]
-    assert "for sex_x;" in note
+    assert "of the coefficients of sex_x: noise" in note
     assert "drop" not in note
     # without an intercept, categories of a list are no sums of others
     model.set_params(fit_intercept=False).fit(X, X[:, 0])
-    assert "for x2;" in model.summary().notes[-1]
+    assert "of the coefficients of x2: noise" in model.summary().notes[-1]
     assert "drop" not in model.summary().notes[-1]
 
 
