@@ -90,7 +90,7 @@ def test_a_note_names_what_is_unknown():
     assert constant not in note
     assert first == "first"
     told = "nothing is known of the coefficients of b: noise hides 1 combination of columns that"
-    assert f"{told} they are part of, and their intervals are whole lines, without ends. Other" in note
+    assert f"{told} they are part of, and their intervals are whole lines, without ends." in note
     assert "most values beyond them" in note
     assert "sums of others (drop='first'), or strong. Try fewer" in note
     assert note.endswith("larger epsilon, another")
