@@ -449,6 +449,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 # a block may have been opened since
                 accounting = self._accounting().of_size(table.shape[0])
                 facts = settings.facts | {"n_users": table.n_users, "has_weights": has_weights}
+                facts["target_scaling"] = table.targets.scaling or bounds.TargetScaling()
                 # those of weight 0 are, and those beyond the rows of their user
                 facts["may_be_empty"] |= has_groups or has_weights
                 settings = settings._replace(accounting=accounting, facts=facts)

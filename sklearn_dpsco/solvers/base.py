@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
 from .._overview import Overview, Overviewed
 from .._types import Array
+from ..data.bounds import TargetScaling
 from ..data.rows import SolverData
 from ..geometry import AnySet
 from ..losses import Loss, Multinomial, base_loss, check_loss
@@ -70,6 +71,8 @@ class Problem:
         where a short exposure makes a rate large and counts little.
     n_indicators : int
         How many features tell of gaps, and could be spared; for messages.
+    target_scaling : TargetScaling
+        The map of the targets of a regression to [-1, 1], for medians that are round numbers.
     base_loss : Loss
         That of a single output.
     n_outputs : int
@@ -105,6 +108,7 @@ class Problem:
     may_be_empty: bool = field(default=False, compare=False)
     has_weights: bool = field(default=False, compare=False)
     n_indicators: int = field(default=0, compare=False)
+    target_scaling: TargetScaling = field(default=TargetScaling(), compare=False, repr=False)
     # what follows from these
     base_loss: Loss = field(init=False, repr=False, compare=False)
     n_outputs: int = field(init=False, repr=False, compare=False)

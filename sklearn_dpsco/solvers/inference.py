@@ -200,6 +200,9 @@ class NewtonSteps(Part):
             cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
             pvalue = float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
         n_records = units.n_present if units.users is None else units.users.starts.size
+        if problem.loss.task == "classification":
+            short = basis @ _short(units, bread, point, scores, variance)
+            noise = noise + np.outer(short, short)
         faint, effects = basis @ bread.faint, found[: problem.n_features * k]
         noise = noise + _HIDDEN**2 * float((effects**2).mean()) * faint @ faint.T
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
@@ -455,6 +458,29 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
     turn, sizes, _ = np.linalg.svd(seen, full_matrices=False)
     turn = turn[:, sizes > 1e-9 * sizes.max(initial=0.0)]
     return np.asarray(turn * math.sqrt(min(1.0, 3 / max(turn.shape[1], 1))))
+
+
+def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: float) -> Array:
+    r"""How far effects of labels may be from where the last step ends, in the basis.
+
+    Where labels are nearly determined, only rows close to the boundary tell how steep effects k
+    are: in k the loss has a slope like :math:`1 / K^2 - 1 / k^2`, K the true ones, and a second
+    derivative like :math:`2 / k^3`. So a step adds :math:`f = (1 - k^2 / K^2) / 2` times k, however
+    far it is. To f is added what noise may hide. Predictions of which second derivatives are those
+    without effects have no such error: in as far as they are smaller, if predictions are normal.
+    """
+    effects = np.array(coef, dtype=np.float64).reshape(units.problem.dimension, -1)
+    effects[units.problem.n_features :] = 0.0
+    effects = bread.basis.T @ effects.ravel()
+    size, dual = float(effects @ effects), bread.root / (bread.root**2).sum(axis=0)
+    seen = dual.T @ effects
+    slope, curved = -float(seen @ bread.root.T @ bread.basis.T @ scores), float(seen @ seen)
+    slopes = np.array([slope, slope + 1.5 * math.sqrt(variance * size)])
+    parts = slopes / np.maximum([curved, curved - 1.5 * bread.scale * size], TINY)
+    parts = np.clip(parts, -0.7, 0.49)
+    left = float((1 / ((1 + parts) * np.sqrt(1 - 2 * parts))).max()) - 1
+    clear = 1 - 1 / math.sqrt(1 + math.pi / 8 * units.spread**2 * size)
+    return np.asarray(clear * left * (1 + parts[0]) * effects)
 
 
 def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:

@@ -33,7 +33,6 @@ from .records import Users
 from .statistics import LARGEST_PREDICTION, TINY, share_present
 from .wide_units import LONGEST_CENTER, frequency_units, moments_size, size_of_moments, weighed_rows
 
-_CENTRES = np.linspace(-1.0, 1.0, 4097)  # candidates for the median of a target
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
 N_SIZES = 5  # rounds that look for very small columns
 RECENTRED = 1, 3  # after these the centre is released anew
@@ -208,7 +207,11 @@ class LearnedUnits(Part):
         balance *= frame.mean_weight
         growth = rules.growth * self.accuracy * (n / data.n_samples) * balance
         growth = max(1.0, growth / (problem.n_features + 1))
-        row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
+        row_growth = math.sqrt(rules.row_growth * growth)
+        if self.n_rounds:  # whose rows are divided by the norm that few exceed: long ones alone gain
+            ratio = self.accuracy * n / data.n_samples / problem.dimension**1.5
+            row_growth = max(row_growth, rules.long_growth * math.cbrt(ratio))
+        row_growth = min(LARGEST_ROW_GROWTH, max(1.0, row_growth))
         release = self._release_wide if problem.is_wide else self._release_copy
         center, found = release(data, n, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
@@ -240,12 +243,13 @@ class LearnedUnits(Part):
             return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
         centers, scales = np.zeros(k), np.full(k, 0.25)
         if self.target_median is not None:
-            # anywhere within the bounds, or close to their middle on all scales
-            prior = np.log1p(1 / (8 * np.abs(_CENTRES) + 2.0**-5))
-            facts = n, _CENTRES, prior, self.target_median, stream
             for j in range(k):
-                counts = data.sum(statistics.target_counts, j, None, _CENTRES)
-                centers[j] = statistics.median_on_grid(counts, *facts)
+                places = problem.target_scaling.places(j)
+                # anywhere within the bounds, or close to their middle on all scales
+                prior = np.log1p(1 / (8 * np.abs(places) + 2.0**-5))
+                counts = data.sum(statistics.target_counts, j, None, places)
+                facts = counts, n, places, prior, self.target_median, stream
+                centers[j] = statistics.median_on_grid(*facts)
         # in a run of their own: selections of two ranges do not compose by turns
         if self.target_spread is not None:
             for j in range(k):

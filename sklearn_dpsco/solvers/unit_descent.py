@@ -48,6 +48,7 @@ _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of
 _LARGEST_CHANGE = 0.5  # of the logarithm of a slope, in a step
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
 _N_POINTS = 200  # of normal predictions
+_NORMAL_MEDIAN = 0.6745  # size of normal deviations of variance 1
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 # what standard errors depend on, by the task
 _ASSUMED_OF = {
@@ -739,6 +740,10 @@ def _restore_levels(
     kept = doubtful / np.maximum(np.maximum(doubtful, level**2), TINY)
     is_pulled = (level * units.median > 0) | (share == math.inf)
     most = np.where(is_pulled, share * unit_rules(units.problem).widest_mean, 0.0)
+    # a mean and a median are at most a standard deviation apart: that of what is not explained,
+    # of targets whose median deviation is 1
+    left = np.maximum(0.0, 1 - (units.spread * _NORMAL_MEDIAN) ** 2 * (slopes**2).sum(axis=0))
+    most = np.minimum(most, np.sqrt(left) / _NORMAL_MEDIAN)
     own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
 
 
@@ -946,8 +951,11 @@ def move_toward_levels(
         moved = 0.3 * length * unit**2 * gradient
         noise = noise + min(moved, math.log(1 / clip - rarer / (1 - rarer))) ** 2
     thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
-    kept = doubt / np.maximum(doubt + noise, TINY)
-    own[0] = thought / unit + kept * (own[0] - thought / unit)
+    kept, off = doubt / np.maximum(doubt + noise, TINY), own[0] - thought / unit
+    if off.size > 1:  # what all classes have in common changes no probability
+        sure = 1 / np.maximum(doubt + noise, TINY)
+        off = off - (sure * off).sum() / sure.sum()
+    own[0] = thought / unit + kept * off
 
 
 def _start_levels(units: Units, coef: Array) -> None:
