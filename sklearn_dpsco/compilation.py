@@ -59,10 +59,9 @@ def compile_kernels(*, verbose: Any = 0) -> None:
     fits = list(_fits())
     with progress_bar(verbose, len(fits), "fit", "compile_kernels") as bar:
         for model, X, y in fits:
-            # an accountant of its own: that of an open block must not be charged
-            model.set_params(accountant=BudgetAccountant(1e9), random_state=0)
             with unwarned(), silent():
-                model.fit(X, y)
+                # an accountant of its own: that of an open block must not be charged
+                model.set_params(accountant=BudgetAccountant(1e9), random_state=0).fit(X, y)
             bar.update(1)
     # a lone best score needs what few selections reach: of a few scores, and of a sparse table's
     scores, stream = np.zeros((10_000, 2)), stream_from_random_state(0)
