@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 
 from ._checks import unwarned
 from ._progress import check_verbose, progress_bar, silent
+from .data.rows import SolverData, make_rows
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
 from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
@@ -20,6 +21,7 @@ from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
 from .randomness.stream import GroupedScores, stream_from_random_state
+from .solvers.statistics import power_sum
 
 _KINDS: tuple[Any, ...] = DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier
 _KINDS += DPPhasedSGDRegressor, DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier
@@ -59,10 +61,9 @@ def compile_kernels(*, verbose: Any = 0) -> None:
     fits = list(_fits())
     with progress_bar(verbose, len(fits), "fit", "compile_kernels") as bar:
         for model, X, y in fits:
-            # an accountant of its own: that of an open block must not be charged
-            model.set_params(accountant=BudgetAccountant(1e9), random_state=0)
             with unwarned(), silent():
-                model.fit(X, y)
+                # an accountant of its own: that of an open block must not be charged
+                model.set_params(accountant=BudgetAccountant(1e9), random_state=0).fit(X, y)
             bar.update(1)
     # a lone best score needs what few selections reach: of a few scores, and of a sparse table's
     scores, stream = np.zeros((10_000, 2)), stream_from_random_state(0)
@@ -71,6 +72,8 @@ def compile_kernels(*, verbose: Any = 0) -> None:
         groups = GroupedScores(column, column, (-1.0,))
         for _ in range(300):
             groups.sample((1.0, 0.0), 0.01, stream)
+    # small columns of a table with many rows
+    power_sum(SolverData(make_rows(scores, True), scores[:, 0]), np.zeros(2), np.ones(2), 1)
 
 
 def _fits() -> Iterator[tuple[Any, Any, Any]]:
@@ -82,8 +85,10 @@ def _fits() -> Iterator[tuple[Any, Any, Any]]:
             for dtype in (np.float64, np.float32):
                 X = layout(values.astype(dtype))
                 yield DPScaler(with_centering=False), X, None
-                known: dict[str, Any] = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
-                known["center_X"] = 0.0 if sparse.issparse(X) else "private"
+                # bounds by which dense values are divided; sparse ones keep their type by these
+                known: dict[str, Any] = {"bounds_X": (-2, 2), "bounds_y": (-1, 1)}
+                if sparse.issparse(X):
+                    known |= {"bounds_X": (-1, 1), "center_X": 0.0}
                 for kind, n_classes in itertools.product(_KINDS, (2, 3)):
                     model = kind()
                     known["classes"] = list(range(n_classes))

@@ -494,13 +494,11 @@ class SolverData:
         """The sum over all pieces of the array that the function makes of each."""
         return function(self, *arguments)
 
+    map = sum  # what the function makes of each piece, of which there is one here
+
     def sum_numbered(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
         return function(self, 0, *arguments)
-
-    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function makes of each piece, which it leaves as it is."""
-        return function(self, *arguments)
 
     def kept(self) -> SolverData:
         """The same, computed now if it is read many times; see `Pieces.kept`."""

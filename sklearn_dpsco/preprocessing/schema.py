@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,11 @@ class OutputColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the table, as the schema declares it, and the columns that it becomes."""
+    """A column of the table, as the schema declares it, and the columns that it becomes.
+
+    A number is clipped and scaled as estimators do, and a boolean is a number of 0 to 1. Of a list,
+    each category has a 0/1 column, and a row has at most one 1 in these.
+    """
 
     name: str
     declared: Any  # (low, high), the type bool, or a list of categories
@@ -157,31 +161,18 @@ class Field:
     unknown: str  # one of `UNKNOWN`
     outside: str  # one of `OUTSIDE`
     reference: int | None  # position of the category that has no column
-    scaling: Any  # of a number or a boolean; else each category is a 0/1 column
-    columns: list[OutputColumn]
-    ends: list[tuple[float, float]]  # bounds of these columns
-    square: float  # their largest sum of squares
+    scaling: Any = field(init=False)  # of a number or a boolean, else None
+    columns: list[OutputColumn] = field(init=False)
+    ends: list[tuple[float, float]] = field(init=False)  # bounds of these columns
+    square: float = field(init=False)  # their largest sum of squares
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        declared: Any,
-        missing: Any,
-        unknown: str,
-        outside: str,
-        drop: Mapping[str, Any],
-    ) -> Self:
-        """A number, clipped and scaled as estimators do; a boolean, of 0 and 1; or 0/1 columns.
-
-        A row has at most one 1 in the columns of a list of categories.
-        """
+    def __post_init__(self) -> None:
+        name, declared, missing = self.name, self.declared, self.missing
         more = ["missing"] * bool(missing == "indicator")
-        scaling, reference, columns, ends, square = None, None, [], [], 1.0
+        scaling, columns, ends, square = None, [], [], 1.0
         if isinstance(declared, list):
-            reference = _reference(name, declared, drop)
-            kept = [category for k, category in enumerate(declared) if k != reference]
-            more = [*kept, *["other"] * (unknown == "other"), *more]
+            kept = [category for k, category in enumerate(declared) if k != self.reference]
+            more = [*kept, *["other"] * (self.unknown == "other"), *more]
             if not more:
                 raise ValueError(
                     f"drop leaves no column of schema[{name!r}], which names one category: leave "
@@ -199,8 +190,8 @@ class Field:
             square += ((low + high) / 2) ** 2 * len(more)
         columns += [OutputColumn(name, category) for category in more]
         ends += [(0.0, 1.0)] * len(more)
-        rules = missing, unknown, outside, reference
-        return cls(name, declared, *rules, scaling, columns, ends, square)
+        facts = {"scaling": scaling, "columns": columns, "ends": ends, "square": square}
+        self.__dict__.update(facts, missing=missing)
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
@@ -275,8 +266,7 @@ def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) 
     kind = "no numbers with bounds and no lists"
     of_outside = _rules("outside", outside, several, kind, OUTSIDE[0])
     of_unknown = _rules("unknown", unknown, lists, "no lists of categories", UNKNOWN[0])
-    if drop is None:
-        drop = {}
+    drop = {} if drop is None else drop
     if not isinstance(drop, Mapping):
         drop = dict.fromkeys(lists, check_choice("drop", drop, ("first",)))
     kind = "no lists of categories (a bool is one column by itself)"
@@ -299,7 +289,9 @@ def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) 
             raise ValueError(
                 f"outside[{name!r}] is 'missing', and unknown gives a column to the same cells"
             )
-        fields.append(Field.of(name, _declared(name, given), of_missing[name], *rules, of_drop))
+        declared = _declared(name, given)
+        reference = _reference(name, declared, of_drop)
+        fields.append(Field(name, declared, of_missing[name], *rules, reference))
     return fields
 
 

@@ -317,11 +317,6 @@ class BudgetAccountant(Account):
         finally:
             self._labels[:] = [other for other in self._labels if other is not entry]
 
-    def _label(self) -> str | None:
-        """That of the innermost open block."""
-        self._check_process()
-        return self._labels[-1][0] if self._labels else None
-
     def total_spent(self) -> float:
         """Epsilon of the ledger at the budget's delta, 0 if nothing was charged.
 

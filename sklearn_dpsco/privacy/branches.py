@@ -112,7 +112,9 @@ class Account:
             raise ValueError(f"guarantee must be a Guarantee or a Plan, got {shown(guarantee)}")
         if guarantee.is_void:
             raise PrivacyBudgetError(INFINITE)
-        label = account._label() if label is None else label
+        account._check_process()
+        if label is None and account._labels:
+            [label] = account._labels[-1]  # that of the innermost open block
         sized = getattr(plan, "problem", plan)
         named = {key: getattr(sized, key, None) for key in ("n_samples", "n_features")}
         named |= {"label": label, "estimator": estimator, "noise_is_secret": noise_is_secret}

@@ -13,6 +13,7 @@ from copy import copy as shallow_copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
+from operator import methodcaller
 from typing import Any
 
 from scipy.special import ndtr, ndtri
@@ -318,11 +319,10 @@ class Guarantee(Overviewed):
             return math.inf
         if composition in _OF_DELTA:
             return self._delta(composition, self.epsilon)
-        borne = self._borne(lambda one: one.cost(composition))
         # parts count rows by themselves
         rows = 1 if self.parts else self.rows_per_user
         factor = rows ** (1 if composition == "pure" else 2)
-        return factor * sum(one.cost(composition) for one in borne)
+        return factor * self._borne(methodcaller("cost", composition))
 
     def _delta(self, composition: Composition, epsilon: float) -> float:
         """Of `_OF_DELTA`, which have no costs that add up, the delta at `epsilon`."""
@@ -336,11 +336,11 @@ class Guarantee(Overviewed):
         order = PrivacyBudget(self.epsilon, self.delta).best_order
         return renyi_delta(self.renyi, epsilon, order)
 
-    def _borne(self, cost: Callable[[Any], float]) -> list[Any]:
-        """What the worst record bears: an alternative of each part, or releases."""
+    def _borne(self, cost: Callable[[Any], float]) -> float:
+        """What the worst record bears, of the costliest alternative of each part or of releases."""
         if self.parts:
-            return [max(options, key=cost) for _, options in self.parts]
-        return worst(self.releases, cost)
+            return sum(max(map(cost, options)) for _, options in self.parts)
+        return sum(map(cost, worst(self.releases, cost)))
 
     @property
     def _costliest(self) -> list[tuple[str, Guarantee]]:
@@ -354,7 +354,7 @@ class Guarantee(Overviewed):
         if self.is_void:
             return math.inf
         if self.parts or self.rows_per_user == 1:
-            return sum(one.renyi(order) for one in self._borne(lambda one: one.renyi(order)))
+            return self._borne(methodcaller("renyi", order))
         pure = self.cost("pure") if self.composes_in("pure") else math.inf
         return min(order * self.cost("zcdp"), pure)
 
@@ -511,7 +511,10 @@ class Guarantee(Overviewed):
 
         composition, delta = self.composition, self.delta - self.slack
         if composition == "renyi" and self.parts:
-            borne = self._borne(lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order))
+            borne = (
+                max(options, key=lambda p: p.renyi(PrivacyBudget(p.epsilon, p.delta).best_order))
+                for _, options in self.parts
+            )
             composition, event = "pld", events.composed([p._event_among_batches() for p in borne])
         else:
             event = self.dp_event

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,15 +118,11 @@ class Charge:
             if facts[key] != math.inf:
                 facts[key] = check_real(key, facts[key], low=0)
         facts["rows_per_user"] = check_int("rows_per_user", self.rows_per_user, low=1)
-        for key in ("label", "estimator"):
+        checks: dict[str, Any] = dict.fromkeys(("label", "estimator"), check_string)
+        checks |= dict.fromkeys(("n_samples", "n_features"), partial(check_int, low=1))
+        for key, check in (checks | dict.fromkeys(_LATER, check_bool)).items():
             if facts[key] is not None:
-                check_string(key, facts[key])
-        for key in ("n_samples", "n_features"):
-            if facts[key] is not None:
-                facts[key] = check_int(key, facts[key], low=1)
-        for key in _LATER:
-            if facts[key] is not None:
-                check_bool(key, facts[key])
+                facts[key] = check(key, facts[key])
         for part in self.branch:
             check_string("branch", part)
         if len(self.branch) % 2:
