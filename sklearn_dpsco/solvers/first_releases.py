@@ -143,7 +143,7 @@ class FirstReleases(Part):
         step = min(RULES.location_step, RULES.location_reach / noise)
         centres = total = np.zeros(target.dimension)
         for t in range(1, n_steps + 1):
-            mean = data.sum(statistics.residual_sum, centres, clip) / data.n_samples
+            mean = data.sum(statistics.target_sum, problem, clip, centres) / data.n_samples
             centres = np.clip(centres - step * target.release(mean, stream), -1.0, 1.0)
             total = total + t * centres
         centres = 2 * total / (n_steps * (n_steps + 1))
@@ -210,8 +210,7 @@ def plan_first(
     half_range = _row_factor_half_range(problem, norm)
     if may_shrink and half_range > 0:
         # the mean of numbers in [-half_range, half_range] (section 3.1e)
-        sizes = problem.n_samples, problem.n_features
-        change = statistics.mean_of_numbers(*sizes, budget.record_factor * half_range)
+        change = statistics.unit_mean(problem, budget.record_factor * half_range)
         row_factor = Gaussian.calibrate(change, allowance.share(shares[2]))
         left -= shares[2]
     return FirstReleases(

@@ -347,10 +347,10 @@ class UnboundedDescent(Descent):
             columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
             target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
-        reach = {"feature_reach": features, "target_reach": target}
         purse = Purse(problem, budget, allowance.share(1 - spent))
-        known = {**reach, "learns_center": self.private_center_X}
-        return self._bought(UnboundedDescentPlan, purse, *reach.values(), **known)
+        known = {"feature_reach": features, "target_reach": target}
+        known["learns_center"] = self.private_center_X
+        return self._bought(UnboundedDescentPlan, purse, features, target, **known)
 
 
 class HeavyTail(Solver):
@@ -420,8 +420,8 @@ class _Draft:
         if self.features is not None:
             if not solver.private_scale_X and solver.learning_rate is None:
                 # how wrong guessed scales are
-                share = rules.row_norm_share
-                change = rules.row_norm_octaves * statistics.unit_mean(problem, budget)
+                share, most = rules.row_norm_share, rules.row_norm_octaves
+                change = most * statistics.unit_mean(problem, budget.record_factor)
                 self.row_norm = self.noise_kind.calibrate(change, self.allowance.share(share))
                 self.left -= share
             self.plan_steps()

@@ -459,25 +459,20 @@ def _near(around: Exponents, reach: float, below: Array = _SLOPE_BELOW) -> Array
 
 
 def _select(
-    counts: Counts,
-    n_samples: int,
-    priors: Array,
-    mechanism: SelectVertex,
-    stream: RandomStream,
-    q: float = 0.5,
+    counts: Counts, n: int, priors: Array, noise: SelectVertex, stream: RandomStream, q: float = 0.5
 ) -> Exponents:
     """The exponent of each column's scale.
 
-    The score of 2^e is -abs(sum of (g - q)) / n over the records with a deviation, where g
-    is a squared deviation over 4^e (by its octave), at most 1. It is highest at the scale
-    where the mean of g is q. Candidates are those whose prior is finite.
+    The score of 2^e is -abs(sum of (g - q)) / n over those of the n records with a deviation, where
+    g is a squared deviation over 4^e (by its octave), at most 1. It is highest at the scale where
+    the mean of g is q. Candidates are those whose prior is finite.
     """
-    scores = -np.abs(counts @ (_CLIPPED_SQUARE - q)) / n_samples
+    scores = -np.abs(counts @ (_CLIPPED_SQUARE - q)) / n
     chosen = np.empty(len(counts), dtype=np.int64)
     for j, (score, prior) in enumerate(zip(*np.broadcast_arrays(scores, priors), strict=True)):
         candidates = np.flatnonzero(np.isfinite(prior))  # public: what was released before
-        weighted = mechanism.with_prior(score[candidates], prior[candidates])
-        chosen[j] = _EXPONENTS[candidates][mechanism.release(weighted, stream)]
+        weighted = noise.with_prior(score[candidates], prior[candidates])
+        chosen[j] = _EXPONENTS[candidates][noise.release(weighted, stream)]
     return chosen
 
 
