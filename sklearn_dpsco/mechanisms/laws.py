@@ -466,11 +466,6 @@ class SelectVertex(Mechanism):
             scale = sensitivity * math.sqrt(count / (8 * allowance.amount))
         return cls(sensitivity, scale * ROUNDING, noise, allowance.precision)
 
-    @classmethod
-    def of_range(cls, sensitivity: float, log_range: float, precision: Precision) -> SelectVertex:
-        """Gumbel noise with which `log_range` is not exceeded."""
-        return cls(sensitivity, sensitivity / log_range * ROUNDING, "gumbel", precision)
-
     @property
     def log_range(self) -> float | None:  # type: ignore[override]
         """Of Gumbel noise; permute-and-flip is not of bounded range."""

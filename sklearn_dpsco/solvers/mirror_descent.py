@@ -483,18 +483,14 @@ class Facts:
             return gaussian
         change = clip * row_mean_in_norm(problem, self.budget, self.row_norm, self.box, q)
         shaped = vector_mechanism(q, change, allowance, count, d)
-        return min(gaussian, shaped, key=self.noise_size)
-
-    def noise_size(self, noise: VectorNoise) -> float:
-        """Expected dual norm of the noise."""
-        return noise.expected_norm(self.dual_exponent)
+        return min(gaussian, shaped, key=lambda noise: noise.expected_norm(q))
 
     def stage(self, records: Slice | None, noise: VectorNoise, n_steps: int) -> Stage:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
         convexity = self.strong_convexity
         if (rate := self.learning_rate) is not None:
             return Stage((noise,), records, n_steps, rate, strong_convexity=convexity)
-        size = self.noise_size(noise)
+        size = noise.expected_norm(self.dual_exponent)
         smoothness = min(1.0, self.problem.loss.smoothness)
         if noise.batches is not None:  # plus the variation of the mean over the batch
             size = math.hypot(size, self.lipschitz / math.sqrt(noise.batches.batch_size))
@@ -511,7 +507,7 @@ class Facts:
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
         within = 2 * self.lipschitz * (self.power - 1) / anchor
         reach = self.rules.reach * within / math.sqrt(self.power - 1)
-        energy = n_steps * self.noise_size(noise) ** 2
+        energy = n_steps * noise.expected_norm(self.dual_exponent) ** 2
         # 0 where the anchor is too small to make the objective convex
         convexity = max(0.0, anchor + self.strong_convexity - self.weak_convexity)
         return Stage((noise,), records, n_steps, rate, reach, energy, convexity, anchor, within)
