@@ -29,7 +29,7 @@ from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
-from ..losses import Loss, bounded_clip, largest_constant
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import ROUNDING, Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -204,7 +204,7 @@ class FrankWolfe(Solver):
             clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
             # that of its own derivative for a loss with a kink: a smaller one moves the minimizer
             clip = clip if math.isfinite(loss.smoothness) else math.inf
-        clip = bounded_clip(loss, clip, reach + largest_constant(loss))
+        clip = bounded_clip(loss, clip, reach)
         if clip > LARGEST:
             raise ValueError(
                 "gradient_clip must be a number for a loss whose derivative is not bounded by "

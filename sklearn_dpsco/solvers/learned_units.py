@@ -268,7 +268,6 @@ class LearnedUnits(Part):
     ) -> tuple[Any, Frame, dict[str, Any]]:
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
-        assert self.target_median is not None
         size, few, n_positive = self._rate_size(data, n, stream)
         has_weights = self.target_mean.dimension > 1
         parts = statistics.rate_parts(has_weights)

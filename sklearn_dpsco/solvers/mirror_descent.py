@@ -20,7 +20,7 @@ from .._progress import advance, steps
 from .._types import Array, Auto, MirrorMapName
 from ..data.rows import SolverData, Terms, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
-from ..losses import Loss, bounded_clip, largest_constant
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, GeneralizedGaussian, Release, vector_mechanism
 from ..mechanisms.batch import calibrate_batches
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
@@ -428,7 +428,7 @@ class Facts:
             noise = defaults.gradient_noise(problem, budget, self.norm, amount)
             clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
         loss = problem.loss
-        self.clip = bounded_clip(loss, clip, self.norm * l2_radius + largest_constant(loss))
+        self.clip = bounded_clip(loss, clip, self.norm * l2_radius)
         # bound on the coordinates of a row: centred ones may be 2
         self.box = 2.0 if problem.fit_intercept else 1.0
         self.power = self.mirror_map.exponent(size)

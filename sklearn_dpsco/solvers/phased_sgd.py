@@ -354,8 +354,7 @@ class _Draft:
         """The clip and the last step in the units of the bounds, see `defaults.PHASED_SGD`."""
         rules, n, passes, loss = self.rules, self.problem.n_samples, self.passes, self.problem.loss
         noise = unit * math.sqrt(self.rank) / n  # its norm after n steps of length 1 / n
-        largest = self.geometry.radius * self.norm + largest_constant(loss)
-        bound = bounded_clip(loss, math.inf, largest)
+        bound = bounded_clip(loss, math.inf, self.geometry.radius * self.norm)
         # the slope c_0 that steps are measured at, and the clip c
         slope, declared = min(rules.smallest_clip, bound), self.solver.gradient_clip
         if isinstance(loss, Multinomial):
@@ -399,7 +398,7 @@ class _Draft:
         clip = each / target_unit * problem.joint_unit
         if solver.gradient_clip is not None:
             clip = solver.gradient_clip / target_unit
-        bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
+        bound = bounded_clip(loss, math.inf, self.geometry.radius)
         # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
         clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
