@@ -6,10 +6,9 @@ cannot differ. Other modules read the attributes of `Mechanism` instead of askin
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
@@ -213,7 +212,7 @@ class AdditiveNoise(Mechanism):
         # the scale is `multiplier` times the sensitivity on a grid that the scale decides on
         for _ in range(64):
             grid, scale = noise.grid, noise.rounded_sensitivity * multiplier * ROUNDING
-            noise = dataclasses.replace(noise, scale=scale)
+            noise = replace(noise, scale=scale)
             if math.isfinite(scale) and noise.grid <= grid:
                 return noise
         raise ValueError(
@@ -372,7 +371,7 @@ class KeyedGaussian(Gaussian):
         # the scale is rounded up to a multiple of the grid when it is drawn
         largest_scale = exact.scale + exact.grid
         threshold = float(np.max(1 / np.sqrt(t) - largest_scale * ndtri(tails)))
-        return dataclasses.replace(exact, threshold=(threshold + exact.grid) * (1 + 1e-9))
+        return replace(exact, threshold=(threshold + exact.grid) * (1 + 1e-9))
 
     @property
     def slack(self) -> float:  # type: ignore[override]

@@ -82,12 +82,10 @@ class FirstReleases(Part):
     @property
     def releases(self) -> tuple[Release, ...]:
         target = "target's centre" if self.target_steps else "mean target"
-        named = (
-            (target, self.target, max(1, self.target_steps)),
-            ("feature means", self.means, 1),
-            ("mean row factor", self.row_factor, 1),
-        )
-        return (*releases_of(self.units), *named_releases(*named, group=self.group))
+        of_target = target, self.target, max(1, self.target_steps)
+        of_rows = ("feature means", self.means, 1), ("mean row factor", self.row_factor, 1)
+        own = named_releases(of_target, *of_rows, group=self.group)
+        return (*releases_of(self.units), *own)
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """Make the releases, and centre and scale the rows by them: these, and their frame.
@@ -213,9 +211,7 @@ def plan_first(
         change = statistics.unit_mean(problem, budget.record_factor * half_range)
         row_factor = Gaussian.calibrate(change, allowance.share(shares[2]))
         left -= shares[2]
-    return FirstReleases(
-        problem, norm, target, means, row_factor, target_steps, group=group, left=left
-    )
+    return FirstReleases(problem, norm, target, means, row_factor, target_steps, group, left)
 
 
 def plan_offset(

@@ -48,6 +48,10 @@ _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
 
 
+# records with targets in released units, the frame of these, and fields of `Units`
+OfTargets = tuple[Any, Frame, dict[str, Any]]
+
+
 class Doubts(NamedTuple):
     """Directions of whitened rows in which there may be nothing but noise.
 
@@ -221,9 +225,7 @@ class LearnedUnits(Part):
 
     # ---------------------------------------------------------------------- targets
 
-    def release_targets(
-        self, data: Any, n: int, stream: RandomStream
-    ) -> tuple[Any, Frame, dict[str, Any]]:
+    def release_targets(self, data: Any, n: int, stream: RandomStream) -> OfTargets:
         """Targets in released units, the frame without its features, and fields of `Units`.
 
         Of n present records.
@@ -263,9 +265,7 @@ class LearnedUnits(Part):
         data = data.map(statistics.in_target_units, center, scale)
         return data, frame, of_means | {"median": medians}
 
-    def _release_rates(
-        self, data: Any, n: int, stream: RandomStream
-    ) -> tuple[Any, Frame, dict[str, Any]]:
+    def _release_rates(self, data: Any, n: int, stream: RandomStream) -> OfTargets:
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
         size, few, n_positive = self._rate_size(data, n, stream)

@@ -399,9 +399,8 @@ class NoisyMD(SetDescent):
         fixed = budget.relation == "replace-one"
         sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
         change = facts.clip * batch_mean(problem, budget, facts.norm, size)
-        noise, composition = calibrate_batches(
-            budget, sampling, change, problem.size, n_steps, first.releases, left
-        )
+        uses = problem.size, n_steps, first.releases
+        noise, composition = calibrate_batches(budget, sampling, change, *uses, left)
         return [facts.stage(None, noise, n_steps)], composition
 
     def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:

@@ -150,10 +150,8 @@ class HeavyTailPlan(Plan):
         coef, total = np.zeros(problem.size), np.zeros(problem.size)
         penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
         for t in steps(range(self.max_iter)):
-            k = t % len(parts)
-            sums = parts[k].sum_numbered(
-                self.oracle.gradient_sums, coef.reshape(problem.shape), terms
-            )
+            k, point = t % len(parts), coef.reshape(problem.shape)
+            sums = parts[k].sum_numbered(self.oracle.gradient_sums, point, terms)
             gradient = self.oracle.mean_of(sums, parts[k].n_samples)
             noisy = self.steps[k].release(gradient.ravel(), stream)
             moved = coef - rate * (noisy + self.l2_penalty * np.where(penalized, coef, 0.0))
@@ -480,10 +478,9 @@ class _Draft:
             noise = self._noise(1.0, 1)
             clip = oracles.default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
             self.target_clip = max(rules.least_target_clip, clip)
-        change = statistics.target_mean(problem, self.budget, self.noise_kind.order)
-        self.intercept = self.noise_kind.calibrate(
-            self.target_clip * change, self.allowance.share(share), dimension=problem.n_outputs
-        )
+        kind, part = self.noise_kind, self.allowance.share(share)
+        change = self.target_clip * statistics.target_mean(problem, self.budget, kind.order)
+        self.intercept = kind.calibrate(change, part, dimension=problem.n_outputs)
         self.left -= share
 
     def _noise(self, share: float, n_iter: int) -> float:
@@ -512,9 +509,8 @@ class _Draft:
         facts: Any = {"n_samples": n_step, "dimension": problem.size, "order": order}
         facts |= {"noise": noise, "size": size, "moments": moments}
         self.oracle = oracles.make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
-        change = self.oracle.sensitivity(
-            n_step, problem.n_features, problem.size, self.budget.record_factor, order
-        )
+        sizes = n_step, problem.n_features, problem.size
+        change = self.oracle.sensitivity(*sizes, self.budget.record_factor, order)
         part = self.allowance.share(self.left)
         step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
         # a mechanism object for each slice, since audits identify mechanisms by object

@@ -129,11 +129,8 @@ class Proximal(Localized):
         affordable = defaults.affordable_steps(facts.problem, facts.rules)
         n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
         anchor, most = 2 * curvature, self.learning_rate or math.inf
-        ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
-        return [
-            facts.anchored_stage(part, left, n_steps, anchor, most)
-            for part in itertools.pairwise(ends)
-        ]
+        parts = itertools.pairwise(start + n * k // n_rounds for k in range(n_rounds + 1))
+        return [facts.anchored_stage(part, left, n_steps, anchor, most) for part in parts]
 
 
 class NoisySFW(SetDescent):
