@@ -592,13 +592,10 @@ def regularity(q: float, r: float, dimension: int) -> float:
 @lru_cache(maxsize=256)
 def best_exponent(q: float, dimension: int) -> float:
     """The r among 2, 2.25, ... with the least `mean_noise_norm` at one guarantee; 2 on a tie."""
-    highest = min(q, 2 + 2 * math.log(dimension))
-    candidates = np.arange(2.0, highest + 1e-9, _STEP)
-    sizes = [
-        math.sqrt(regularity(q, float(r), dimension)) * mean_noise_norm(q, float(r), dimension)
-        for r in candidates
-    ]
-    return float(candidates[int(np.argmin(sizes))])
+    d, highest = dimension, min(q, 2 + 2 * math.log(dimension))
+    candidates: list[float] = np.arange(2.0, highest + 1e-9, _STEP).tolist()
+    sizes = [math.sqrt(regularity(q, r, d)) * mean_noise_norm(q, r, d) for r in candidates]
+    return candidates[int(np.argmin(sizes))]
 
 
 @lru_cache(maxsize=4096)

@@ -203,9 +203,8 @@ class Plan(Overviewed):
     def overview(self) -> Overview:
         """What the guarantee shows, with the solver and the sizes."""
         sizes = f"{self.problem.n_samples} x {self.problem.n_features}"
-        return self.guarantee.overview().of(
-            f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
-        )
+        what = f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
+        return self.guarantee.overview().of(what)
 
 
 @dataclass(frozen=True)

@@ -380,10 +380,8 @@ def plan_search(
     presence, spent, is_single = None, 0.0, columns.n_columns == 1 and private_scale
     if is_single:
         presence, spent = columns.plan_presence(_MOST_FOR_PRESENCE * largest_share)
-    may_center = private_center and (
-        math.isinf(largest_noise)
-        or columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
-    )
+    is_useful = columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
+    may_center = private_center and (math.isinf(largest_noise) or is_useful)
     most_rounds = (_MOST_ROUNDS if is_single else 1) if may_center else 0
     for n_rounds in range(most_rounds, -1, -1):
         noise = min(largest_noise, _SURE) if n_rounds > 1 else largest_noise
