@@ -988,9 +988,12 @@ def clipped_rows(values: Array, clips: Array, order: float) -> Array:
     return values / np.maximum(norms, 1.0)[:, None]
 
 
-def bounded_clip(loss: Loss, clip: float, prediction_bound: float) -> float:
-    """The smaller of the clip and the loss's own bound on its derivative."""
-    bound = loss.derivative_bound(prediction_bound)
+def bounded_clip(loss: Loss, clip: float, reach: float) -> float:
+    """The smaller of the clip and the loss's own bound on its derivative.
+
+    At predictions of a model that stays within a reach, about any constant of the loss.
+    """
+    bound = loss.derivative_bound(reach + largest_constant(loss))
     if not bound > 0:  # NaN must not pass
         raise ValueError(
             f"loss must have a positive {type(loss).__name__}.derivative_bound, got {bound!r}"

@@ -116,11 +116,11 @@ class MomentsPlan(Plan):
         d = n_features
         problem = Problem(n_samples, d, Squared(), Geometry, inference=True)
         purse = Purse(problem, budget)
-        m, mean = purse.accuracy, statistics.unit_mean(problem, budget)
+        m, mean = purse.accuracy, statistics.unit_mean(problem, budget.record_factor)
         of_squares = statistics.second_moments(problem, budget)
         present = moments = sizes = tails = None
         if may_be_empty:
-            present = purse.noise(statistics.share_present(problem), _PRESENT)
+            present = purse.noise(statistics.unit_mean(problem, 1.0), _PRESENT)
         n_rounds = (m > _PAYS * d**1.5) + (m > _PAYS_TWICE * d**1.5)
         if n_rounds:
             moments = purse.noise(of_squares, _ROUGH, d * (d + 1) // 2, n_rounds)

@@ -71,9 +71,10 @@ def dense_gradient_at(
     the products <[x_i, 1], coef>, of shape (n, K), move in that output as `Move` says, and in the
     others by the decay. The rows of a block stay in the cache from their products to their sum.
     """
-    (begin, last, chunk), d = chunks, X.shape[1]
-    part, buffers = np.empty(total.shape), _buffers(total.shape[0])
-    z = buffers[0]
+    (begin, last, chunk), d, part = chunks, X.shape[1], np.empty(total.shape)
+    # of a block: predictions, targets, bounds, and one to work in
+    z, y = np.zeros((total.shape[0], _BLOCK)), np.zeros((total.shape[0], _BLOCK))
+    buffers = z, y, np.ones(_BLOCK), np.zeros(_BLOCK)
     for first in range(begin, last, chunk):
         part[:] = 0.0
         end = min(last, first + chunk)
@@ -96,13 +97,6 @@ def dense_gradient_at(
                         z[k, i - start] = product[i, k]
             _add_block(X, records, (start, stop), of_loss, buffers, part)
         total += part
-
-
-@njit(cache=True)
-def _buffers(n_outputs: int) -> Any:
-    """Of a block: predictions, targets, bounds, and one to work in."""
-    of_outputs = np.zeros((n_outputs, _BLOCK)), np.zeros((n_outputs, _BLOCK))
-    return (*of_outputs, np.ones(_BLOCK), np.zeros(_BLOCK))
 
 
 @njit(cache=True)

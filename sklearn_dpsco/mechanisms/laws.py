@@ -6,10 +6,9 @@ cannot differ. Other modules read the attributes of `Mechanism` instead of askin
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
@@ -213,7 +212,7 @@ class AdditiveNoise(Mechanism):
         # the scale is `multiplier` times the sensitivity on a grid that the scale decides on
         for _ in range(64):
             grid, scale = noise.grid, noise.rounded_sensitivity * multiplier * ROUNDING
-            noise = dataclasses.replace(noise, scale=scale)
+            noise = replace(noise, scale=scale)
             if math.isfinite(scale) and noise.grid <= grid:
                 return noise
         raise ValueError(
@@ -372,7 +371,7 @@ class KeyedGaussian(Gaussian):
         # the scale is rounded up to a multiple of the grid when it is drawn
         largest_scale = exact.scale + exact.grid
         threshold = float(np.max(1 / np.sqrt(t) - largest_scale * ndtri(tails)))
-        return dataclasses.replace(exact, threshold=(threshold + exact.grid) * (1 + 1e-9))
+        return replace(exact, threshold=(threshold + exact.grid) * (1 + 1e-9))
 
     @property
     def slack(self) -> float:  # type: ignore[override]
@@ -465,11 +464,6 @@ class SelectVertex(Mechanism):
         else:
             scale = sensitivity * math.sqrt(count / (8 * allowance.amount))
         return cls(sensitivity, scale * ROUNDING, noise, allowance.precision)
-
-    @classmethod
-    def of_range(cls, sensitivity: float, log_range: float, precision: Precision) -> SelectVertex:
-        """Gumbel noise with which `log_range` is not exceeded."""
-        return cls(sensitivity, sensitivity / log_range * ROUNDING, "gumbel", precision)
 
     @property
     def log_range(self) -> float | None:  # type: ignore[override]
@@ -598,13 +592,10 @@ def regularity(q: float, r: float, dimension: int) -> float:
 @lru_cache(maxsize=256)
 def best_exponent(q: float, dimension: int) -> float:
     """The r among 2, 2.25, ... with the least `mean_noise_norm` at one guarantee; 2 on a tie."""
-    highest = min(q, 2 + 2 * math.log(dimension))
-    candidates = np.arange(2.0, highest + 1e-9, _STEP)
-    sizes = [
-        math.sqrt(regularity(q, float(r), dimension)) * mean_noise_norm(q, float(r), dimension)
-        for r in candidates
-    ]
-    return float(candidates[int(np.argmin(sizes))])
+    d, highest = dimension, min(q, 2 + 2 * math.log(dimension))
+    candidates: list[float] = np.arange(2.0, highest + 1e-9, _STEP).tolist()
+    sizes = [math.sqrt(regularity(q, r, d)) * mean_noise_norm(q, r, d) for r in candidates]
+    return candidates[int(np.argmin(sizes))]
 
 
 @lru_cache(maxsize=4096)

@@ -8,9 +8,8 @@ the largest column norm of C times that change (doc/privacy, section 2.4).
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -174,7 +173,7 @@ class PrefixSum(Gaussian):
         error = 2 * largest_norm * _float_error(n_steps)
         total = (sensitivity * _column_norm(n_steps) + error) * ROUNDING
         noise = super().calibrate(total, allowance, dimension=n_steps * width)
-        return dataclasses.replace(noise, n_steps=n_steps)
+        return replace(noise, n_steps=n_steps)
 
     def start(self, width: int) -> PrefixRun:
         """A new run over vectors of shape (width,)."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
 from copy import copy as shallow_copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -208,9 +207,8 @@ class Plan(Overviewed):
     def overview(self) -> Overview:
         """What the guarantee shows, with the solver and the sizes."""
         sizes = f"{self.problem.n_samples} x {self.problem.n_features}"
-        return self.guarantee.overview().of(
-            f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
-        )
+        what = f"solver {self.solver!r}, {self.max_iter} steps, {sizes}"
+        return self.guarantee.overview().of(what)
 
 
 @dataclass(frozen=True)
@@ -450,9 +448,9 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
         if type(value) is tuple:
             return tuple(changed(f"{name}[{i}]", item) for i, item in enumerate(value))
         if value is plan or isinstance(value, Part):
-            before, names = f"{name}." if name else "", [f.name for f in dataclasses.fields(value)]
+            before, names = f"{name}." if name else "", [f.name for f in fields(value)]
             values = {one: changed(before + one, getattr(value, one)) for one in names}
-            return dataclasses.replace(value, **values)
+            return replace(value, **values)
         return change(name, value) if hasattr(value, "release") else value
 
     return changed("", plan)
@@ -465,19 +463,15 @@ def plan_within(budget: PrivacyBudget, make: Callable[[PrivacyBudget], P]) -> P:
     """
     if not budget.is_infinite:
         return make(budget)
-    plan: Any = make(dataclasses.replace(budget, epsilon=LARGEST_EPSILON))
+    plan: Any = make(replace(budget, epsilon=LARGEST_EPSILON))
     quiet: dict[int, Any] = {}  # a mechanism of several fields or releases stays one
     without_noise = map_mechanisms(
-        plan, lambda _, old: quiet.setdefault(id(old), dataclasses.replace(old, scale=0.0))
+        plan, lambda _, old: quiet.setdefault(id(old), replace(old, scale=0.0))
     )
     releases = plan.guarantee.releases
     if any(id(release.mechanism) not in quiet for release in releases):
         raise AssertionError("a release of the plan has a mechanism that is in none of its fields")
-    guarantee = dataclasses.replace(
-        plan.guarantee,
-        epsilon=math.inf,
-        composition="none",
-        releases=tuple(dataclasses.replace(r, mechanism=quiet[id(r.mechanism)]) for r in releases),
-    )
+    releases = tuple(replace(r, mechanism=quiet[id(r.mechanism)]) for r in releases)
+    guarantee = replace(plan.guarantee, epsilon=math.inf, composition="none", releases=releases)
     changes = {"budget": budget} if hasattr(plan, "budget") else {}
-    return dataclasses.replace(without_noise, guarantee=guarantee, **changes)
+    return replace(without_noise, guarantee=guarantee, **changes)

@@ -82,12 +82,10 @@ class FirstReleases(Part):
     @property
     def releases(self) -> tuple[Release, ...]:
         target = "target's centre" if self.target_steps else "mean target"
-        named = (
-            (target, self.target, max(1, self.target_steps)),
-            ("feature means", self.means, 1),
-            ("mean row factor", self.row_factor, 1),
-        )
-        return (*releases_of(self.units), *named_releases(*named, group=self.group))
+        of_target = target, self.target, max(1, self.target_steps)
+        of_rows = ("feature means", self.means, 1), ("mean row factor", self.row_factor, 1)
+        own = named_releases(of_target, *of_rows, group=self.group)
+        return (*releases_of(self.units), *own)
 
     def run(self, data: SolverData, stream: RandomStream) -> tuple[SolverData, Frame]:
         """Make the releases, and centre and scale the rows by them: these, and their frame.
@@ -143,7 +141,7 @@ class FirstReleases(Part):
         step = min(RULES.location_step, RULES.location_reach / noise)
         centres = total = np.zeros(target.dimension)
         for t in range(1, n_steps + 1):
-            mean = data.sum(statistics.residual_sum, centres, clip) / data.n_samples
+            mean = data.sum(statistics.target_sum, problem, clip, centres) / data.n_samples
             centres = np.clip(centres - step * target.release(mean, stream), -1.0, 1.0)
             total = total + t * centres
         centres = 2 * total / (n_steps * (n_steps + 1))
@@ -210,13 +208,10 @@ def plan_first(
     half_range = _row_factor_half_range(problem, norm)
     if may_shrink and half_range > 0:
         # the mean of numbers in [-half_range, half_range] (section 3.1e)
-        sizes = problem.n_samples, problem.n_features
-        change = statistics.mean_of_numbers(*sizes, budget.record_factor * half_range)
+        change = statistics.unit_mean(problem, budget.record_factor * half_range)
         row_factor = Gaussian.calibrate(change, allowance.share(shares[2]))
         left -= shares[2]
-    return FirstReleases(
-        problem, norm, target, means, row_factor, target_steps, group=group, left=left
-    )
+    return FirstReleases(problem, norm, target, means, row_factor, target_steps, group, left)
 
 
 def plan_offset(

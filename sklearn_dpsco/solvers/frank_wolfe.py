@@ -29,9 +29,9 @@ from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
-from ..losses import Loss, bounded_clip, largest_constant
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import Allowance, Composition, PrivacyBudget
+from ..privacy.budget import ROUNDING, Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
@@ -204,7 +204,7 @@ class FrankWolfe(Solver):
             clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
             # that of its own derivative for a loss with a kink: a smaller one moves the minimizer
             clip = clip if math.isfinite(loss.smoothness) else math.inf
-        clip = bounded_clip(loss, clip, reach + largest_constant(loss))
+        clip = bounded_clip(loss, clip, reach)
         if clip > LARGEST:
             raise ValueError(
                 "gradient_clip must be a number for a loss whose derivative is not bounded by "
@@ -365,7 +365,8 @@ def _best_selections(box: Box, change: float, max_iter: int) -> _Selections:
         mu = budget.rows_per_user * math.sqrt(2 * gaussian)
         eta = selection_epsilon(budget.epsilon, budget.delta, max_iter, mu)
         if eta > 0:
-            step = SelectVertex.of_range(change, eta / budget.rows_per_user, budget.precision)
+            scale = change / (eta / budget.rows_per_user) * ROUNDING
+            step = SelectVertex(change, scale, "gumbel", budget.precision)
             found.append(("adaptive-range", first, step))
     else:
         found.append(composed(budget, budget.mixed_allowance))

@@ -31,7 +31,7 @@ from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
 from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
-from ..losses import Loss, bounded_clip, largest_constant
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, PrefixSum
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -302,7 +302,7 @@ class FTRL(Solver):
         clip = self.gradient_clip
         clip = clip or defaults.growing_clip(problem, rules.clip, noise, rules.accurate)
         # every l_p norm of the coefficients that bounds a prediction is at most this
-        largest = geometry.radius * 2 * problem.dimension + largest_constant(loss)
+        largest = geometry.radius * 2 * problem.dimension
         first = self._plan_first(problem, budget, norm)
         moments = self._plan_moments(problem, budget, norm)
         if moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)

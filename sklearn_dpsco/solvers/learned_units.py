@@ -30,7 +30,7 @@ from . import statistics
 from .base import Frame, Part, Problem, SolverResult, named_releases
 from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
 from .records import Users
-from .statistics import LARGEST_PREDICTION, TINY, share_present
+from .statistics import LARGEST_PREDICTION, TINY, unit_mean
 from .wide_units import LONGEST_CENTER, frequency_units, moments_size, size_of_moments, weighed_rows
 
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
@@ -45,6 +45,10 @@ _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 _ROUNDED = 1e-6
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
+
+
+# records with targets in released units, the frame of these, and fields of `Units`
+OfTargets = tuple[Any, Frame, dict[str, Any]]
 
 
 class Doubts(NamedTuple):
@@ -224,9 +228,7 @@ class LearnedUnits(Part):
 
     # ---------------------------------------------------------------------- targets
 
-    def release_targets(
-        self, data: Any, n: int, stream: RandomStream
-    ) -> tuple[Any, Frame, dict[str, Any]]:
+    def release_targets(self, data: Any, n: int, stream: RandomStream) -> OfTargets:
         """Targets in released units, the frame without its features, and fields of `Units`.
 
         Of n present records.
@@ -267,12 +269,9 @@ class LearnedUnits(Part):
         data = data.map(statistics.in_target_units, center, scale)
         return data, frame, of_means | {"median": medians}
 
-    def _release_rates(
-        self, data: Any, n: int, stream: RandomStream
-    ) -> tuple[Any, Frame, dict[str, Any]]:
+    def _release_rates(self, data: Any, n: int, stream: RandomStream) -> OfTargets:
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
         assert self.target_mean is not None
-        assert self.target_median is not None
         size, few, n_positive = self._rate_size(data, n, stream)
         has_weights = self.target_mean.dimension > 1
         parts = statistics.rate_parts(has_weights)
@@ -615,15 +614,9 @@ class LearnedUnits(Part):
         return by, top, trace, doubts
 
     def _doubts(
-        self,
-        before: Array,
-        transform: Array,
-        bound: float,
-        ridge: float,
-        usual: float,
-        ratio: float,
+        self, before: Array, by: Array, bound: float, ridge: float, usual: float, ratio: float
     ) -> Doubts | None:
-        """Which directions may hold noise alone, of the rows times `transform`; see `Units.ratio`.
+        """Which directions may hold noise alone, of the rows times the matrix `by`.
 
         There, the moment is the inverse square of the singular value, less the ridge.
         """
@@ -632,11 +625,11 @@ class LearnedUnits(Part):
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
         noise = rules.clear_usual * ridge
         # (before very small columns are looked for, small ones may be bounds that are too wide)
-        least = rules.doubts_from * len(transform) ** 1.5
+        least = rules.doubts_from * len(by) ** 1.5
         if self.sizes is None or self.accuracy <= ratio * least or usual <= noise:
             return None
         clear = 1 - (noise / usual) ** 2
-        plain, sizes, turn = np.linalg.svd(transform.astype(np.float64) * bound)
+        plain, sizes, turn = np.linalg.svd(by.astype(np.float64) * bound)
         ridges = ridge * (np.linalg.solve(before, plain) ** 2).sum(axis=0)
         moments = np.maximum(1 / sizes**2 - ridges, TINY)
         noise = ridges * scale / ridge
@@ -689,18 +682,13 @@ class Purse:
             self.user_accuracy = m * problem.n_users * rows / problem.n_samples
 
     def noise(
-        self,
-        change: float,
-        share: float,
-        dimension: int = 1,
-        count: int = 1,
-        of_users: bool = False,
+        self, change: float, share: float, width: int = 1, count: int = 1, of_users: bool = False
     ) -> Gaussian:
         """For releases of vectors that one record moves by `change`, or as `rank` a user."""
         self.left -= share
         if of_users:
             change = statistics.of_users(change, self.problem, self.budget)
-        return Gaussian.calibrate(change, self.allowance.share(share), count, dimension)
+        return Gaussian.calibrate(change, self.allowance.share(share), count, width)
 
     def rank(self, share: float, count: int = 1, *, of_users: bool = False) -> Any:
         """For selections by ranks, of rows or, where gradients are added up by user, of users.
@@ -730,10 +718,10 @@ def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
     share = max(share, _share(m, for_place, rules.norm_share, rules.least_for_norms, empty))
     found |= {"long": purse.rank(share), "length": purse.rank(share)}
     if problem.may_be_empty:
-        found["present"] = purse.noise(share_present(problem), rules.present_share)
+        found["present"] = purse.noise(unit_mean(problem, 1.0), rules.present_share)
     has_sizes = not (is_diagonal or problem.is_wide) and m > least_for_sizes(problem)
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
-        of_mean, count = statistics.unit_mean(problem, budget), 1 + has_sizes * len(RECENTRED)
+        of_mean, count = unit_mean(problem, budget.record_factor), 1 + has_sizes * len(RECENTRED)
         found["center"] = purse.noise(of_mean, rules.center_share, d, count)
     of_squares = statistics.second_moments(problem, budget)
     if has_sizes:
@@ -769,7 +757,7 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
             of_mean = statistics.target_mean(problem, purse.budget, 2)
             found["target_mean"] = purse.noise(of_mean, share, k)
     elif problem.loss.task == "rates":
-        of_one = share_present(problem)
+        of_one = unit_mean(problem, 1.0)
         # sizes that are far too wide are many, and one of them costs more than noise
         usual = max(_share(m, 170, 0.1), _share(m, 2500, rules.median_share))
         found["target_median"] = purse.rank(max(_share(m, 20, 0.25), usual))
@@ -784,7 +772,7 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
         found["target_spread"] = purse.rank(spread, k)
         # a loss that is not convex is for gross errors, which would move a mean
         if has_mean and problem.loss.is_convex:
-            of_mean = statistics.unit_mean(problem, purse.budget)
+            of_mean = unit_mean(problem, purse.budget.record_factor)
             n_numbers = k * (1 + _tells_whole_means(purse))
             found["target_mean"] = purse.noise(of_mean, mean, n_numbers)
     return found

@@ -20,7 +20,7 @@ from .._progress import advance, steps
 from .._types import Array, Auto, MirrorMapName
 from ..data.rows import SolverData, Terms, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
-from ..losses import Loss, bounded_clip, largest_constant
+from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, GeneralizedGaussian, Release, vector_mechanism
 from ..mechanisms.batch import calibrate_batches
 from ..privacy.budget import Allowance, Composition, PrivacyBudget
@@ -399,9 +399,8 @@ class NoisyMD(SetDescent):
         fixed = budget.relation == "replace-one"
         sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
         change = facts.clip * batch_mean(problem, budget, facts.norm, size)
-        noise, composition = calibrate_batches(
-            budget, sampling, change, problem.size, n_steps, first.releases, left
-        )
+        uses = problem.size, n_steps, first.releases
+        noise, composition = calibrate_batches(budget, sampling, change, *uses, left)
         return [facts.stage(None, noise, n_steps)], composition
 
     def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
@@ -428,7 +427,7 @@ class Facts:
             noise = defaults.gradient_noise(problem, budget, self.norm, amount)
             clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
         loss = problem.loss
-        self.clip = bounded_clip(loss, clip, self.norm * l2_radius + largest_constant(loss))
+        self.clip = bounded_clip(loss, clip, self.norm * l2_radius)
         # bound on the coordinates of a row: centred ones may be 2
         self.box = 2.0 if problem.fit_intercept else 1.0
         self.power = self.mirror_map.exponent(size)
@@ -483,18 +482,14 @@ class Facts:
             return gaussian
         change = clip * row_mean_in_norm(problem, self.budget, self.row_norm, self.box, q)
         shaped = vector_mechanism(q, change, allowance, count, d)
-        return min(gaussian, shaped, key=self.noise_size)
-
-    def noise_size(self, noise: VectorNoise) -> float:
-        """Expected dual norm of the noise."""
-        return noise.expected_norm(self.dual_exponent)
+        return min(gaussian, shaped, key=lambda noise: noise.expected_norm(q))
 
     def stage(self, records: Slice | None, noise: VectorNoise, n_steps: int) -> Stage:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
         convexity = self.strong_convexity
         if (rate := self.learning_rate) is not None:
             return Stage((noise,), records, n_steps, rate, strong_convexity=convexity)
-        size = self.noise_size(noise)
+        size = noise.expected_norm(self.dual_exponent)
         smoothness = min(1.0, self.problem.loss.smoothness)
         if noise.batches is not None:  # plus the variation of the mean over the batch
             size = math.hypot(size, self.lipschitz / math.sqrt(noise.batches.batch_size))
@@ -511,7 +506,7 @@ class Facts:
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
         within = 2 * self.lipschitz * (self.power - 1) / anchor
         reach = self.rules.reach * within / math.sqrt(self.power - 1)
-        energy = n_steps * self.noise_size(noise) ** 2
+        energy = n_steps * noise.expected_norm(self.dual_exponent) ** 2
         # 0 where the anchor is too small to make the objective convex
         convexity = max(0.0, anchor + self.strong_convexity - self.weak_convexity)
         return Stage((noise,), records, n_steps, rate, reach, energy, convexity, anchor, within)

@@ -354,8 +354,7 @@ class _Draft:
         """The clip and the last step in the units of the bounds, see `defaults.PHASED_SGD`."""
         rules, n, passes, loss = self.rules, self.problem.n_samples, self.passes, self.problem.loss
         noise = unit * math.sqrt(self.rank) / n  # its norm after n steps of length 1 / n
-        largest = self.geometry.radius * self.norm + largest_constant(loss)
-        bound = bounded_clip(loss, math.inf, largest)
+        bound = bounded_clip(loss, math.inf, self.geometry.radius * self.norm)
         # the slope c_0 that steps are measured at, and the clip c
         slope, declared = min(rules.smallest_clip, bound), self.solver.gradient_clip
         if isinstance(loss, Multinomial):
@@ -399,7 +398,7 @@ class _Draft:
         clip = each / target_unit * problem.joint_unit
         if solver.gradient_clip is not None:
             clip = solver.gradient_clip / target_unit
-        bound = bounded_clip(loss, math.inf, self.geometry.radius + largest_constant(loss))
+        bound = bounded_clip(loss, math.inf, self.geometry.radius)
         # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
         clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
@@ -441,9 +440,9 @@ class _Draft:
             # nothing that a user's loss says of itself enters the sensitivity
             slope = beta if is_own else min(loss.smoothness, beta)
             parameter = 2 * clip / beta if known is None else known.parameter
-            block, radii = _block(problem.n_features), (start_radius, self.geometry.radius)
-            steps = GradientSteps(stop - start, rate, slope, clip, parameter, block)
-            change = phase_mean(problem, self.budget, steps, *radii, norm)
+            bounds = _block(problem.n_features), norm, start_radius, self.geometry.radius
+            steps = GradientSteps(stop - start, rate, slope, clip, parameter, *bounds)
+            change = phase_mean(problem, self.budget, steps)
             noise = Gaussian.calibrate(change, left, self.passes, problem.size)
             group = f"phase {k + 1}" if count > 1 or n_first else None
             phases.append(Phase(noise, start, stop, rate, beta, self.passes, group))
@@ -581,31 +580,26 @@ class GradientSteps(NamedTuple):
     clip: float  # bound on the derivative
     parameter: float  # bound on what it is computed from, beside predictions and targets
     block: int  # steps between two projections
+    norm: float  # bound on that of a row
+    start: float  # bound on the norm of the first iterate
+    radius: float  # and on the norms after each projection
 
 
-def phase_mean(
-    problem: Problem,
-    budget: PrivacyBudget,
-    step: GradientSteps,
-    start: float,
-    radius: float,
-    norm: float,
-) -> float:
+def phase_mean(problem: Problem, budget: PrivacyBudget, steps: GradientSteps) -> float:
     """l2 change of the mean iterate of a pass of non-expansive steps (section 5).
 
-    It is that of one step plus the float error of all. `start` bounds the norm of the first
-    iterate, `radius` the norms after each projection.
+    It is that of one step plus the float error of all.
     """
-    eta, steps, clip, block = step.learning_rate, step.n_steps, step.clip, step.block
-    d, k, beta = problem.dimension, problem.n_outputs, step.beta
+    n_steps, eta, beta, clip, parameter, block, norm, start, radius = steps
+    d, k = problem.dimension, problem.n_outputs
     # the largest coefficients, before the projection and in the form that CSR rows use
-    size = min(radius + block * eta * clip * norm, start + steps * eta * clip * norm)
+    size = min(radius + block * eta * clip * norm, start + n_steps * eta * clip * norm)
     size += 2 * block * eta * clip * math.sqrt(d)
     offset = math.sqrt(k) * largest_constant(problem.loss)
     prediction = gamma(2 * d + 6 * block + 40) * ((norm + 2 * math.sqrt(d)) * size + offset)
-    slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * step.parameter)
+    slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * parameter)
     per_step = eta * norm * (beta * prediction + slope)
     per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
-    blocks = math.ceil(steps / block)
-    numerical = steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
+    blocks = math.ceil(n_steps / block)
+    numerical = n_steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
     return budget.record_factor * eta * clip * norm + 2 * numerical

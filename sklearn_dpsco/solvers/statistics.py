@@ -81,9 +81,13 @@ def of_users(change: float, problem: Problem, budget: PrivacyBudget) -> float:
     return (change + error) / budget.rows_per_user
 
 
-def unit_mean(problem: Problem, budget: PrivacyBudget) -> float:
-    """`mean_of_numbers` over the records of a problem."""
-    return mean_of_numbers(problem.n_samples, problem.n_features, budget.record_factor)
+def unit_mean(problem: Problem, record_factor: float) -> float:
+    """`mean_of_numbers` over the records of a problem.
+
+    Of numbers from 0 to 1, such as the share of records that are not empty, a record of either
+    relation moves it as one of factor 1.
+    """
+    return mean_of_numbers(problem.n_samples, problem.n_features, record_factor)
 
 
 def coordinate_mean(
@@ -107,18 +111,12 @@ def target_mean(problem: Problem, budget: PrivacyBudget, order: float) -> float:
     l2, and 2 in l1. Other targets lie in [-1, 1], each.
     """
     apart = budget.record_factor ** (1 / order if problem.has_frequencies else 1)
-    of_number = mean_of_numbers(problem.n_samples, problem.n_features, apart)
-    return target_norm(problem, order) * of_number
+    return target_norm(problem, order) * unit_mean(problem, apart)
 
 
 def target_norm(problem: Problem, order: float) -> float:
     """Bound on the l1 or l2 norm of a record's targets: a unit vector, or each in [-1, 1]."""
     return 1.0 if problem.has_frequencies else problem.n_outputs ** (1 / order)
-
-
-def share_present(problem: Problem) -> float:
-    """Change of the share of records that are not empty: 1 / n under both relations."""
-    return mean_of_numbers(problem.n_samples, problem.n_features, 1.0)
 
 
 def n_present(
@@ -152,18 +150,18 @@ def _n_present(data: SolverData) -> Array:
     return np.array([float(data.rows.present().sum())])
 
 
-def target_sum(data: SolverData, problem: Problem, clip: float = math.inf) -> Array:
-    """Sum of the clipped targets, or counts of classes; shape (n_outputs,)."""
+def target_sum(
+    data: SolverData, problem: Problem, clip: float = math.inf, centres: Array | None = None
+) -> Array:
+    """Sum of the clipped targets, or of distances of centres from them; or counts of classes.
+
+    Shape (n_outputs,).
+    """
+    y = data.y if centres is None else centres.reshape(data.y.shape[1:]) - data.y
+    y = np.clip(y, -clip, clip)
     # of several classes, 1 for a record's own and 0 else
-    y = np.clip(data.y, -clip, clip)
     counted = np.where(y > 0, 1.0, 0.0) if problem.has_frequencies else y
     return np.atleast_1d(sum_over_records(data.rows.without_empty(counted)))
-
-
-def residual_sum(data: SolverData, centres: Array, clip: float) -> Array:
-    """Sum of the clipped distances of centres from the targets."""
-    residual = np.clip(centres.reshape(data.y.shape[1:]) - data.y, -clip, clip)
-    return np.atleast_1d(sum_over_records(data.rows.without_empty(residual)))
 
 
 def means_sum(data: SolverData, middle: Array, half: Array, is_whole: bool) -> Array:
@@ -183,7 +181,7 @@ def rate_sum(data: SolverData, clip: float, with_weights: bool = True) -> Array:
     """Sum of vectors of norm at most 1: weights times clipped targets, and weights.
 
     All numbers of a record are from 0 to `rate_parts`, whose norm is 1, so that two of its vectors
-    are no further apart than one may be from 0: the mean changes as `share_present`.
+    are no further apart than one may be from 0: the mean changes as one of shares, `unit_mean`.
     """
     weights = data.rows.sample_weights() * data.rows.present()
     sizes = np.minimum(weights * data.y, clip) / clip

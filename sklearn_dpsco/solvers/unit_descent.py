@@ -123,7 +123,7 @@ class Descent(Solver):
         if problem.by_user:
             present = None
             if problem.may_be_empty:
-                of_one = statistics.share_present(problem) / budget.rows_per_user
+                of_one = statistics.unit_mean(problem, 1.0) / budget.rows_per_user
                 present = purse.noise(of_one, UNIT_DESCENT.present_share)
             size = purse.rank(UNIT_DESCENT.user_share, of_users=True)
             of_users = OfUsers(present, size, purse.user_accuracy)

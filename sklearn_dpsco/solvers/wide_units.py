@@ -20,9 +20,8 @@ import numpy as np
 from .._types import Array
 from ..data.rows import SolverData, gamma, make_rows, summation_error
 from ..privacy.budget import PrivacyBudget
-from . import statistics
 from .base import Problem
-from .statistics import clipped_to
+from .statistics import clipped_to, unit_mean
 
 # Of the released centre of wide rows, in units of their bound.
 LONGEST_CENTER = 16.0
@@ -36,7 +35,7 @@ def wide_mean(problem: Problem, budget: PrivacyBudget) -> float:
     """
     n, d = problem.n_samples, problem.n_features
     of_centre = 4 * LONGEST_CENTER * (summation_error(n, d) + gamma(8))
-    return statistics.unit_mean(problem, budget) + of_centre
+    return unit_mean(problem, budget.record_factor) + of_centre
 
 
 def frequency_units(noisy: Array, noise: float, of_rows: float, rules: Any) -> tuple[Array, float]:

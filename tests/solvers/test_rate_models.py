@@ -247,7 +247,7 @@ def test_one_record_moves_the_mean_of_rates_by_one_nth():
             ends.append(statistics.rate_sum(SolverData(rows, one.y), clip, weigh))
         apart = max(float(np.linalg.norm(a - b)) for a in ends for b in ends)
         assert apart / 80 == pytest.approx(1 / 80, rel=1e-12)
-        assert 1 / 80 < statistics.share_present(planned().problem) < 1 / 80 * (1 + 1e-9)
+        assert 1 / 80 < statistics.unit_mean(planned().problem, 1.0) < 1 / 80 * (1 + 1e-9)
 
 
 def test_the_mean_of_rates_is_weighted():

@@ -23,7 +23,15 @@ from sklearn_dpsco.solvers.papers import single_pass
 
 D, NORM, CLIP, ETA, SIZE = 5, 1.5, 0.3, 0.01, 7
 STEPS = phased_sgd.GradientSteps(
-    n_steps=40, learning_rate=ETA, beta=1.0, clip=CLIP, parameter=0.0, block=16
+    n_steps=40,
+    learning_rate=ETA,
+    beta=1.0,
+    clip=CLIP,
+    parameter=0.0,
+    block=16,
+    norm=NORM,
+    start=0.5,
+    radius=2.0,
 )
 
 
@@ -49,7 +57,10 @@ EVERY = {
         lambda n, budget: statistics.mean_of_numbers(n, D, budget.record_factor),
         lambda n: 1 / n,
     ),
-    "unit_mean": (lambda n, budget: statistics.unit_mean(facts(n), budget), lambda n: 1 / n),
+    "unit_mean": (
+        lambda n, budget: statistics.unit_mean(facts(n), budget.record_factor),
+        lambda n: 1 / n,
+    ),
     "coordinate_mean": (
         lambda n, budget: statistics.coordinate_mean(2.0, budget.record_factor / n, n, D, D + 1, 2),
         lambda n: 2.0 * math.sqrt(D + 1) / n,
@@ -109,9 +120,7 @@ EVERY = {
         lambda n: CLIP * NORM,
     ),
     "phase_mean": (
-        lambda n, budget: phased_sgd.phase_mean(
-            facts(n), budget, STEPS._replace(n_steps=n), 0.5, 2.0, NORM
-        ),
+        lambda n, budget: phased_sgd.phase_mean(facts(n), budget, STEPS._replace(n_steps=n)),
         lambda n: ETA * CLIP * NORM,
     ),
 }
@@ -195,7 +204,9 @@ def test_the_classes_of_two_records_are_less_than_two_vectors_apart():
         assert statistics.target_mean(facts(n, **several), budget, order) == close(apart / n, 1e-9)
         # the two classes of one output are -1 and 1
         two = facts(n, task="classification")
-        assert statistics.target_mean(two, budget, order) == statistics.unit_mean(two, budget)
+        assert statistics.target_mean(two, budget, order) == statistics.unit_mean(
+            two, budget.record_factor
+        )
 
 
 def test_float_errors_are_counted_for_both_tables():
@@ -258,12 +269,12 @@ def test_a_phase_costs_one_step_whatever_it_starts_from():
     budget = PrivacyBudget(1.0, 1e-6)
     step = 2 * ETA * CLIP * NORM
     for n_steps, start, radius in ((1, 0.0, 1.0), (40, 0.5, 1.0), (10_000, 3.0, math.inf)):
-        steps = STEPS._replace(n_steps=n_steps)
-        change = phased_sgd.phase_mean(facts(20_000), budget, steps, start, radius, NORM)
+        steps = STEPS._replace(n_steps=n_steps, start=start, radius=radius)
+        change = phased_sgd.phase_mean(facts(20_000), budget, steps)
         assert step < change < step * (1 + 1e-6), (n_steps, start, radius)
     # longer coefficients err by more, as long as nothing holds them back
     short, long, held = (
-        phased_sgd.phase_mean(facts(100), budget, STEPS, start, radius, NORM)
+        phased_sgd.phase_mean(facts(100), budget, STEPS._replace(start=start, radius=radius))
         for start, radius in ((1.0, math.inf), (100.0, math.inf), (100.0, 1.0))
     )
     assert max(short, held) < long

@@ -150,10 +150,8 @@ class HeavyTailPlan(Plan):
         coef, total = np.zeros(problem.size), np.zeros(problem.size)
         penalized = np.arange(problem.size) < problem.n_features * problem.n_outputs
         for t in steps(range(self.max_iter)):
-            k = t % len(parts)
-            sums = parts[k].sum_numbered(
-                self.oracle.gradient_sums, coef.reshape(problem.shape), terms
-            )
+            k, point = t % len(parts), coef.reshape(problem.shape)
+            sums = parts[k].sum_numbered(self.oracle.gradient_sums, point, terms)
             gradient = self.oracle.mean_of(sums, parts[k].n_samples)
             noisy = self.steps[k].release(gradient.ravel(), stream)
             moved = coef - rate * (noisy + self.l2_penalty * np.where(penalized, coef, 0.0))
@@ -347,10 +345,10 @@ class UnboundedDescent(Descent):
             columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
             target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
-        reach = {"feature_reach": features, "target_reach": target}
         purse = Purse(problem, budget, allowance.share(1 - spent))
-        known = {**reach, "learns_center": self.private_center_X}
-        return self._bought(UnboundedDescentPlan, purse, *reach.values(), **known)
+        known = {"feature_reach": features, "target_reach": target}
+        known["learns_center"] = self.private_center_X
+        return self._bought(UnboundedDescentPlan, purse, features, target, **known)
 
 
 class HeavyTail(Solver):
@@ -420,8 +418,8 @@ class _Draft:
         if self.features is not None:
             if not solver.private_scale_X and solver.learning_rate is None:
                 # how wrong guessed scales are
-                share = rules.row_norm_share
-                change = rules.row_norm_octaves * statistics.unit_mean(problem, budget)
+                share, most = rules.row_norm_share, rules.row_norm_octaves
+                change = most * statistics.unit_mean(problem, budget.record_factor)
                 self.row_norm = self.noise_kind.calibrate(change, self.allowance.share(share))
                 self.left -= share
             self.plan_steps()
@@ -480,10 +478,9 @@ class _Draft:
             noise = self._noise(1.0, 1)
             clip = oracles.default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
             self.target_clip = max(rules.least_target_clip, clip)
-        change = statistics.target_mean(problem, self.budget, self.noise_kind.order)
-        self.intercept = self.noise_kind.calibrate(
-            self.target_clip * change, self.allowance.share(share), dimension=problem.n_outputs
-        )
+        kind, part = self.noise_kind, self.allowance.share(share)
+        change = self.target_clip * statistics.target_mean(problem, self.budget, kind.order)
+        self.intercept = kind.calibrate(change, part, dimension=problem.n_outputs)
         self.left -= share
 
     def _noise(self, share: float, n_iter: int) -> float:
@@ -512,9 +509,8 @@ class _Draft:
         facts: Any = {"n_samples": n_step, "dimension": problem.size, "order": order}
         facts |= {"noise": noise, "size": size, "moments": moments}
         self.oracle = oracles.make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
-        change = self.oracle.sensitivity(
-            n_step, problem.n_features, problem.size, self.budget.record_factor, order
-        )
+        sizes = n_step, problem.n_features, problem.size
+        change = self.oracle.sensitivity(*sizes, self.budget.record_factor, order)
         part = self.allowance.share(self.left)
         step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
         # a mechanism object for each slice, since audits identify mechanisms by object

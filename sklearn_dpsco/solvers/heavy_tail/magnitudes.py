@@ -380,10 +380,8 @@ def plan_search(
     presence, spent, is_single = None, 0.0, columns.n_columns == 1 and private_scale
     if is_single:
         presence, spent = columns.plan_presence(_MOST_FOR_PRESENCE * largest_share)
-    may_center = private_center and (
-        math.isinf(largest_noise)
-        or columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
-    )
+    is_useful = columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
+    may_center = private_center and (math.isinf(largest_noise) or is_useful)
     most_rounds = (_MOST_ROUNDS if is_single else 1) if may_center else 0
     for n_rounds in range(most_rounds, -1, -1):
         noise = min(largest_noise, _SURE) if n_rounds > 1 else largest_noise
@@ -459,25 +457,20 @@ def _near(around: Exponents, reach: float, below: Array = _SLOPE_BELOW) -> Array
 
 
 def _select(
-    counts: Counts,
-    n_samples: int,
-    priors: Array,
-    mechanism: SelectVertex,
-    stream: RandomStream,
-    q: float = 0.5,
+    counts: Counts, n: int, priors: Array, noise: SelectVertex, stream: RandomStream, q: float = 0.5
 ) -> Exponents:
     """The exponent of each column's scale.
 
-    The score of 2^e is -abs(sum of (g - q)) / n over the records with a deviation, where g
-    is a squared deviation over 4^e (by its octave), at most 1. It is highest at the scale
-    where the mean of g is q. Candidates are those whose prior is finite.
+    The score of 2^e is -abs(sum of (g - q)) / n over those of the n records with a deviation, where
+    g is a squared deviation over 4^e (by its octave), at most 1. It is highest at the scale where
+    the mean of g is q. Candidates are those whose prior is finite.
     """
-    scores = -np.abs(counts @ (_CLIPPED_SQUARE - q)) / n_samples
+    scores = -np.abs(counts @ (_CLIPPED_SQUARE - q)) / n
     chosen = np.empty(len(counts), dtype=np.int64)
     for j, (score, prior) in enumerate(zip(*np.broadcast_arrays(scores, priors), strict=True)):
         candidates = np.flatnonzero(np.isfinite(prior))  # public: what was released before
-        weighted = mechanism.with_prior(score[candidates], prior[candidates])
-        chosen[j] = _EXPONENTS[candidates][mechanism.release(weighted, stream)]
+        weighted = noise.with_prior(score[candidates], prior[candidates])
+        chosen[j] = _EXPONENTS[candidates][noise.release(weighted, stream)]
     return chosen
 
 

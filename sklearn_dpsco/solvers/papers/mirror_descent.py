@@ -64,7 +64,7 @@ class Localized(SetDescent):
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         eta = self.learning_rate
         if eta is None:  # AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))
-            single = facts.noise_size(facts.noise(n, left, 1))
+            single = facts.noise(n, left, 1).expected_norm(facts.dual_exponent)
             reach = max(facts.reach, 1e-50)  # 0 for a set of one point
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
@@ -123,17 +123,14 @@ class Proximal(Localized):
         if n_rounds is None:  # R of BGM21, Theorem 16, with this noise in the place of the paper's
             kappa = 1 / (facts.power - 1)
             ratio = facts.diameter * curvature / facts.lipschitz
-            single = facts.noise_size(facts.noise(n, left, 1)) / facts.lipschitz
+            single = facts.noise(n, left, 1).expected_norm(facts.dual_exponent) / facts.lipschitz
             best = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
             n_rounds = max(1, min(int(best), base.MOST_PHASES, n))
         affordable = defaults.affordable_steps(facts.problem, facts.rules)
         n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
         anchor, most = 2 * curvature, self.learning_rate or math.inf
-        ends = [start + n * k // n_rounds for k in range(n_rounds + 1)]
-        return [
-            facts.anchored_stage(part, left, n_steps, anchor, most)
-            for part in itertools.pairwise(ends)
-        ]
+        parts = itertools.pairwise(start + n * k // n_rounds for k in range(n_rounds + 1))
+        return [facts.anchored_stage(part, left, n_steps, anchor, most) for part in parts]
 
 
 class NoisySFW(SetDescent):
@@ -200,13 +197,14 @@ class NoisySFW(SetDescent):
         first = n - n_steps * batch
         eta = self.learning_rate or min(1.0, max(1.0, math.log(n)) / (2 * n_steps))
         first_noise, direction = facts.noise(first, left, 1), facts.rules.direction
+        q = facts.dual_exponent
         for is_final in (self.learning_rate is not None, True):
             # the clip of a derivative's change, its noise, and the noise of the last estimate
             change = min(2 * facts.clip, facts.problem.loss.smoothness * eta * facts.largest_move)
             change = max(change, 1e-6 * facts.clip)  # a linear loss has none
             noise = facts.noise(batch, left, 1, change)
-            walk = facts.noise_size(noise) * math.sqrt(n_steps)
-            error = math.hypot(facts.noise_size(first_noise), walk) / facts.lipschitz
+            walk = noise.expected_norm(q) * math.sqrt(n_steps)
+            error = math.hypot(first_noise.expected_norm(q), walk) / facts.lipschitz
             if is_final or error <= direction:
                 break
             eta *= direction / error  # shorter steps where the direction is mostly noise
@@ -253,7 +251,8 @@ def _round(
         terms.append(term)
         noises.append(noise)
         variation = (term * facts.row_norm) ** 2 / size
-        variance = (1 - weight) ** 2 * variance + facts.noise_size(noise) ** 2 + variation
+        of_noise = noise.expected_norm(facts.dual_exponent) ** 2
+        variance = (1 - weight) ** 2 * variance + of_noise + variation
         total += variance
     error = math.sqrt(total / len(batches)) / facts.lipschitz
     return error, Pass(tuple(noises), batches, tuple(terms), records, len(batches))
