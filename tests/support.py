@@ -32,7 +32,6 @@ from sklearn_dpsco.solvers.base import Problem
 # the default orders of the RDP accountant stop at 512, too coarse for small epsilon
 ORDERS = [*(1 + np.geomspace(1e-3, 1, 150, endpoint=False)), *np.geomspace(2, 1e5, 1500)]
 
-# checks of scikit-learn on weights that no estimator can pass
 LOSSES = {"regression": Squared(), "classification": Logistic()}
 
 # by the names of their algorithms
