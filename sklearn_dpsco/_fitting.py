@@ -88,16 +88,11 @@ class Accounting(NamedTuple):
         """The same with the delta that belongs to so many records, if `sizes_delta`."""
         if not self.sizes_delta:
             return self
-        return self._replace(
-            budget=replace(self.budget, delta=default_delta(n_samples)), sizes_delta=False
-        )
+        budget = replace(self.budget, delta=default_delta(n_samples))
+        return self._replace(budget=budget, sizes_delta=False)
 
     def warn_if_weak(
-        self,
-        n_samples: int,
-        n_features: int = 0,
-        least: float = 0.0,
-        n_present: int | None = None,
+        self, n_samples: int, n_features: int = 0, least: float = 0.0, n_present: int | None = None
     ) -> float:
         """Warn if epsilon is infinite, or delta not below 1 / n_samples, or if noise hides all.
 

@@ -327,10 +327,8 @@ class Estimates(Overviewed):
         """
         names, matrix, value = self._hypotheses(hypotheses, value)
         names = [f"{name} = {x:g}" if x else name for name, x in zip(names, value, strict=True)]
-        return self.times(
-            matrix, names=names, sources=(), outputs=("coef",), value=value, notes=(),
-            residual_std=math.nan,
-        )  # fmt: skip
+        facts: Any = {"sources": (), "outputs": ("coef",), "notes": (), "residual_std": math.nan}
+        return self.times(matrix, names=names, value=value, **facts)
 
     def _hypotheses(self, hypotheses: Any, value: Any) -> tuple[list[str], Array, Array]:
         """What hypotheses are called, their functions as the rows of a matrix, and their values."""
@@ -388,20 +386,16 @@ class Estimates(Overviewed):
 
     def times(self, functions: Array, **others: Any) -> Estimates:
         """The same of linear functions of the coefficients, a row for each, with other fields."""
-        gram = np.eye(self.coef.size) if self.gram is None else self.gram
-        sampling, noise, gram = (
-            functions @ part @ functions.T for part in (self.sampling, self.noise, gram)
-        )
         shape = len(others.get("outputs", self.outputs)), -1
-        coef = (functions @ self.coef.ravel()).reshape(shape)
-        unknown = None if self.unknown is None else functions @ self.unknown
-        predicting = self.predicting
-        if predicting is not None:
-            predicting = (functions @ predicting.ravel()).reshape(shape)
-        return dataclasses.replace(
-            self, coef=coef, sampling=sampling, noise=noise, unknown=unknown, gram=gram,
-            predicting=predicting, **others,
-        )  # fmt: skip
+        gram = np.eye(self.coef.size) if self.gram is None else self.gram
+        covariances = {"sampling": self.sampling, "noise": self.noise, "gram": gram}
+        others |= {name: functions @ part @ functions.T for name, part in covariances.items()}
+        others["coef"] = (functions @ self.coef.ravel()).reshape(shape)
+        if self.unknown is not None:
+            others["unknown"] = functions @ self.unknown
+        if self.predicting is not None:
+            others["predicting"] = (functions @ self.predicting.ravel()).reshape(shape)
+        return dataclasses.replace(self, **others)
 
     def in_units(
         self, names: Sequence[str], shift: Array, width: Array, sources: Sequence[str] = ()
@@ -505,10 +499,7 @@ def _called(row: Array, names: list[str]) -> str:
 
 
 def telling_unknown(
-    found: Estimates,
-    references: Mapping[str, Any] | None,
-    strong: str = "",
-    more: str = "",
+    found: Estimates, references: Mapping[str, Any] | None, strong: str = "", more: str = ""
 ) -> Estimates:
     """The same with a note that names the rows of which nothing is known, and what helps.
 

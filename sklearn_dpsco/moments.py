@@ -443,8 +443,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         self._keep_claim(plan, stream)
         released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
         released |= {"columns": self._names, "sources": [column.source for column in columns]}
-        released |= {"n_samples": n, "n_far": plan.n_far}
-        released |= {"noise_is_secret": self.noise_is_secret_}
+        released |= {"n_samples": n, "n_far": plan.n_far, "noise_is_secret": self.noise_is_secret_}
         released |= {"noise_scale": math.sqrt(plan.moments.variance)}
         low, high = (end * scale + shift for end in (known.low, known.high))
         arrays = low, high, known.width * scale, matrix, to_data @ back

@@ -1,6 +1,7 @@
 """What several test modules share: a second accountant, streams, small problems."""
 
 import copy
+import dataclasses
 import itertools
 import math
 import re
@@ -17,10 +18,11 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 from scipy.stats import binomtest, chi2, norm
 
-from sklearn_dpsco import Guarantee, PrivacyBudget, solvers
+from sklearn_dpsco import DPLassoFW, Guarantee, PrivacyBudget, solvers
+from sklearn_dpsco.audit import map_mechanisms
 from sklearn_dpsco.data.pieces import Pieces
 from sklearn_dpsco.data.rows import SolverData, make_rows
-from sklearn_dpsco.geometry import L1Ball
+from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball
 from sklearn_dpsco.losses import Logistic, Squared
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.privacy.budget import Allowance
@@ -30,7 +32,6 @@ from sklearn_dpsco.solvers.base import Problem
 # the default orders of the RDP accountant stop at 512, too coarse for small epsilon
 ORDERS = [*(1 + np.geomspace(1e-3, 1, 150, endpoint=False)), *np.geomspace(2, 1e5, 1500)]
 
-# checks of scikit-learn on weights that no estimator can pass
 LOSSES = {"regression": Squared(), "classification": Logistic()}
 
 # by the names of their algorithms
@@ -225,6 +226,24 @@ def problem(
     return Problem(n, d, loss, feasible_set(radius), fit_intercept)
 
 
+def l2_problem(n, d, **facts):
+    return problem(n, d, **{"feasible_set": L2Ball} | facts)
+
+
+def free_problem(
+    n, d, task="regression", n_outputs=1, fit_intercept=True, *, feasible_set=Geometry, **others
+):
+    """With a set whose size, if it has one, is left to the plan."""
+    loss = LOSSES[task].of_outputs(n_outputs)
+    return Problem(n, d, loss, feasible_set, fit_intercept, **others)
+
+
+def regressor(**parameters):
+    """One of few steps, for charges."""
+    few = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "epsilon": 0.1}
+    return DPLassoFW(**few | {"solver": solvers.Gradient(max_iter=5)} | parameters)
+
+
 def solver_of(form, **settings):
     """The solver of this name with those of the settings that it has, but for None."""
     if form == "constant":
@@ -238,6 +257,19 @@ def running(plan, run):
     changed, own = copy.copy(plan), type(plan)
     object.__setattr__(changed, "__class__", type(own.__name__, (own,), {"run": run}))
     return changed
+
+
+def quiet(plan, factor=1e-9):
+    """The plan with hardly any noise: so many times its own, as floats."""
+    return map_mechanisms(
+        plan, lambda _, m: dataclasses.replace(m, scale=m.scale * factor, precision="float")
+    )
+
+
+def without_noise(plan, **changes):
+    """The plan with next to no noise, which leaves the method itself, and with other fields."""
+    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13, precision="float"))
+    return dataclasses.replace(plan, **changes)
 
 
 def solver_data(X, y, *, fit_intercept=True, scale=None):

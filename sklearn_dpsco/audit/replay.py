@@ -111,11 +111,10 @@ class Run:
     # the batches as drawn, before the record is put in or left out
     draws: dict[str, list[Indices]] = field(default_factory=_lists)
     problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
-    outcome: Any = None  # coefficients, intercept, steps
-
-    def n_words(self) -> dict[Path, int]:
-        """How many the solver itself reads, by stream."""
-        return {path: sum(one.n_read for one in own) for path, own in self.readers.items()}
+    # once it is over: coefficients, intercept and steps; and how many words of each stream the
+    # solver itself has read
+    outcome: Any = None
+    n_words: Any = None
 
 
 class TracedStream(RandomStream):
@@ -318,6 +317,7 @@ def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
     # an estimate tells of its errors as well
     told = () if result.estimate is None else map(np.ravel, result.estimate)
     run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter, *told))
+    run.n_words = {path: sum(one.n_read for one in own) for path, own in run.readers.items()}
 
 
 class _Findings:
@@ -355,7 +355,7 @@ class _Findings:
         """Compare the runs on the two tables of a pair, which differ in so many rows of a user."""
         self._check_run(first)
         self._check_run(second)
-        if first.n_words() != second.n_words():
+        if first.n_words != second.n_words:
             self.violations["streams"] = "what a run reads from its streams depends on the data"
         if not np.array_equal(first.outcome, second.outcome, equal_nan=True):
             self.violations["result"] = "depends on the record beyond what was released"

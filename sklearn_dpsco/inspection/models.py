@@ -24,16 +24,7 @@ from ..losses import Tweedie, check_ratios
 from ..model_selection.private_steps import private_last
 from ..preprocessing.declared import opened, reaching, table_columns
 from ..preprocessing.scaler import DPScaler
-from . import axes_for, use_log_axis
-from .stand_ins import (
-    N_NEW,
-    check_one_budget,
-    check_public,
-    clones_of,
-    model_of,
-    scoring_of,
-    stand_in,
-)
+from . import axes_for, stand_ins, use_log_axis
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -164,9 +155,9 @@ class CoefficientDisplay:
         ax, max_features, **kwargs
             As in `plot`.
         """
-        check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
+        stand_ins.check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
         size = check_int("n_refits", n_refits, low=2)
-        models, fit = clones_of(estimator, random_state, [{}] * size), delayed(_frame)
+        models, fit = stand_ins.clones_of(estimator, random_state, [{}] * size), delayed(_frame)
         found = Parallel(n_jobs=n_jobs)(fit(model, encoder, units, (X, y)) for model in models)
         frame, names, _ = found[0]
         coefs = np.array([frame.to_numpy() for frame, *_ in found])
@@ -431,8 +422,8 @@ class PrivacyUtilityDisplay:
         ax, **kwargs
             As in `plot`.
         """
-        check_public(cls.__name__, X, estimator, data_is_public)
-        check_one_budget(estimator)
+        stand_ins.check_public(cls.__name__, X, estimator, data_is_public)
+        stand_ins.check_one_budget(estimator)
         of_classes = is_classifier(estimator)
         if cv is None:
             kind = StratifiedShuffleSplit if of_classes else ShuffleSplit
@@ -451,7 +442,7 @@ class PrivacyUtilityDisplay:
         elif power is not None:
             scoring = make_scorer(d2_tweedie_score, power=power)  # also of what is compared
         settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
-        models = clones_of(estimator, random_state, settings)
+        models = stand_ins.clones_of(estimator, random_state, settings)
         given = {"scoring": scoring, "error_score": "raise"}
         score = delayed(cross_val_score)
         found = Parallel(n_jobs=n_jobs)(
@@ -504,15 +495,16 @@ class PrivacyUtilityDisplay:
         """
         if "cv" in kwargs:
             raise TypeError("cv is for from_estimator: here n_samples and n_splits say the splits")
-        _, table = stand_in(estimator, schema, score_without_privacy, assumptions or {})
+        _, table = stand_ins.stand_in(estimator, schema, score_without_privacy, assumptions or {})
         sizes = [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]
         if not sizes:
             raise ValueError("n_samples must be a number of rows, or several, got none")
-        X, y, _ = table(max(sizes) + N_NEW, random_state)
-        given = {"data_is_public": True, "scoring": scoring_of(estimator)[0], **kwargs}
+        X, y, _ = table(max(sizes) + stand_ins.N_NEW, random_state)
+        given = {"data_is_public": True, "scoring": stand_ins.scoring_of(estimator)[0], **kwargs}
         kind = StratifiedShuffleSplit if is_classifier(estimator) else ShuffleSplit
         for k, size in enumerate(sizes):
-            cv = kind(n_splits, train_size=size, test_size=N_NEW, random_state=random_state)
+            part = {"train_size": size, "test_size": stand_ins.N_NEW}
+            cv = kind(n_splits, **part, random_state=random_state)
             own = {"cv": cv, "random_state": random_state, "ax": ax}
             own |= {} if k == len(sizes) - 1 else {"non_private": None, "trivial": None}
             named = {"name": f"{size:,} rows", **given, **own}
@@ -568,5 +560,5 @@ def _non_private(estimator: Any) -> Any:
 
 def _power(estimator: Any) -> float | None:
     """Of the variance that a model of counts or costs assumes; None of another one."""
-    loss = getattr(model_of(estimator), "loss", None)
+    loss = getattr(stand_ins.model_of(estimator), "loss", None)
     return loss.power if isinstance(loss, Tweedie) else None

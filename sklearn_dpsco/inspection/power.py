@@ -17,17 +17,7 @@ from ..model_selection.private_steps import last_step
 from ..preprocessing.declared import opened
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
-from . import axes_for
-from .stand_ins import (
-    N_NEW,
-    best_score,
-    check_one_budget,
-    check_public,
-    clones_of,
-    groups_of,
-    scoring_of,
-    stand_in,
-)
+from . import axes_for, stand_ins
 
 _MOST_ROWS = 10**12
 _EPSILONS = 1e-3, 1e4
@@ -132,15 +122,15 @@ def _scores(
     """
     if wanted != (None, None, _POWER):
         raise ValueError("give one of std, effect and score; power is for an effect")
-    check_public("what foretells a score", (), estimator, True)
+    stand_ins.check_public("what foretells a score", (), estimator, True)
     score, best = scores
     if None in scores:
         raise ValueError(
             "score and score_without_privacy go together: what a private model is to reach on new "
             "rows, and what the best linear one would, as a guess or from a public table"
         )
-    n_columns, table = stand_in(estimator, features, best, assumptions, is_safe=True)
-    scoring, least = scoring_of(estimator)
+    n_columns, table = stand_ins.stand_in(estimator, features, best, assumptions, is_safe=True)
+    scoring, least = stand_ins.scoring_of(estimator)
     check_real("score", score, low=least, high=best, low_open=True, high_open=True)
     scorer = get_scorer(scoring)
 
@@ -151,12 +141,12 @@ def _scores(
                 "take a larger epsilon"
             )
         n_failures = 0
-        for seed, model in enumerate(clones_of(estimator, 0, [settings] * _N_FITS)):
-            X, y, z = table(n + N_NEW, seed)
-            at_best = best_score(scoring != "r2", y[n:], z[n:])
+        for seed, model in enumerate(stand_ins.clones_of(estimator, 0, [settings] * _N_FITS)):
+            X, y, z = table(n + stand_ins.N_NEW, seed)
+            at_best = stand_ins.best_score(scoring != "r2", y[n:], z[n:])
             try:
                 with unwarned():
-                    model.fit(X[:n], y[:n], **groups_of(model, n))
+                    model.fit(X[:n], y[:n], **stand_ins.groups_of(model, n))
             except TooFewRowsError:
                 return False
             n_failures += at_best - scorer(model, X[n:], y[n:]) > _SAFE_PART * (best - score)
@@ -337,7 +327,7 @@ def epsilon_needed(
     wanted, scores = (std, effect, power), (score, score_without_privacy)
     n_features = _columns(estimator, n_features)
     if scores != (None, None):
-        check_one_budget(estimator)
+        stand_ins.check_one_budget(estimator)
         scores_well, safe = _scores(estimator, n_features, wanted, scores, assumptions)
         for epsilon in _SIMULATED:
             if all(scores_well(n_samples, epsilon=one) for one in (epsilon, safe * epsilon)):

@@ -298,11 +298,10 @@ def _second_moments(
     left = min(max(left, 0.2), 1)
     most_left = min(max(h / max(2 + 2 * u, 1e-9), left), 1)
     quarter = half / 2 / left
-    moments = np.array([
-        half**2 * (1 - h - u**2),
-        quarter * (h * (g + 2 * mean**2) - h_g - 2 * mean * h_t),
-        g - g_tt - g**2 + 4 * mean * (g_t + mean * (share - g)),
-    ])  # fmt: skip
+    of_errors = half**2 * (1 - h - u**2)
+    between = quarter * (h * (g + 2 * mean**2) - h_g - 2 * mean * h_t)
+    of_targets = g - g_tt - g**2 + 4 * mean * (g_t + mean * (share - g))
+    moments = np.array([of_errors, between, of_targets])
     slopes = np.zeros((3, 9))
     slopes[0, :2] = -2 * half**2 * u, -(half**2)
     slopes[1, 1:4] = quarter * np.array([g + 2 * mean**2, -2 * mean, -1])

@@ -170,29 +170,24 @@ class Bins(Counts):
     """
 
     @property
-    def edges(self) -> tuple[float, ...]:
-        return self.facts.edges or _OF_SHARES
+    def bins(self) -> tuple[Array, tuple[Array, Array], Array]:
+        """Their edges, the ranges of targets, and half the width of each in units of its range.
+
+        Targets are labels, or what is within the largest error of the bin.
+        """
+        facts, edges = self.facts, np.array(self.facts.edges or _OF_SHARES)
+        low, high, most = facts.low, facts.high, facts.max_error
+        if self.name == "calibration":
+            low, high, most = 0.0, 1.0, math.inf
+        ends = np.clip(edges[:-1] - most, low, high), np.clip(edges[1:] + most, low, high)
+        width = ends[1] - ends[0]
+        # beyond the bounds there are no targets
+        return edges, ends, np.diff(edges) / 2 / np.where(width > 0, width, np.inf)
 
     @property
     def shape(self) -> tuple[int, int]:
         """A row of counts for each part of a target, and one of places."""
-        return 3 if self.name == "calibration" else 4, len(self.edges) - 1
-
-    @property
-    def ranges(self) -> tuple[Array, Array]:
-        """Of the targets in each bin: labels, or what is within the largest error of the bin."""
-        facts, edges = self.facts, np.array(self.edges)
-        if self.name == "calibration":
-            return np.zeros(edges.size - 1), np.ones(edges.size - 1)
-        ends = edges[:-1] - facts.max_error, edges[1:] + facts.max_error
-        return np.clip(ends[0], facts.low, facts.high), np.clip(ends[1], facts.low, facts.high)
-
-    @property
-    def halves(self) -> Array:
-        """Half the width of each bin, in units of the range of its targets."""
-        width = np.subtract(*self.ranges[::-1])
-        # beyond the bounds there are no targets
-        return np.diff(self.edges) / 2 / np.where(width > 0, width, np.inf)
+        return 3 if self.name == "calibration" else 4, self.bins[0].size - 1
 
     @property
     def weight(self) -> float:
@@ -200,7 +195,7 @@ class Bins(Counts):
 
         With c half the width of the widest bin, w^2 is c, in l1 w^3 is c^2.
         """
-        half = float(np.clip(self.halves.max(), 1e-9, 0.5))
+        half = float(np.clip(self.bins[2].max(), 1e-9, 0.5))
         return half ** (1 / 2 if self.order == 2 else 2 / 3)
 
     def sensitivity(self, factor: float) -> float:
@@ -209,7 +204,7 @@ class Bins(Counts):
         return float(np.linalg.norm(moved, self.order)) * _SLACK
 
     def statistic(self, answers: Answers) -> Array:
-        edges, (low, high) = np.array(self.edges), self.ranges
+        edges, (low, high), _ = self.bins
         if self.name == "calibration":
             p = np.clip(answers["score"], 0, 1)
             y = np.where(answers["truth"] >= 0, answers["truth"], np.nan)
@@ -231,15 +226,15 @@ class Bins(Counts):
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         """The mean observed in each bin, and the mean prediction, which is within its bin."""
-        edges, table = np.array(self.edges), noisy.reshape(self.shape)
-        counts, of_place = np.maximum(table[:-1], 0), self.halves / self.weight
+        (edges, ranges, halves), table = self.bins, noisy.reshape(self.shape)
+        counts, of_place = np.maximum(table[:-1], 0), halves / self.weight
         total = np.maximum(counts.sum(axis=0), 1e-9)
         place = np.clip(table[-1] / self.weight / total, -1, 1)
         # both are compared: the noise of both is in the interval
         if self.name == "calibration":
             found = _shares(counts[1], counts[0], (1, 1), law, of_place**2)
         else:
-            found = _means(counts, self.ranges, law, of_place)
+            found = _means(counts, ranges, law, of_place)
             if self.facts.max_error < self.facts.high - self.facts.low:
                 most = f"{self.facts.max_error:g}"
                 found["clipped"] = f"targets clipped at {most} from the ends of their bin"
@@ -486,12 +481,11 @@ class Moments(Sums):
             return f"losses clipped at {facts.max_log_loss:g}"
         if self.name == "probability less label":
             return ""
-        ends = (
-            f"targets and predictions clipped to [{facts.low:.4g}, {facts.high:.4g}], a released "
-            "range"
-        )
-        found, is_less = [ends] * facts.is_narrowed, facts.max_error < facts.high - facts.low
-        return ", ".join([*found, *[f"errors clipped at {facts.max_error:g}"] * is_less])
+        ends = f"[{facts.low:.4g}, {facts.high:.4g}], a released range"
+        found = [f"targets and predictions clipped to {ends}"] * facts.is_narrowed
+        if facts.max_error < facts.high - facts.low:
+            found.append(f"errors clipped at {facts.max_error:g}")
+        return ", ".join(found)
 
     def estimate(self, scoring: str, noisy: Array, law: Law) -> Estimate:
         n, scales, width = float(self.facts.n_samples), self.scales, 0.0
@@ -622,14 +616,14 @@ def queries_for(scorings: Sequence[str], facts: Facts, order: float) -> list[Que
 
 def sized(query: Query, deviation: float) -> Query:
     """With the number of bins that suits noise of this standard deviation on each number."""
-    records = query.facts.n_samples / query.facts.n_groups
-    if query.name == "calibration" and query.facts.edges is None:
+    facts = query.facts
+    records = facts.n_samples / facts.n_groups
+    if query.name == "calibration" and facts.edges is None:
         least = min(_TELLING * deviation / records, 0.1)  # tenths stay
         edges = (p for p in _OF_SHARES if p in (0, 1) or min(p, 1 - p) > 0.999 * least)
-        return replace(query, facts=replace(query.facts, edges=tuple(edges)))
-    if "roc_curve" not in FORMULAS[query.name].tells or query.facts.n_thresholds is not None:
-        return query
-    # order within bins is not known, which costs an area about 1 / bins, and noise s sqrt(bins) / n
-    bins = round(0.4 * (records / deviation) ** (2 / 3))
-    bins = min(max(bins, _FEWEST_BINS), _MOST_BINS)
-    return replace(query, facts=replace(query.facts, n_thresholds=bins))
+        facts = replace(facts, edges=tuple(edges))
+    elif "roc_curve" in FORMULAS[query.name].tells and facts.n_thresholds is None:
+        # order within bins is not known: that costs an area about 1 / bins, noise s sqrt(bins) / n
+        bins = round(0.4 * (records / deviation) ** (2 / 3))
+        facts = replace(facts, n_thresholds=min(max(bins, _FEWEST_BINS), _MOST_BINS))
+    return replace(query, facts=facts)

@@ -435,7 +435,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         )
         for target, (low, high) in enumerate(zip(lows, highs, strict=True))
     ]
-    _check_used(names, facts[0], most, n_bins)
+    _check_used(names, facts[0], most)
     if check_delta(delta) is None and _is_alone(names, facts, epsilon, accountant):
         delta = 0.0  # Laplace noise is less for few releases; next to others it costs more
     accounting = Accounting.of(epsilon, delta, relation, max_rows_per_user, precision, accountant)
@@ -446,7 +446,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     return plan
 
 
-def _check_used(names: tuple[str, ...], facts: Facts, most: float, n_bins: Any) -> None:
+def _check_used(names: tuple[str, ...], facts: Facts, most: float) -> None:
     """Raise if a parameter was given that has no effect on these scores."""
     # areas of groups are made of bins, too
     of_bins = ("roc_curve", "roc_auc")[: 1 + (facts.n_groups > 1)]
@@ -454,7 +454,7 @@ def _check_used(names: tuple[str, ...], facts: Facts, most: float, n_bins: Any) 
     said = {
         "max_error": (most < math.inf, _OF_NUMBERS),
         "max_log_loss": (facts.max_log_loss != Facts.max_log_loss, ("neg_log_loss",)),
-        "n_bins": (not _is_auto(n_bins), ("calibration_curve", "binned_means")),
+        "n_bins": (facts.edges is not None, ("calibration_curve", "binned_means")),
         "n_thresholds": (facts.n_thresholds is not None, of_bins),
         "score_bounds": (ends != (Facts.low_score, Facts.high_score), of_bins),
     }
@@ -464,21 +464,17 @@ def _check_used(names: tuple[str, ...], facts: Facts, most: float, n_bins: Any) 
             raise ValueError(f"{name} has no effect on scoring={listed(names)}: it is for {wanted}")
 
 
-def _is_auto(n_bins: Any) -> bool:
-    """Whether it is "auto", which an array is not compared with."""
-    return isinstance(n_bins, str) and n_bins == "auto"
-
-
 def _edges(n_bins: Any, bounds: tuple[float, float] | None) -> tuple[float, ...] | None:
     """Of bins of predictions within bounds, or of probabilities: None if noise decides of these."""
     (low, high), edges = bounds or (0.0, 1.0), np.empty(0)
-    if _is_auto(n_bins):
+    rule = n_bins if isinstance(n_bins, str) else None  # an array is not compared with it
+    if rule == "auto":
         if bounds is None:
             return None
-        n_bins = _EVEN
-    if isinstance(n_bins, str) and n_bins == "doubling":
+        edges = np.linspace(low, high, _EVEN + 1)
+    elif rule == "doubling":
         edges = np.append(low, high * _DOUBLING[high * _DOUBLING > low])
-    elif np.ndim(n_bins) == 0 and not isinstance(n_bins, str):
+    elif np.ndim(n_bins) == 0 and rule is None:
         edges = np.linspace(low, high, check_count("n_bins", n_bins, high=10_000) + 1)
     else:
         with suppress(TypeError, ValueError):
@@ -1118,7 +1114,8 @@ def _take_from_model(
     """What the model says in public, where nothing else was said."""
     if planned["bounds_y"] is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
-    if "binned_means" in planned["scoring"] and _is_auto(planned["n_bins"]):
+    n_bins = planned["n_bins"]  # an array is not compared with "auto"
+    if "binned_means" in planned["scoring"] and isinstance(n_bins, str) and n_bins == "auto":
         of_fit = getattr(_public(estimator, "plan_"), "problem", None)
         if of_fit is not None and of_fit.loss.task == "rates":
             planned["n_bins"] = "doubling"  # by the model's link alone
@@ -1191,10 +1188,9 @@ def _scores(
     plan: ScorePlan, noisy: Any, labels: Any, groups: Any, target: int, of: Any
 ) -> dict[str, DPScore]:
     """What the release tells of a target, and nothing else."""
-    facts: dict[str, Any] = {
-        "confidence": plan.confidence, "n_samples": plan.n_samples, "classes": labels, "target": of,
-        "guarantee": plan.guarantee, "noise_is_secret": plan.guarantee.noise_is_secret,
-    }  # fmt: skip
+    facts: dict[str, Any] = {"classes": labels, "target": of, "n_samples": plan.n_samples}
+    facts |= {"confidence": plan.confidence, "guarantee": plan.guarantee}
+    facts |= {"noise_is_secret": plan.guarantee.noise_is_secret}
     labels_by = [] if groups is None else groups.tolist()
     parts = {label: plan.estimates(noisy, k, target) for k, label in enumerate(labels_by)}
     found = _Scores()

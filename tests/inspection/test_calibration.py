@@ -218,7 +218,7 @@ def test_default_edges_follow_from_public_facts():
 def test_rare_labels_are_seen_in_bins_of_small_probabilities():
     def edges(n, **facts):
         (query,) = plan_score(n, scoring="calibration_curve", **facts).queries
-        return query.edges
+        return query.facts.edges
 
     # as far as noise leaves something to see there: 20 standard deviations, of which one is 4
     assert edges(100_000)[:8] == (0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)

@@ -157,7 +157,7 @@ def test_utility_of_pipelines_searches_and_given_models():
 
 
 def test_a_stand_in_of_a_schema(monkeypatch):
-    monkeypatch.setattr(models, "N_NEW", 5000)  # rows on which fits are scored
+    monkeypatch.setattr(models.stand_ins, "N_NEW", 5000)  # rows on which fits are scored
     encoder = PublicEncoder({"age": (18, 98), "kind": ["a", "b"]})
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
     given = {"score_without_privacy": 0.6, "n_splits": 2, "epsilons": [0.3, 10], "random_state": 0}

@@ -24,7 +24,7 @@ from joblib import parallel_backend
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
-from support import ORDERS, assert_refuses, gaussian, problem, pure, scaled_table
+from support import ORDERS, assert_refuses, gaussian, problem, pure, regressor, scaled_table
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -43,7 +43,7 @@ from sklearn_dpsco.privacy import accountant as accountant_module
 from sklearn_dpsco.privacy.budget import mu_epsilon, pure_mu, pure_of_mu, zcdp_epsilon
 from sklearn_dpsco.privacy.ledger import Charge, Ledger, Snapshot
 from sklearn_dpsco.randomness.stream import current_process
-from sklearn_dpsco.solvers import Gradient, NoisyMD
+from sklearn_dpsco.solvers import NoisyMD
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfe
 
 DELTA = 1e-6
@@ -51,16 +51,6 @@ DELTA = 1e-6
 
 def charged(accountant):
     return [charge.guarantee for charge in accountant.ledger]
-
-
-def regressor(**parameters):
-    common = {
-        "bounds_X": (-1, 1),
-        "bounds_y": (-1, 1),
-        "epsilon": 0.1,
-        "solver": Gradient(max_iter=5),
-    }
-    return DPLassoFW(**common | parameters)
 
 
 def search(model, **parameters):

@@ -23,11 +23,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
-from support import assert_refuses, gaussian, pure, rest_is_slow, scaled_table
+from support import assert_refuses, gaussian, pure, regressor, rest_is_slow, scaled_table
 
 from sklearn_dpsco import (
     BudgetAccountant,
-    DPLassoFW,
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyParameterWarning,
@@ -38,22 +37,11 @@ from sklearn_dpsco.privacy import ledger
 from sklearn_dpsco.privacy.accountant import accountant_in_force
 from sklearn_dpsco.privacy.ledger import Ledger, Snapshot
 from sklearn_dpsco.randomness.stream import current_process
-from sklearn_dpsco.solvers import Gradient
 from sklearn_dpsco.solvers.frank_wolfe import FrankWolfePlan
 
 DELTA = 1e-6
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a fork among threads
-
-
-def regressor(**parameters):
-    common = {
-        "bounds_X": (-1, 1),
-        "bounds_y": (-1, 1),
-        "epsilon": 0.1,
-        "solver": Gradient(max_iter=5),
-    }
-    return DPLassoFW(**common | parameters)
 
 
 def kept(path, epsilon=1.0, delta=DELTA):

@@ -14,6 +14,7 @@ from audit_cases import run_in_pieces
 from support import (
     cells_of,
     problem,
+    quiet,
     recomputed_epsilon,
     rest_is_slow,
     solver_data,
@@ -23,7 +24,7 @@ from support import (
 )
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier, DPMirrorRegressor
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.exceptions import PrivacyLeakWarning
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import EpsilonInsensitive, Huber, Quantile
@@ -53,13 +54,6 @@ def planned(form, n, d, epsilon=300.0, relation="replace-one", **others):
     """By default with so large an epsilon that even small tables make all releases."""
     budget = PrivacyBudget(epsilon, 1e-6, relation)
     return solver_of(form, max_iter=2).plan(facts(n, d, **others), budget)
-
-
-def quiet(plan):
-    """The plan with hardly any noise."""
-    return map_mechanisms(
-        plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-9, precision="float")
-    )
 
 
 def is_learned(plan):

@@ -12,23 +12,21 @@ from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss, r2_score
-from support import problem, rest_is_slow, solver_data, stream
+from support import free_problem, problem, rest_is_slow, solver_data, stream
 
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, statistics, unit_descent
-from sklearn_dpsco.solvers.base import Frame, Problem
+from sklearn_dpsco.solvers.base import Frame
 from sklearn_dpsco.solvers.unit_descent import Walk
 
 COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
 
 
 def planned(n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", **settings):
-    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    fact = Problem(n, d, loss, Geometry)
+    fact = free_problem(n, d, task, n_outputs)
     return Descent(**settings).plan(fact, PrivacyBudget(epsilon, 1e-6, relation))
 
 

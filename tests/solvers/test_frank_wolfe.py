@@ -18,10 +18,11 @@ from support import (
     solver_of,
     storage,
     stream,
+    without_noise,
 )
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.geometry import AxisVertices, Geometry, L1Ball, L2Ball, Simplex, VertexMatrix
 from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
@@ -33,12 +34,6 @@ TASKS = ["regression", "classification"]
 FORMS = ("selection", "gradient")  # a single pass: test_single_pass.py
 every_form = pytest.mark.parametrize("form", FORMS)
 BUDGET = PrivacyBudget(1.0, 1e-6)
-
-
-def without_noise(plan, **changes):
-    """The same plan with next to no noise: the method itself."""
-    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
-    return dataclasses.replace(plan, **changes)
 
 
 # ------------------------------------------------------------------------------ the plan

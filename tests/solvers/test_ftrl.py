@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from support import (
     LOSSES,
+    free_problem,
     half_is_enough,
+    l2_problem,
     problem,
     rest_is_slow,
     scaled_table,
@@ -28,16 +30,6 @@ from sklearn_dpsco.randomness.stream import RandomStream
 from sklearn_dpsco.solvers import defaults, ftrl
 from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.ftrl import FTRL, FTRLRun, SecondMoments
-
-
-def l2_problem(n, d, **facts):
-    return problem(n, d, feasible_set=L2Ball, **facts)
-
-
-def free_problem(n, d, feasible_set=L2Ball, **facts):
-    """With a set whose size is left to the plan."""
-    return Problem(n, d, Squared(), feasible_set, **facts)
-
 
 # ---------------------------------------------------------------------------------- plans
 
@@ -59,7 +51,7 @@ def test_a_plan_makes_the_steps_that_its_stream_can_use_and_reads_as_a_table():
 
 def test_second_moments_are_released_where_nothing_was_chosen_and_they_are_clear():
     def moments(n, d, feasible_set=L2Ball, epsilon=1.0, **settings):
-        facts = free_problem(n, d, feasible_set)
+        facts = free_problem(n, d, feasible_set=feasible_set)
         plan = FTRL(**settings).plan(facts, PrivacyBudget(epsilon))
         assert plan.parts[0] is plan.first
         assert sum(part.n_records for part in plan.parts) == n
@@ -132,7 +124,7 @@ def test_replays_stay_within_the_sensitivities(loss, relation):
 def test_second_moments_stay_within_their_sensitivity(relation, cells):
     worst, sizes = 0.0, [(80, 1, True), (60, 2, False), (90, 3, True)]
     for k, (n, d, fit_intercept) in enumerate(sizes[: 3 if cells == "all" else 2]):
-        facts = free_problem(n, d, fit_intercept=fit_intercept)
+        facts = free_problem(n, d, fit_intercept=fit_intercept, feasible_set=L2Ball)
         solver = FTRL(shuffle=False)
         plan = solver.plan(facts, PrivacyBudget(1000.0, 1e-6, relation))
         assert plan.moments is not None
@@ -191,7 +183,7 @@ def test_without_noise_badly_scaled_columns_cost_nothing(kind):
     X = rng.uniform(-1, 1, (n, d)) * np.geomspace(1, 0.03, d)
     signal = X @ (1 / X.std(axis=0)) / 5
     y = np.clip(0.5 * signal + 0.1 * rng.standard_normal(n), -1, 1)
-    plan = FTRL().plan(free_problem(n, d), PrivacyBudget(1e4))
+    plan = FTRL().plan(free_problem(n, d, feasible_set=L2Ball), PrivacyBudget(1e4))
     rows = make_rows(storage(X, kind), True)
     found = plan.run(SolverData(rows, y), stream())
     A = np.column_stack((X, np.ones(n)))

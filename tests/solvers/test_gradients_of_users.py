@@ -8,7 +8,7 @@ import pytest
 from audit_cases import CORRECTED
 from scipy import sparse
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
-from support import problem, recomputed_epsilon, rest_is_slow
+from support import free_problem, problem, recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
     DPLinearRegression,
@@ -20,10 +20,8 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.data.rows import SolverData, Terms, gradient_sum, make_rows
-from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, Localized, UnboundedDescent, records, unit_descent
-from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.records import Users, user_gradients
 from sklearn_dpsco.solvers.statistics import tied_gradient_sum
 
@@ -34,8 +32,8 @@ def planned(
     n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", rows=ROWS,
     solver=Descent, **settings,
 ):  # fmt: skip
-    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    facts = Problem(n, d, loss, Geometry, n_users=n // rows * (rows > 1), may_be_empty=rows > 1)
+    of_users = {"n_users": n // rows * (rows > 1), "may_be_empty": rows > 1}
+    facts = free_problem(n, d, task, n_outputs, **of_users)
     budget = PrivacyBudget(epsilon, 1e-6, relation, rows_per_user=rows)
     return solver(**settings).plan(facts, budget)
 
@@ -109,7 +107,7 @@ def test_the_noise_is_that_of_a_row_and_the_claim_that_of_users(relation):
             assert found.scale < 1.7 * was.scale, (task, k, name)
         assert 0.99 < recomputed_epsilon(many.guarantee) <= 1 + 1e-4
     # of rows whose users are not known, of wide ones and of a table in pieces it grows
-    facts = Problem(80_000, 5, problem(9, 5).loss, Geometry)
+    facts = free_problem(80_000, 5)
     budget = PrivacyBudget(1.0, 1e-6, relation, rows_per_user=ROWS)
     assert Descent().plan(facts, budget).step.scale > 2.5 * one.step.scale
     for n, d in ((80_000, 1200), (2**28, 5)):

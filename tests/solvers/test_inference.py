@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from support import (
     assert_refuses,
+    free_problem,
     half_is_enough,
     joined,
-    problem,
     recomputed_epsilon,
     rest_is_slow,
 )
@@ -61,11 +61,8 @@ def planned(
     n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", rows=1,
     may_be_empty=False, **settings
 ):  # fmt: skip
-    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    n_users = n // rows * (rows > 1)
-    facts = Problem(
-        n, d, loss, Geometry, inference=True, n_users=n_users, may_be_empty=may_be_empty
-    )
+    asked = {"inference": True, "n_users": n // rows * (rows > 1), "may_be_empty": may_be_empty}
+    facts = free_problem(n, d, task, n_outputs, **asked)
     budget = PrivacyBudget(epsilon, 1e-6, relation, rows_per_user=rows)
     return Descent(**settings).plan(facts, budget)
 

@@ -14,7 +14,7 @@ from support import (
     batch_game,
     cells_of,
     half_is_enough,
-    problem,
+    l2_problem,
     recomputed_epsilon,
     rest_is_slow,
     scaled_table,
@@ -22,16 +22,11 @@ from support import (
     solver_of,
     storage,
     stream,
+    without_noise,
 )
 
 from sklearn_dpsco import BudgetAccountant, DPMirrorRegressor
-from sklearn_dpsco.audit import (
-    audit_plan,
-    check_sensitivity,
-    map_mechanisms,
-    mechanisms,
-    neighbours,
-)
+from sklearn_dpsco.audit import audit_plan, check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LInfBall, LpBall, Simplex
 from sklearn_dpsco.losses import Absolute, Hinge, Huber, LogAbsolute, MCPAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import GeneralizedGaussian
@@ -53,10 +48,6 @@ the_other_relation = rest_is_slow("relation", RELATIONS, ("replace-one",))
 BUDGET = PrivacyBudget(1.0, 1e-6)
 
 
-def l2_problem(n, d, **facts):
-    return problem(n, d, **{"feasible_set": L2Ball} | facts)
-
-
 class Ramp(Hinge):
     """A user's loss with a kink that says nothing of its convexity."""
 
@@ -68,12 +59,6 @@ class Undeclared(Squared):
     """A user's loss with large derivatives that says nothing of its convexity."""
 
     is_convex = False
-
-
-def without_noise(plan, **changes):
-    """The same plan with next to no noise: the method itself."""
-    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13, precision="float"))
-    return dataclasses.replace(plan, **changes)
 
 
 # ------------------------------------------------------------------------------ the plan

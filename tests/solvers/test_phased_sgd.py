@@ -12,7 +12,8 @@ from sklearn.linear_model import LinearRegression
 from support import (
     cells_of,
     half_is_enough,
-    problem,
+    l2_problem,
+    quiet,
     recomputed_epsilon,
     rest_is_slow,
     scaled_table,
@@ -50,19 +51,8 @@ LOSSES = [
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 
 
-def facts(n, d, *, feasible_set=L2Ball, **kwargs):
-    return problem(n, d, feasible_set=feasible_set, **kwargs)
-
-
 def everything(_radius):
     return Unconstrained()
-
-
-def noiseless(plan):
-    """The plan with noise far below what tests resolve, of which numbers are still below 2^50."""
-    return map_mechanisms(
-        plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-12, precision="float")
-    )
 
 
 # ---------------------------------------------------------------------------- reference
@@ -117,7 +107,7 @@ def reference(data, plan, order):
 
 
 def assert_matches_reference(solver, fact, data, atol=1e-9):
-    plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
+    plan = quiet(solver.plan(fact, PrivacyBudget(1.0)), 1e-12)
     result = plan.run(data, stream(3))
     n = fact.n_samples
     order = stream(3).permutation(n) if plan.shuffle else np.arange(n)
@@ -134,7 +124,7 @@ def test_without_noise_it_is_averaged_sgd(loss):
     for kind in ("dense", "csr"):
         data = solver_data(storage(X, kind), y)
         solver = PhasedSGD(max_iter=1, learning_rate=0.02)
-        assert_matches_reference(solver, facts(150, 5, loss=loss), data)
+        assert_matches_reference(solver, l2_problem(150, 5, loss=loss), data)
 
 
 ENDS = [
@@ -152,7 +142,7 @@ def test_storages_passes_and_ends(monkeypatch, kind):
     for settings, n, d, radius, fit_intercept in ENDS:
         X, y = scaled_table(n, d, density=0.5, seed=n)
         data = solver_data(storage(X, kind), y, fit_intercept=fit_intercept)
-        fact = facts(n, d, radius=radius, fit_intercept=fit_intercept)
+        fact = l2_problem(n, d, radius=radius, fit_intercept=fit_intercept)
         assert_matches_reference(PhasedSGD(learning_rate=0.05, **settings), fact, data)
 
 
@@ -160,14 +150,14 @@ def test_without_shuffling_it_goes_in_the_order_of_the_table():
     X, y = scaled_table(300, 4, density=0.6)
     solver = PhasedSGD(max_iter=1, n_phases=2, shuffle=False)
     for kind in ("dense", "csr"):
-        assert_matches_reference(solver, facts(300, 4), solver_data(storage(X, kind), y))
+        assert_matches_reference(solver, l2_problem(300, 4), solver_data(storage(X, kind), y))
 
 
 def test_the_first_slice_serves_for_the_first_releases_only(monkeypatch):
     rules = dataclasses.replace(PHASED_SGD["regression"], first_noise=10.0)
     monkeypatch.setitem(PHASED_SGD, "regression", rules)
     X, y = scaled_table(320, 3)
-    solver, fact = PhasedSGD(max_iter=1, learning_rate=0.05), facts(320, 3)
+    solver, fact = PhasedSGD(max_iter=1, learning_rate=0.05), l2_problem(320, 3)
     assert solver.plan(fact, PrivacyBudget(1.0)).n_first == 20
     for kind in ("dense", "csc"):
         assert_matches_reference(solver, fact, solver_data(storage(X, kind), y))
@@ -178,10 +168,8 @@ def test_single_precision_is_the_same_numbers():
     X = X.astype(np.float32)
     solver = PhasedSGD(max_iter=2, data_norm=0.5)
     for n_outputs, kind in itertools.product((1, 3), ("dense", "csr", "csc")):
-        plan = solver.plan(facts(90, 6, n_outputs=n_outputs), PrivacyBudget(1.0))
-        plan = map_mechanisms(  # exact noise would round both to the same grid
-            plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-9, precision="float")
-        )
+        plan = solver.plan(l2_problem(90, 6, n_outputs=n_outputs), PrivacyBudget(1.0))
+        plan = quiet(plan)  # exact noise would round both to the same grid
         targets = y if n_outputs == 1 else np.column_stack((y, -y, y**2))
         single, double = (
             plan.run(solver_data(storage(table, kind), targets), stream())
@@ -194,7 +182,7 @@ def test_records_of_weight_zero_are_identity_steps():
     rng = np.random.default_rng(0)
     X, y = scaled_table(60, 4, task="classification")
     scale = (rng.uniform(size=60) < 0.7).astype(float)
-    fact = facts(60, 4, task="classification")
+    fact = l2_problem(60, 4, task="classification")
     solver = PhasedSGD(max_iter=2, learning_rate=0.1)
     results = []
     for kind in ("dense", "csr"):
@@ -203,7 +191,7 @@ def test_records_of_weight_zero_are_identity_steps():
     # whatever such a record holds
     X[scale == 0], y[scale == 0] = 1.0, 1.0
     for kind, before in zip(("dense", "csr"), results, strict=True):
-        plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
+        plan = quiet(solver.plan(fact, PrivacyBudget(1.0)), 1e-12)
         data = solver_data(storage(X, kind), y, scale=scale)
         after = plan.run(data, stream(3))
         np.testing.assert_array_equal(before.coef, after.coef)
@@ -214,8 +202,8 @@ def test_unconstrained_is_a_ball_that_is_never_reached():
     solver = PhasedSGD(max_iter=1, learning_rate=0.05)
     coefs = []
     for feasible_set in (everything, lambda _: L2Ball(1e6)):
-        fact = facts(100, 3, feasible_set=feasible_set)
-        plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
+        fact = l2_problem(100, 3, feasible_set=feasible_set)
+        plan = quiet(solver.plan(fact, PrivacyBudget(1.0)), 1e-12)
         coefs.append(plan.run(solver_data(X, y), stream()).coef)
     np.testing.assert_allclose(*coefs, atol=1e-12)
 
@@ -314,7 +302,7 @@ def test_longer_steps_than_the_limit_would_expand(loss):
 def test_replays_of_every_loss_stay_within_the_sensitivities(loss, relation, cells):
     worst, forms = 0.0, enumerate([{"max_iter": 1, "n_phases": 2}, {"max_iter": 3}])
     for (k, settings), feasible_set in cells_of(cells, forms, (L2Ball, everything)):
-        fact = facts(11, 3, loss=loss, feasible_set=feasible_set)
+        fact = l2_problem(11, 3, loss=loss, feasible_set=feasible_set)
         solver = PhasedSGD(learning_rate=0.3 + 0.3 * k, **settings)
         plan = solver.plan(fact, PrivacyBudget(1.0, 1e-6, relation))
         found = check_sensitivity(plan, neighbours(fact, relation, 6), random_state=k)
@@ -326,7 +314,7 @@ def test_replays_of_every_loss_stay_within_the_sensitivities(loss, relation, cel
 
 def free(*args, **kwargs):
     """Facts with a radius that is left to the plan."""
-    return dataclasses.replace(facts(*args, **kwargs), feasible_set=L2Ball)
+    return dataclasses.replace(l2_problem(*args, **kwargs), feasible_set=L2Ball)
 
 
 def in_units(loss, relation="replace-one", n=40, **kwargs):
@@ -367,7 +355,7 @@ def test_units_are_learned_where_nothing_is_declared_and_passes_are_many():
     assert learns(fact, shuffle=False)
     assert not learns(fact, epsilon=1e-3)
     assert not learns(free(10**6, 60))
-    assert not learns(facts(2000, 4))
+    assert not learns(l2_problem(2000, 4))
     for settings in ({"max_iter": 5}, {"n_phases": 2}):
         assert learns(fact, **settings), settings
     # a single pass, and numbers in the units of the bounds
@@ -375,13 +363,13 @@ def test_units_are_learned_where_nothing_is_declared_and_passes_are_many():
         {"max_iter": 1}, {"learning_rate": 0.1}, {"gradient_clip": 1.0}, {"data_norm": 1.0},
     ):  # fmt: skip
         assert not learns(fact, **declared), declared
-    assert not learns(facts(2000, 4, feasible_set=everything))
+    assert not learns(l2_problem(2000, 4, feasible_set=everything))
 
 
 def test_in_learned_units_storage_and_the_bounds_do_not_matter():
     X, y = scaled_table(600, 4, seed=3)
     X = X * (np.abs(X) > 0.3)
-    plan = noiseless(PhasedSGD().plan(free(600, 4), PrivacyBudget(50.0)))
+    plan = quiet(PhasedSGD().plan(free(600, 4), PrivacyBudget(50.0)), 1e-12)
     assert plan.first.moments is not None
     results = [
         plan.run(solver_data(store(X), y), stream())
@@ -399,7 +387,7 @@ def test_rows_in_learned_units_are_cut_once():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3)) * np.exp(rng.standard_normal((400, 1)))
     data = solver_data(X / np.abs(X).max(), np.tanh(X @ [1.0, 2.0, 3.0]))
-    plan = noiseless(PhasedSGD().plan(free(400, 3), PrivacyBudget(50.0)))
+    plan = quiet(PhasedSGD().plan(free(400, 3), PrivacyBudget(50.0)), 1e-12)
     descent = phased_sgd._Descent(data, plan, None, stream())
     rows, form = descent.data.rows, descent.form
     norms = np.linalg.norm(np.column_stack((rows.X, np.full(400, form.bias))), axis=1)
@@ -409,7 +397,7 @@ def test_rows_in_learned_units_are_cut_once():
 
 
 def test_a_missing_row_clip_is_found():
-    fact = facts(9, 8)
+    fact = l2_problem(9, 8)
     solver = PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3)
     plan = dataclasses.replace(solver.plan(fact, PrivacyBudget(1.0)), data_norm=1e9)
     assert "phases[0].noise" in check_sensitivity(plan).violations
@@ -418,7 +406,7 @@ def test_a_missing_row_clip_is_found():
 def test_a_record_takes_part_in_one_phase():
     n, d = 24, 2
     X, y = scaled_table(n, d)
-    solver, fact = PhasedSGD(max_iter=1, n_phases=3), facts(n, d, fit_intercept=False)
+    solver, fact = PhasedSGD(max_iter=1, n_phases=3), l2_problem(n, d, fit_intercept=False)
     plan = solver.plan(fact, PrivacyBudget(1.0))
     assert [r.group for r in plan.guarantee.releases[-3:]] == ["phase 1", "phase 2", "phase 3"]
 
@@ -453,7 +441,7 @@ def test_float_error_stays_within_its_bound():
     """Against steps in extended precision, at a step where the error is least damped."""
     n, d = 400, 30
     clip = 0.3
-    fact = facts(n, d, radius=3.0, fit_intercept=True)
+    fact = l2_problem(n, d, radius=3.0, fit_intercept=True)
     solver = PhasedSGD(max_iter=1, n_phases=1, gradient_clip=clip)
     plan = solver.plan(fact, PrivacyBudget(1.0))
     phase = plan.phases[0]
@@ -501,7 +489,7 @@ def test_float_error_stays_within_its_bound():
 )
 @half_is_enough
 def test_a_second_accountant_agrees(settings, n, d, n_outputs, cells):
-    fact, claims = facts(n, d, n_outputs=n_outputs), ((0.1, 1e-6), (1.0, 1e-3), (8.0, 1e-6))
+    fact, claims = l2_problem(n, d, n_outputs=n_outputs), ((0.1, 1e-6), (1.0, 1e-3), (8.0, 1e-6))
     for (epsilon, delta), currency in cells_of(cells, claims, ("auto", "zcdp")):
         case = f"epsilon={epsilon}, delta={delta}"
         budget = PrivacyBudget(epsilon, delta, currency=currency)
@@ -529,7 +517,7 @@ def test_a_second_accountant_agrees_in_learned_units(n_outputs, cells):
 def test_the_sensitivity_is_that_of_one_step_whatever_the_length():
     for relation, n in itertools.product(RELATIONS, (3, 100, 10_000, 1_000_000)):
         factor = 2 if relation == "replace-one" else 1
-        plan = PhasedSGD(max_iter=1).plan(facts(n, 5), PrivacyBudget(1.0, 1e-6, relation))
+        plan = PhasedSGD(max_iter=1).plan(l2_problem(n, 5), PrivacyBudget(1.0, 1e-6, relation))
         for phase in plan.phases:
             one = factor * phase.learning_rate * plan.gradient_clip * plan.data_norm
             assert one < phase.noise.sensitivity < one * (1 + 1e-3), f"{relation}, n={n}"
@@ -537,7 +525,7 @@ def test_the_sensitivity_is_that_of_one_step_whatever_the_length():
 
 def test_phases_cover_the_records_once():
     for n, settings in ((7, {"n_phases": 7}), (100, {"max_iter": 1}), (2_000_000, {})):
-        plan = PhasedSGD(**settings).plan(facts(n, 50), PrivacyBudget(1.0))
+        plan = PhasedSGD(**settings).plan(l2_problem(n, 50), PrivacyBudget(1.0))
         ends = [phase.stop for phase in plan.phases]
         assert [phase.start for phase in plan.phases] == [plan.n_first, *ends[:-1]]
         assert ends[-1] == n
@@ -547,7 +535,7 @@ def test_phases_cover_the_records_once():
 def test_steps_respect_their_limits():
     for loss in LOSSES:
         for n, epsilon in ((2, 1.0), (500, 0.1), (10**6, 100.0)):
-            fact = facts(n, 4, loss=loss)
+            fact = l2_problem(n, 4, loss=loss)
             plan = PhasedSGD(max_iter=1).plan(fact, PrivacyBudget(epsilon))
             for phase in plan.phases:
                 beta = min(loss.smoothness, phase.beta)
@@ -558,14 +546,14 @@ def test_steps_respect_their_limits():
 
 def test_number_of_passes_falls_with_the_size():
     def passes(n, d):
-        return PhasedSGD().plan(facts(n, d), PrivacyBudget(1.0)).max_iter
+        return PhasedSGD().plan(l2_problem(n, d), PrivacyBudget(1.0)).max_iter
 
     assert [passes(100, 5), passes(100_000, 100), passes(10**6, 100)] == [40, 9, 1]
 
 
 def test_smaller_rank_allows_longer_steps():
     def rate(rank_bound):
-        fact = facts(2000, 50, feasible_set=everything)
+        fact = l2_problem(2000, 50, feasible_set=everything)
         plan = PhasedSGD(rank_bound=rank_bound).plan(fact, PrivacyBudget(0.5))
         return plan.phases[0].learning_rate
 
@@ -690,7 +678,7 @@ def test_defaults_learn_more_classes_than_two():
 
 def test_steps_beyond_what_the_proof_allows_are_refused():
     for loss, beyond in ((Squared(), 9.0), (Logistic(), 50.0)):
-        fact = facts(100, 3, loss=loss)
+        fact = l2_problem(100, 3, loss=loss)
         longest = 2 / (loss.smoothness * PhasedSGD().plan(fact, PrivacyBudget(1.0)).data_norm ** 2)
         PhasedSGD(learning_rate=longest * (1 - 1e-8)).plan(fact, PrivacyBudget(1.0))
         for rate in (longest, beyond):

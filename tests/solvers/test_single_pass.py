@@ -17,12 +17,13 @@ from support import (
     solver_of,
     storage,
     stream,
+    without_noise,
 )
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier
 from sklearn_dpsco._kernels.arguments import RecordWalk, Slope, dense_or_stored
 from sklearn_dpsco._kernels.record_steps import record_steps
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.data.rows import Terms
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Polytope, Simplex
 from sklearn_dpsco.losses import (
@@ -50,10 +51,6 @@ SINGLE_PASS_FORMS = ("spider", "tree", "rounds")
 PURE = PrivacyBudget(1.0, 0.0)
 every_form = pytest.mark.parametrize("form", SINGLE_PASS_FORMS)
 batch_form = pytest.mark.parametrize("form", ["tree", "rounds"])
-
-
-def without_noise(plan):
-    return map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
 
 
 def solve(solver, facts, data, budget=BUDGET, *, noise=True):

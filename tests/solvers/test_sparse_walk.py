@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from audit_cases import RELATIONS, flipped_label, weaker
 from scipy import sparse, stats
-from support import p_value, problem, rest_is_slow, scaled_table, solver_data, storage, stream
+from support import (
+    p_value,
+    problem,
+    rest_is_slow,
+    scaled_table,
+    solver_data,
+    storage,
+    stream,
+    without_noise,
+)
 
 from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import sampling, vertex_steps
@@ -596,8 +605,7 @@ def test_the_walk_starts_at_the_centre_of_the_set(forced):
     y = X @ np.array([0.7, 0.3, 0.0, 0.0])
     solver = Selection(max_iter=2000, gradient_clip=1e6)
     facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
-    plan = solver.plan(facts, BUDGET)
-    plan = map_mechanisms(plan, lambda _, m: dataclasses.replace(m, scale=1e-13))
+    plan = without_noise(solver.plan(facts, BUDGET))
     data = solver_data(sparse.csr_array(X), y, fit_intercept=False)
     result = plan.run(data, stream())
     assert len(forced) == 1

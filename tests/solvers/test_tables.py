@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from support import (
     assert_refuses,
-    problem,
+    l2_problem,
+    quiet,
     rest_is_slow,
     scaled_table,
     solver_data,
@@ -23,7 +24,7 @@ from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels import sgd_steps as kernels
 from sklearn_dpsco._kernels.arguments import Tables
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.geometry import L2Ball, Unconstrained
 from sklearn_dpsco.losses import (
     Absolute,
@@ -102,16 +103,6 @@ HOSTILE = {
 }
 
 
-def facts(n, d, *, feasible_set=L2Ball, **kwargs):
-    return problem(n, d, feasible_set=feasible_set, **kwargs)
-
-
-def noiseless(plan):
-    return map_mechanisms(
-        plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-14, precision="float")
-    )
-
-
 # ------------------------------------------------------------------------------ accuracy
 
 
@@ -127,9 +118,9 @@ def test_a_copy_gives_the_model_of_the_packages_loss(name):
             results = []
             for loss in (own, known):
                 whole = loss if k == 1 else Joint(loss, k)
-                fact, solver = facts(1500, 4, loss=whole), PhasedSGD(**settings)
+                fact, solver = l2_problem(1500, 4, loss=whole), PhasedSGD(**settings)
                 plan = solver.plan(fact, PrivacyBudget(1.0))
-                results.append(noiseless(plan).run(data, stream(3)))
+                results.append(quiet(plan, 1e-14).run(data, stream(3)))
             (found, wanted), case = results, (kind, k, settings)
             # the kinks of the insensitive loss lie between points of the grid
             close = 2e-2 if name == "insensitive" else 5e-3
@@ -246,9 +237,9 @@ def test_calls_are_bounded_and_see_no_more_than_they_must():
     n, k = 900, 2
     X, y = scaled_table(n, 3)
     own = Own(lambda z, y: np.sign(z - y))
-    fact = facts(n, 3, loss=Joint(own, k))
+    fact = l2_problem(n, 3, loss=Joint(own, k))
     solver = PhasedSGD(max_iter=1, n_phases=1)
-    plan = noiseless(solver.plan(fact, PrivacyBudget(1.0)))
+    plan = quiet(solver.plan(fact, PrivacyBudget(1.0)), 1e-14)
     own.calls.clear()
     plan.run(solver_data(X, np.stack((y, -y), axis=1)), stream())
     sizes = [z.size for z, _ in own.calls]
@@ -256,7 +247,7 @@ def test_calls_are_bounded_and_see_no_more_than_they_must():
     assert max(sizes) <= _CHUNK_TABLES / 16
     # of labels, of which there are two, nothing private at all
     label = Own(COPIES["hinge"][0].rule, "classification", constant=np.sign)
-    plan = noiseless(solver.plan(facts(n, 3, loss=label), PrivacyBudget(1.0)))
+    plan = quiet(solver.plan(l2_problem(n, 3, loss=label), PrivacyBudget(1.0)), 1e-14)
     label.calls.clear()
     plan.run(solver_data(X, np.where(y > 0, 1.0, -1.0)), stream())
     (z, target) = label.calls[0]
@@ -268,7 +259,7 @@ def test_calls_are_bounded_and_see_no_more_than_they_must():
 
 
 def replayed(loss, relation, *, n=24, k=1, **settings):
-    fact = facts(n, 3, loss=loss if k == 1 else Joint(loss, k), **settings)
+    fact = l2_problem(n, 3, loss=loss if k == 1 else Joint(loss, k), **settings)
     solver = PhasedSGD(max_iter=2, learning_rate=0.5, gradient_clip=0.4)
     plan = solver.plan(fact, PrivacyBudget(1.0, 1e-6, relation))
     pairs = neighbours(fact, relation, 4)
@@ -312,7 +303,7 @@ def test_honest_losses_use_the_sensitivity_up():
 def test_replays_in_learned_units():
     for k in (1, 3):
         fact = dataclasses.replace(
-            facts(20, 2, loss=COPIES["hinge"][0].of_outputs(k)), feasible_set=L2Ball
+            l2_problem(20, 2, loss=COPIES["hinge"][0].of_outputs(k)), feasible_set=L2Ball
         )
         plan = PhasedSGD().plan(fact, PrivacyBudget(300.0))
         assert isinstance(plan.first, LearnedUnits)
@@ -327,7 +318,7 @@ def test_nothing_that_a_loss_says_of_itself_enters_the_sensitivity():
 
     def one(loss, eta=0.1):
         solver = PhasedSGD(max_iter=1, n_phases=1, learning_rate=eta, gradient_clip=0.5)
-        plan = solver.plan(facts(50, 3, loss=loss), PrivacyBudget(1.0))
+        plan = solver.plan(l2_problem(50, 3, loss=loss), PrivacyBudget(1.0))
         (phase,) = plan.phases
         assert phase.learning_rate == eta
         assert phase.learning_rate * phase.beta * plan.data_norm**2 <= 2
@@ -356,7 +347,7 @@ def test_nothing_that_a_loss_says_of_itself_enters_the_sensitivity():
     assert not is_tabulated(several)
     assert is_tabulated(OwnLogistic())
     plans = [
-        PhasedSGD().plan(facts(50, 3, loss=loss), PrivacyBudget(1.0)).phases
+        PhasedSGD().plan(l2_problem(50, 3, loss=loss), PrivacyBudget(1.0)).phases
         for loss in (several, Multinomial(Logistic(), 3))
     ]
     assert plans[0] == plans[1]
@@ -365,7 +356,9 @@ def test_nothing_that_a_loss_says_of_itself_enters_the_sensitivity():
 def test_constants_of_a_loss_stay_within_what_float_errors_are_counted_for():
     wild = Own(HOSTILE["backwards"], constant=lambda mean: 0.1 if abs(mean) == 1 else 1e200)
     X, y = scaled_table(40, 2)
-    plan = noiseless(PhasedSGD(max_iter=1).plan(facts(40, 2, loss=wild), PrivacyBudget(1.0)))
+    plan = quiet(
+        PhasedSGD(max_iter=1).plan(l2_problem(40, 2, loss=wild), PrivacyBudget(1.0)), 1e-14
+    )
     result = plan.run(solver_data(X, y), stream())
     assert abs(result.intercept) < 10
 
@@ -385,23 +378,26 @@ def test_what_is_refused():
 
     budget, rule = PrivacyBudget(1.0), HOSTILE["huge"]
     for loss in (Undeclared(rule), Joint(Undeclared(rule), 2)):
-        for call in (PhasedSGD().check, lambda *a: PhasedSGD().plan(facts(20, 2, loss=a[0]), a[2])):
+        for call in (
+            PhasedSGD().check,
+            lambda *a: PhasedSGD().plan(l2_problem(20, 2, loss=a[0]), a[2]),
+        ):
             assert_refuses(call, "must declare it by `is_convex = True`", loss, L2Ball, budget)
     model = DPPhasedSGDRegressor(loss=Undeclared(rule), bounds_X=(-1, 1), bounds_y=(-1, 1))
     assert_refuses(model.fit, "is_convex = True", np.zeros((9, 1)), np.zeros(9))
     for loss in (Coupled(Squared(), 2), Coupled(Squared(), 1), Several(rule)):
         assert_refuses(PhasedSGD().check, "a loss of one output, or", loss, L2Ball, budget)
     for bad in (math.nan, 0.0, -1.0):
-        fact = facts(20, 2, loss=Own(rule, bound=bad))
+        fact = l2_problem(20, 2, loss=Own(rule, bound=bad))
         assert_refuses(PhasedSGD().plan, "a positive Own.derivative_bound", fact, budget)
-    fact = facts(20, 2, loss=Own(rule, bound=math.inf))
+    fact = l2_problem(20, 2, loss=Own(rule, bound=math.inf))
     assert_refuses(PhasedSGD().plan, "gradient_clip must be a number", fact, budget)
     assert PhasedSGD(gradient_clip=0.5).plan(fact, budget).gradient_clip == 0.5
 
 
 def test_tables_count_as_work():
     def passes(loss):
-        return PhasedSGD().plan(facts(20_000, 5, loss=loss), PrivacyBudget(1.0)).max_iter
+        return PhasedSGD().plan(l2_problem(20_000, 5, loss=loss), PrivacyBudget(1.0)).max_iter
 
     assert passes(Squared()) == passes(COPIES["hinge"][0]) == 40
     assert passes(COPIES["squared"][0]) == 25

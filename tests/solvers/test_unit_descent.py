@@ -1,6 +1,5 @@
 """The descent in learned units: what it costs, what its releases are, and what it learns."""
 
-import dataclasses
 import itertools
 import math
 from types import SimpleNamespace
@@ -12,7 +11,15 @@ from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss
-from support import problem, recomputed_epsilon, rest_is_slow, solver_data, solver_of, stream
+from support import (
+    free_problem,
+    quiet,
+    recomputed_epsilon,
+    rest_is_slow,
+    solver_data,
+    solver_of,
+    stream,
+)
 
 from sklearn_dpsco import (
     DPGammaRegressor,
@@ -28,7 +35,7 @@ from sklearn_dpsco import (
     PrivacyParameterWarning,
 )
 from sklearn_dpsco._kernels.products import measure_rows, scaled_rows
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.data import pieces
 from sklearn_dpsco.data.rows import SolverData, make_rows, place_counts
 from sklearn_dpsco.geometry import Geometry, L2Ball
@@ -42,27 +49,15 @@ from sklearn_dpsco.solvers.statistics import SPREADS, median_on_grid, spread_on_
 TASKS = ("regression", "classification")
 
 
-def facts(n, d, task="regression", n_outputs=1, fit_intercept=True):
-    whole = problem(n, d, task=task, n_outputs=n_outputs)
-    return Problem(n, d, whole.loss, Geometry, fit_intercept)
-
-
 def planned(*args, form="descent", epsilon=1.0, relation="replace-one", max_iter=None, **kwargs):
     budget = PrivacyBudget(epsilon, 1e-6, relation)
     solver = MirrorDescent() if form == "auto" else solver_of(form, max_iter=max_iter)
-    return solver.plan(facts(*args, **kwargs), budget)
+    return solver.plan(free_problem(*args, **kwargs), budget)
 
 
 def linear(bounds_X, bounds_y, seed=0, *, epsilon=1.0, relation="zero-out", **settings):
     facts = {"epsilon": epsilon, "delta": 1e-6, "relation": relation, "random_state": seed}
     return DPLinearRegression(bounds_X=bounds_X, bounds_y=bounds_y, **facts, **settings)
-
-
-def quiet(plan, scale=1e-6):
-    """The plan with hardly any noise."""
-    return map_mechanisms(
-        plan, lambda _, m: dataclasses.replace(m, scale=m.scale * scale, precision="float")
-    )
 
 
 # ------------------------------------------------------------------------------- the plan
@@ -86,7 +81,7 @@ def test_a_second_accountant_agrees_and_the_budget_is_spent():
 def test_what_is_declared_has_no_learned_units():
     budget = PrivacyBudget(1.0, 1e-6)
     for declared in ({"feasible_set": L2Ball}, {"feasible_set": L2Ball(2.0)}, {"units": "bounds"}):
-        fact = dataclasses.replace(facts(300, 3), **declared)
+        fact = free_problem(300, 3, **declared)
         assert MirrorDescent().plan(fact, budget).solver == "noisy-md", declared
         with pytest.raises(ValueError, match=r"has no feasible set|learns its units"):
             Descent().plan(fact, budget)
@@ -147,7 +142,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
 )  # fmt: skip
 def test_nor_where_the_number_of_valid_records_is_released(task, relation):
     changes = {"may_be_empty": True, "inference": task == "regression"}
-    fact = dataclasses.replace(facts(40, 2, task), **changes)
+    fact = free_problem(40, 2, task, **changes)
     plan = Descent(max_iter=4).plan(fact, PrivacyBudget(300.0, 1e-6, relation))
     found = check_sensitivity(plan, neighbours(fact, relation, 8))
     assert not found.violations, found
@@ -169,9 +164,9 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     ("Descent, replace-one",), lambda case: f"{type(case[0]).__name__}, {case[1]}",
 )  # fmt: skip
 def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relation):
-    fact = facts(60, 2, "classification")
+    fact = free_problem(60, 2, "classification")
     if isinstance(solver, PhasedSGD):
-        fact = dataclasses.replace(facts(60, 2), feasible_set=L2Ball)
+        fact = free_problem(60, 2, feasible_set=L2Ball)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
     assert_only_too_little_noise_is_flagged(plan, pair)
@@ -597,9 +592,9 @@ def test_as_noise_vanishes_the_model_becomes_the_best_one(solver):
     X, z, rng = correlated(20_000, 6)
     y = np.clip(0.5 * z + 0.05 * rng.standard_normal(len(z)), -1, 1)
     kind = L2Ball if isinstance(solver, PhasedSGD) else Geometry
-    fact = dataclasses.replace(facts(20_000, 6), feasible_set=kind)
+    fact = free_problem(20_000, 6, feasible_set=kind)
     plan = solver.plan(fact, PrivacyBudget(1e3, 1e-6))
-    result = quiet(plan).run(solver_data(X, y), stream())
+    result = quiet(plan, 1e-6).run(solver_data(X, y), stream())
     A = np.column_stack((X, np.ones(len(X))))
     least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
     assert np.mean((X @ result.coef + result.intercept - y) ** 2) < 1.003 * least
@@ -649,7 +644,7 @@ def test_steps_on_slope_and_intercept_alone_find_a_clip_of_their_own():
     assert plan.correction.tail is not None
     X, z, _ = correlated(750, 12)
     data = solver_data(np.clip(X / 3, -1, 1), np.clip(0.3 * z, -1, 1))
-    result = quiet(plan).run(data, stream(0))
+    result = quiet(plan, 1e-6).run(data, stream(0))
     assert np.isfinite(result.intercept)
     assert np.all(np.isfinite(result.coef))
 
@@ -709,7 +704,7 @@ def descended(n_outputs, d=20, n=1000, spread=0.3):
     """Units of a descent with even labels, and a walk of small steps."""
     k = n_outputs if n_outputs > 1 else 0
     frame = Frame(np.zeros(k) if k else 0.0)
-    problem = facts(n, d, "classification", n_outputs)
+    problem = free_problem(n, d, "classification", n_outputs)
     rows = {"users": None, "n_present": n, "top": 1.0, "top_noise": math.inf}
     units = SimpleNamespace(problem=problem, frame=frame, spread=spread, **rows)
     return units, unit_descent.Walk(Gaussian(1.0, 0.01, 1), 0.4, 50, 20.0, 0.0)
@@ -1018,7 +1013,7 @@ def test_released_means_are_those_of_the_valid_records(task):
     y = np.clip(rng.exponential(0.1, n) - 0.5, -1, 1)
     if task == "classification":
         y = np.where(rng.random(n) < 0.2, 1.0, -1.0)
-    fact = dataclasses.replace(facts(n, d, task), may_be_empty=True)
+    fact = free_problem(n, d, task, may_be_empty=True)
     plan = Descent().plan(fact, PrivacyBudget(500.0, 1e-6, "zero-out"))
     frame = plan.units.run(SolverData(make_rows(X, True, scale), y), stream(0)).frame
     valid = scale > 0

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from audit_cases import run_in_pieces
 from scipy import sparse
-from support import problem, recomputed_epsilon, rest_is_slow, solver_data, stream
+from support import (
+    free_problem,
+    quiet,
+    recomputed_epsilon,
+    rest_is_slow,
+    solver_data,
+    stream,
+)
 
 from sklearn_dpsco import (
     DPLinearRegression,
@@ -18,14 +25,12 @@ from sklearn_dpsco import (
     DPMirrorRegressor,
     DPPhasedSGDClassifier,
 )
-from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.audit import check_sensitivity, neighbours
 from sklearn_dpsco.data.rows import SolverData, make_rows
-from sklearn_dpsco.geometry import Geometry
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, MirrorDescent, base, wide_units
-from sklearn_dpsco.solvers.base import Problem
 from sklearn_dpsco.solvers.defaults import WIDE_UNITS
 
 TASKS = ("regression", "classification")
@@ -37,9 +42,8 @@ def all_wide(monkeypatch):
     monkeypatch.setattr(base, "MOST_COPIED_FEATURES", 0)
 
 
-def facts(n, d, task="regression", n_outputs=1, fit_intercept=True, nonnegative=True):
-    loss = problem(n, d, task=task, n_outputs=n_outputs).loss
-    return Problem(n, d, loss, Geometry, fit_intercept, nonnegative=nonnegative)
+def facts(*args, **others):
+    return free_problem(*args, **{"nonnegative": True} | others)
 
 
 def planned(*args, epsilon=1.0, relation="zero-out", max_iter=None, **kwargs):
@@ -187,10 +191,7 @@ def test_the_model_predicts_what_the_descent_has_learned(all_wide):
     for fit_intercept in (True, False):
         fact = facts(6000, 40, fit_intercept=fit_intercept)
         plan = Descent(max_iter=300).plan(fact, PrivacyBudget(1e3, 1e-6))
-        quiet = map_mechanisms(
-            plan, lambda _, m: dataclasses.replace(m, scale=m.scale * 1e-6, precision="float")
-        )
-        result = quiet.run(solver_data(X, y), stream())
+        result = quiet(plan, 1e-6).run(solver_data(X, y), stream())
         A = np.column_stack((X.toarray(), np.full(6000, float(fit_intercept))))
         least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
         found = np.mean((X @ result.coef + result.intercept - y) ** 2)
