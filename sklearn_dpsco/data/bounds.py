@@ -132,18 +132,19 @@ class TargetScaling:
 
         A value that most targets have, such as 0 or 40 hours, is one of them, to the last bit.
         """
-        facts = (self.low, self.high, self.middle, self.half)
-        one = TargetScaling(*(float(np.ravel(v)[min(k, np.size(v) - 1)]) for v in facts))
-        width = one.high - one.low
+        facts: Any = self.low, self.high, self.middle, self.half
+        low, high, middle, half = (float(np.ravel(v)[min(k, np.size(v) - 1)]) for v in facts)
+        width = high - low
         if not math.isfinite(width):
             return np.linspace(-1.0, 1.0, _MOST_PLACES // 2 + 1)
         power = math.floor(math.log10(width / _MOST_PLACES))
         unit = next(u for u in (1, 2, 5, 10) if u * 10.0**power * _MOST_PLACES >= width)
         # by a division, which rounds as that of a literal does
         up, down = 10.0 ** max(power, 0), 10.0 ** max(-power, 0)
-        first, last = (math.floor(end / up * down / unit) for end in (one.low, one.high))
+        first, last = (math.floor(end / up * down / unit) for end in (low, high))
         numbers = np.arange(first + 1.0, last + 1.0) * unit * up / down
-        return np.unique(one.transform([one.low, *numbers, one.high]))
+        one = TargetScaling(low, high, middle, half)
+        return np.unique(one.transform([low, *numbers, high]))
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:
         """Coefficients and intercept that predict in the user's units."""

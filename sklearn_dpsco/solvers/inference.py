@@ -194,17 +194,13 @@ class NewtonSteps(Part):
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
         sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
-        # 0 but for noise, if scores shortened as before pull no other way; other losses leave more
-        pvalue, is_quadratic = math.nan, problem.loss.task == "regression"
-        if is_quadratic and before is not None and pulls.size > 0 and variance > 0:
-            cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
-            pvalue = float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
+        pvalue = math.nan
+        if problem.loss.task == "regression":  # other losses leave more
+            pvalue = _clip_pvalue(bread, pulls, before, variance)
         n_records = units.n_present if units.users is None else units.users.starts.size
-        if problem.loss.task == "classification":
-            short = basis @ _short(units, bread, point, scores, variance)
-            noise = noise + np.outer(short, short)
-        faint, effects = basis @ bread.faint, found[: problem.n_features * k]
-        noise = noise + _HIDDEN**2 * float((effects**2).mean()) * faint @ faint.T
+        faint, effects = _HIDDEN * basis @ bread.faint, found[: problem.n_features * k]
+        noise = noise + float((effects**2).mean()) * faint @ faint.T
+        noise += _short(units, bread, point, scores, variance)
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
@@ -427,6 +423,14 @@ def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[A
     return move, bread._replace(inverse=inverse, root=root), cut
 
 
+def _clip_pvalue(bread: Bread, pulls: Array, before: Array | None, variance: float) -> float:
+    """Of last scores that pull no other way than those that were shortened more; NaN without."""
+    if before is None or pulls.size == 0 or variance == 0:
+        return math.nan
+    cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
+    return float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
+
+
 def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Array:
     """Covariance of the noise in scores, and in the derivatives times the step by them."""
     k, basis = _n_joint(problem), bread.basis
@@ -461,7 +465,7 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
 
 
 def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: float) -> Array:
-    r"""How far effects of labels may be from where the last step ends, in the basis.
+    r"""How far effects of labels may be from where the last step ends, as a covariance.
 
     Where labels are nearly determined, only rows close to the boundary tell how steep effects k
     are: in k the loss has a slope like :math:`1 / K^2 - 1 / k^2`, K the true ones, and a second
@@ -471,6 +475,7 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     """
     effects = np.array(coef, dtype=np.float64).reshape(units.problem.dimension, -1)
     effects[units.problem.n_features :] = 0.0
+    effects *= units.problem.loss.task == "classification"
     effects = bread.basis.T @ effects.ravel()
     size, dual = float(effects @ effects), bread.root / (bread.root**2).sum(axis=0)
     seen = dual.T @ effects
@@ -480,7 +485,8 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     parts = np.clip(parts, -0.7, 0.49)
     left = float((1 / ((1 + parts) * np.sqrt(1 - 2 * parts))).max()) - 1
     clear = 1 - 1 / math.sqrt(1 + math.pi / 8 * units.spread**2 * size)
-    return np.asarray(clear * left * (1 + parts[0]) * effects)
+    far = clear * left * (1 + parts[0]) * bread.basis @ bread.root @ seen
+    return np.outer(far, far)
 
 
 def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:

@@ -212,7 +212,9 @@ class LearnedUnits(Part):
         growth = rules.growth * self.accuracy * (n / data.n_samples) * balance
         growth = max(1.0, growth / (problem.n_features + 1))
         row_growth = math.sqrt(rules.row_growth * growth)
-        if self.n_rounds:  # whose rows are divided by the norm that few exceed: long ones alone gain
+        if (
+            self.n_rounds
+        ):  # whose rows are divided by the norm that few exceed: long ones alone gain
             ratio = self.accuracy * n / data.n_samples / problem.dimension**1.5
             row_growth = max(row_growth, rules.long_growth * math.cbrt(ratio))
         row_growth = min(LARGEST_ROW_GROWTH, max(1.0, row_growth))

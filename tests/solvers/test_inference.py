@@ -1551,3 +1551,21 @@ def test_errors_of_rates_are_larger_where_second_derivatives_are_hardly_clear():
     assert times[2] == pytest.approx(1, abs=1e-9)
     for task in ("regression", "classification"):
         np.testing.assert_array_equal(bread.careful(task).inverse, bread.inverse)
+
+
+def test_intervals_of_labels_that_are_nearly_determined_have_the_effects():
+    """Steps end far below them there, and second derivatives tell nothing of how far."""
+    covered = []
+    for epsilon, seed in itertools.product((3.0, 8.0), range(8)):
+        rng = np.random.default_rng(100 + seed)
+        X = np.sqrt(0.7) * rng.normal(size=(5000, 6)) + np.sqrt(0.3) * rng.normal(size=(5000, 1))
+        y = (X[:, 0] - X[:, 1] + 0.1 * rng.logistic(size=5000) > 0).astype(int)
+        settings = {"bounds_X": (-5, 5), "classes": [0, 1], "random_state": seed}
+        model = DPLogisticRegression(epsilon=epsilon, inference=True, **settings)
+        ends = model.fit(X, y).summary().conf_int()[:2]
+        has_ends = np.isfinite(ends).all(axis=1)
+        truth = np.array([10.0, -10.0])
+        covered += ((ends[:, 0] <= truth) & (truth <= ends[:, 1]))[has_ends].tolist()
+        assert abs(model.coef_[0, 0]) > 1  # the model that predicts is not shrunk by it
+    assert len(covered) > 4
+    assert np.mean(covered) > 0.8

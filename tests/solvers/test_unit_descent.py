@@ -1043,3 +1043,64 @@ def test_the_number_of_valid_records_is_released_with_what_one_record_moves(rela
     assert found[0] == 400  # noise alone is no gap
     assert abs(found[1] - 300) < 8 * 400 * math.sqrt(present.variance)
     assert statistics.rows_present(SolverData(make_rows(X, True, fewer), y), None, loud) == 400
+
+
+def test_a_value_that_most_targets_share_is_no_spread_of_its_own():
+    """Between two candidates for the median, it would hide what the others say."""
+    for bounds, usual in (((-50, 200), 0.0), ((0, 100), 40.0)):
+        biases, scores = [], []
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(2000, 6))
+            others = rng.random(2000) < 0.25 * np.exp(0.7 * X[:, 0] - 0.245)
+            y = np.where(others, usual + 15 + 10 * X[:, 1] + 5 * rng.normal(size=2000), usual)
+            model = linear((-5, 5), bounds, seed, relation="replace-one").fit(X, y)
+            biases.append((model.predict(X).mean() - y.mean()) / y.std())
+            scores.append(model.score(X, y))
+        assert abs(np.median(biases)) < 0.2, bounds
+        assert np.median(scores) > 0.05, bounds
+
+
+def test_long_rows_count_where_effects_are_not_linear():
+    """A line through short rows alone would be far too steep for them."""
+    worse = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = np.exp(1.2 * rng.normal(size=(10_000, 4)))
+        y = np.log(X).sum(axis=1) / 2.4 + rng.normal(size=10_000)
+        model = linear((0, 1000), (-20, 20), seed, epsilon=2.0).fit(X[:5000], y[:5000])
+        best = LinearRegression().fit(X[:5000], y[:5000])
+        worse.append(best.score(X[5000:], y[5000:]) - model.score(X[5000:], y[5000:]))
+    assert np.median(worse) < 0.05
+
+
+def test_levels_move_no_further_than_what_slopes_leave_unexplained():
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(0, 1, (2100, 8))
+        y = X @ np.arange(1, 9) + 0.01 * rng.normal(size=2100)
+        settings = {"epsilon": 0.3, "relation": "replace-one"}
+        found = linear((0, 1), (0, 40), seed, **settings).fit(X, y).predict(X)
+        assert abs(found.mean() - y.mean()) < 0.1 * y.std()
+
+
+def test_what_intercepts_of_classes_have_in_common_changes_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    y = (X @ rng.normal(size=(3, 4)) + rng.gumbel(size=(3000, 4)) + [0, 1, 2, -1]).argmax(axis=1)
+    found = []
+    for shift in (0.0, -1.7):
+        before = unit_descent.move_toward_levels
+
+        def moved(units, coef, *facts, shift=shift, before=before):
+            coef.reshape(units.problem.shape)[-1] += shift
+            before(units, coef, *facts)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(unit_descent, "move_toward_levels", moved)
+            model = DPLogisticRegression(
+                epsilon=0.2, bounds_X=(-5, 5), classes=[0, 1, 2, 3], random_state=0
+            )
+            found.append(model.fit(X, y).predict_proba(X))
+    assert model.plan_.correction is None
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
