@@ -739,11 +739,10 @@ def _restore_levels(
     doubtful, level = CORRECTION.level_doubt * variance, last * own
     kept = doubtful / np.maximum(np.maximum(doubtful, level**2), TINY)
     is_pulled = (level * units.median > 0) | (share == math.inf)
-    most = np.where(is_pulled, share * unit_rules(units.problem).widest_mean, 0.0)
-    # a mean and a median are at most a standard deviation apart: that of what is not explained,
-    # of targets whose median deviation is 1
+    # what slopes explain, of normal targets of this median deviation, pulls no level
     left = np.maximum(0.0, 1 - (units.spread * _NORMAL_MEDIAN) ** 2 * (slopes**2).sum(axis=0))
-    most = np.minimum(most, np.sqrt(left) / _NORMAL_MEDIAN)
+    most = np.where(is_pulled, share, 0.0)
+    most = np.minimum(most, left) * unit_rules(units.problem).widest_mean
     own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
 
 
