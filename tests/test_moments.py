@@ -257,7 +257,7 @@ def test_advice_that_is_followed_is_not_given():
     moments = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(X)
     moments.set_params(bounds_X=(-1, 1))  # what the fit had is what counts
     note = moments.regression(0).notes[-1]
-    assert "for c_v;" in note
+    assert "of the coefficients of c_v:" in note
     assert "drop" not in note
     assert "epsilon" in note
 

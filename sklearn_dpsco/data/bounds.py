@@ -40,7 +40,7 @@ _OTHER_COLUMNS = (
 )
 
 _CHECK_ROWS_BYTES = 2**20
-_MOST_PLACES = 8192  # for the median of a target
+_MOST_PLACES = 4096  # for the median of a target
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class TargetScaling:
         low, high, middle, half = (float(np.ravel(v)[min(k, np.size(v) - 1)]) for v in facts)
         width = high - low
         if not math.isfinite(width):
-            return np.linspace(-1.0, 1.0, _MOST_PLACES // 2 + 1)
+            return np.linspace(-1.0, 1.0, _MOST_PLACES + 1)
         power = math.floor(math.log10(width / _MOST_PLACES))
         unit = next(u for u in (1, 2, 5, 10) if u * 10.0**power * _MOST_PLACES >= width)
         # by a division, which rounds as that of a literal does

@@ -236,9 +236,6 @@ LEARNED_UNITS = by_task(
     positive_share=0.04,  # and of rates above 0
     growth=0.03,  # clips grow from m / (d + 1) of the inverse on
     row_growth=0.2,  # of that growth, for the bound on rows, which costs no bias
-    # The same of whitened rows, times the third root of m / dimension^1.5: where effects are not
-    # linear in skewed columns, a fit in which long rows count for little is wrong for them.
-    long_growth=(0.6, 0.0, 0.0),
     row_bound=0.8,  # of centred rows, in units of the norm that few exceed
     # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
     # the first round suit the second.

@@ -211,13 +211,7 @@ class LearnedUnits(Part):
         balance *= frame.mean_weight
         growth = rules.growth * self.accuracy * (n / data.n_samples) * balance
         growth = max(1.0, growth / (problem.n_features + 1))
-        row_growth = math.sqrt(rules.row_growth * growth)
-        if (
-            self.n_rounds
-        ):  # whose rows are divided by the norm that few exceed: long ones alone gain
-            ratio = self.accuracy * n / data.n_samples / problem.dimension**1.5
-            row_growth = max(row_growth, rules.long_growth * math.cbrt(ratio))
-        row_growth = min(LARGEST_ROW_GROWTH, max(1.0, row_growth))
+        row_growth = min(LARGEST_ROW_GROWTH, max(1.0, math.sqrt(rules.row_growth * growth)))
         release = self._release_wide if problem.is_wide else self._release_copy
         center, found = release(data, n, row_growth, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)

@@ -271,10 +271,10 @@ def test_values_that_overflow_do_so_in_silence(kind):
 def test_places_are_round_numbers_to_the_last_bit():
     """What most targets are must be a candidate of their median, and not lie beside one."""
     cases = (
-        ((-50, 200), (0.0, -12.5, 40.0, 199.95)),
-        ((0, 100), (40.0, 0.02, 99.98)),
+        ((-50, 200), (0.0, -12.5, 40.0, 199.9)),
+        ((0, 100), (40.0, 0.05, 99.95)),
         ((0, 200_000), (30_000.0, 12_350.0)),
-        ((0, 1), (0.3, 0.7, 0.1234)),
+        ((0, 1), (0.3, 0.7, 0.1235)),
         ((1013.25, 1013.75), (1013.3, 1013.5)),
         ((-1e50, 1e50), (0.0, 2e49)),
         ((0, 1e-50), (0.0, 3e-51)),
@@ -282,12 +282,12 @@ def test_places_are_round_numbers_to_the_last_bit():
     for bounds, values in cases:
         scaling = target_scaling(bounds, 1)
         places = scaling.places(0)
-        assert 4000 <= places.size <= 8200, bounds
+        assert 1600 <= places.size <= 4100, bounds
         assert (places[0], places[-1]) == (-1, 1), bounds
         assert np.all(np.diff(places) > 0), bounds
         assert np.isin(scaling.transform(list(values)), places).all(), bounds
     several = target_scaling(([-50, 0], [200, 100]), 2)
-    scaled = several.transform([[0.0, 40.0], [12.5, 0.02]])
+    scaled = several.transform([[0.0, 40.0], [12.5, 0.05]])
     for k in range(2):
         assert np.isin(scaled[:, k], several.places(k)).all()
     same = target_scaling((0, 100), 3)
