@@ -115,7 +115,7 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
     if plan.correction.tail is not None:
         correction = dataclasses.replace(plan.correction, n_above=50)
         plan = dataclasses.replace(plan, correction=correction)
-    found = check_sensitivity(plan, neighbours(plan.problem, relation, 10))
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 10 * n_outputs))
     assert not found.violations, found
     assert found.ratios["correction.step"] > 0.3, found
     if task == "regression" and d == 2:  # the means of the targets with a clip, and without
