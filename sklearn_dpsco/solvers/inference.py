@@ -473,9 +473,10 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     far it is. To f is added what noise may hide. Predictions of which second derivatives are those
     without effects have no such error: in as far as they are smaller, if predictions are normal.
     """
-    effects = np.array(coef, dtype=np.float64).reshape(units.problem.dimension, -1)
+    if units.problem.loss.task != "classification":
+        return np.zeros((coef.size, coef.size))
+    effects = np.array(coef).reshape(units.problem.dimension, -1)
     effects[units.problem.n_features :] = 0.0
-    effects *= units.problem.loss.task == "classification"
     effects = bread.basis.T @ effects.ravel()
     size, dual = float(effects @ effects), bread.root / (bread.root**2).sum(axis=0)
     seen = dual.T @ effects
@@ -615,8 +616,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
         raise TooFewRowsError(
             f"inference=True needs more rows than n_samples={problem.n_samples} for {k} "
             f"coefficients at epsilon={budget.epsilon:g}: what comes before it takes nearly the "
-            "whole budget. "
-            "Take fewer features or targets, a larger epsilon or inference=False"
+            "whole budget. Take fewer features or targets, a larger epsilon or inference=False"
         )
     m = Purse(problem, budget, purse.allowance.share(left)).user_accuracy
     needed = rules.least * k**1.5 / m * purse.n_records

@@ -55,7 +55,7 @@ _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
-_NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
+NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
 
 
 # --------------------------------------------------------------------------------- means of numbers
@@ -672,7 +672,7 @@ def spread_on_grid(
         inside = math.sqrt(2 / math.pi) * -math.expm1(-(s**2) / 2)
         return inside / s + 2 * float(ndtr(-s)) - q
 
-    unit = float(brentq(excess, 0.1, 1 / q)) / _NORMAL_MEDIAN
+    unit = float(brentq(excess, 0.1, 1 / q)) / NORMAL_MEDIAN
     prior = -0.35 * np.abs(candidates - math.log2(0.25 * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds

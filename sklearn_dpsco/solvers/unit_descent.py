@@ -40,7 +40,7 @@ from .inference import NewtonSteps, chance_of_ends, expected_std, plan_steps
 from .learned_units import LearnedUnits, Purse, Units, pays, plan_units
 from .mirror_descent import NoisyMD
 from .records import Users, user_gradients
-from .statistics import TINY, few_longer, median_on_grid, norm_counts
+from .statistics import NORMAL_MEDIAN, TINY, few_longer, median_on_grid, norm_counts
 from .wide_units import wide_mean
 
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
@@ -48,7 +48,6 @@ _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of
 _LARGEST_CHANGE = 0.5  # of the logarithm of a slope, in a step
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
 _N_POINTS = 200  # of normal predictions
-_NORMAL_MEDIAN = 0.6745  # size of normal deviations of variance 1
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 # what standard errors depend on, by the task
 _ASSUMED_OF = {
@@ -740,7 +739,7 @@ def _restore_levels(
     kept = doubtful / np.maximum(np.maximum(doubtful, level**2), TINY)
     is_pulled = (level * units.median > 0) | (share == math.inf)
     # what slopes explain, of normal targets of this median deviation, pulls no level
-    left = np.maximum(0.0, 1 - (units.spread * _NORMAL_MEDIAN) ** 2 * (slopes**2).sum(axis=0))
+    left = np.maximum(0.0, 1 - (units.spread * NORMAL_MEDIAN) ** 2 * (slopes**2).sum(axis=0))
     most = np.where(is_pulled, share, 0.0)
     most = np.minimum(most, left) * unit_rules(units.problem).widest_mean
     own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
@@ -950,11 +949,10 @@ def move_toward_levels(
         moved = 0.3 * length * unit**2 * gradient
         noise = noise + min(moved, math.log(1 / clip - rarer / (1 - rarer))) ** 2
     thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
-    kept, off = doubt / np.maximum(doubt + noise, TINY), own[0] - thought / unit
+    variance, off = np.maximum(doubt + noise, TINY), own[0] - thought / unit
     if off.size > 1:  # what all classes have in common changes no probability
-        sure = 1 / np.maximum(doubt + noise, TINY)
-        off = off - (sure * off).sum() / sure.sum()
-    own[0] = thought / unit + kept * off
+        off = off - np.average(off, weights=1 / variance)
+    own[0] = thought / unit + doubt / variance * off
 
 
 def _start_levels(units: Units, coef: Array) -> None:
