@@ -8,6 +8,7 @@ section 4.6.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import math
 import re
@@ -40,7 +41,8 @@ INTERCEPT = "(intercept)"
 _INTERCEPTS = r"\b(Intercept|const)\b"  # elsewhere
 # what statsmodels calls the numbers of a table
 STATSMODELS = {"params": "to_frame()['coef']", "bse": "to_frame()['std err']", "cov_params": "cov"}
-STATSMODELS |= {"tvalues": "to_frame()['z']", "f_test": "wald_test"}
+STATSMODELS |= {"f_test": "wald_test"}
+_NUMBER = r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+"
 UNKNOWN = 0.25  # share of a coefficient in directions of which nothing is known
 
 
@@ -118,7 +120,7 @@ class Estimates(Overviewed):
         Of the intervals that are shown.
     exponentiate : bool, default=False
         Whether e to the coefficients and to the ends of intervals is shown, as "exp(coef)":
-        ratios. Standard errors, z and p-values, and all methods, are those of the coefficients.
+        ratios. Standard errors, t and p-values, and all methods, are those of the coefficients.
     ratios : str, default="ratios"
         What the table calls them, such as "odds ratios of 'ill' against 'well'".
     meaning : str, default=""
@@ -126,13 +128,15 @@ class Estimates(Overviewed):
     sources : sequence of str, default=()
         The columns of a table that the features were made of, if they were.
     value : float or ndarray of shape (n_params,), default=0
-        What z and p-values compare coefficients with.
+        What t and p-values compare coefficients with.
 
     Attributes
     ----------
     std, std_sampling, std_noise : ndarray of the shape of `coef`
     cov : ndarray of the shape of `noise`
-    zvalues, pvalues : ndarray of the shape of `coef`
+    tvalues, df, pvalues : ndarray of the shape of `coef`
+        Coefficients over their standard errors, and degrees of freedom of these: infinite where
+        variances are sure.
 
     Examples
     --------
@@ -194,16 +198,22 @@ class Estimates(Overviewed):
         return np.sqrt(self.std**2 - self.std_sampling**2)
 
     @property
-    def zvalues(self) -> Array:
+    def tvalues(self) -> Array:
         """Coefficients, less `value`, over their standard errors."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.nan_to_num((self.coef - self.value) / self.std, nan=0.0)
+            return np.nan_to_num((self.coef - self.value) / self.std, nan=0.0) + 0.0
+
+    @property
+    def df(self) -> Array:
+        """Degrees of freedom of the standard errors (Satterthwaite), as variances are estimated."""
+        std, df = self.errors(np.eye(self.coef.size))
+        return np.where(np.isinf(std), np.nan, df).reshape(self.coef.shape)
 
     @property
     def pvalues(self) -> Array:
         """Of the hypotheses that a coefficient is `value`, two-sided."""
-        df = self.errors(np.eye(self.coef.size))[1].reshape(self.coef.shape)
-        return np.asarray(2 * stats.t.sf(np.abs(self.zvalues), df))
+        found = 2 * stats.t.sf(np.abs(self.tvalues), self.df)
+        return np.where(np.isinf(self.std), 1.0, found)
 
     def errors(self, functions: Array) -> tuple[Array, Array]:
         """Standard errors of linear functions, a row for each, and their degrees of freedom."""
@@ -276,13 +286,14 @@ class Estimates(Overviewed):
 
         Parameters
         ----------
-        hypotheses : str, list of str, or array-like of shape (q, n_outputs * n_params)
+        hypotheses : str, list of str, dict, or array-like of shape (q, n_outputs * n_params)
             Names of features, or of columns of the table for all features that are made of them,
             whose coefficients (of all outputs) are tested; "name = 2" says their value. Or linear
-            equations, as of statsmodels: "a = b", "a - 2 * b = 1, c = 0". Or a matrix R of the
-            functions R b, b the coefficients of one output after the other, each with its intercept
-            last.
+            equations, as of statsmodels: "a = b", "a - 2 * b = 1, c = 0". Or a dict of names and
+            values, {"a": 2}. Or a matrix R of the functions R b, b the coefficients of one output
+            after the other, each with its intercept last.
         value : float or array-like of shape (q,), default=0
+            Of functions that say none themselves.
 
         Returns
         -------
@@ -291,22 +302,34 @@ class Estimates(Overviewed):
         Raises
         ------
         ValueError
-            If a name is unknown, a shape wrong, or a function one of which nothing is known.
+            If a name is unknown, a shape wrong, a function one of which nothing is known, or if the
+            hypotheses contradict each other.
         """
-        _, matrix, value = self._hypotheses(hypotheses, value)
-        std, df = self.errors(matrix)
+        names, matrix, value = self._hypotheses(hypotheses, value)
+        std, _ = self.errors(matrix)
         if np.isinf(std).any():
+            hidden = first_of([name for name, x in zip(names, std, strict=True) if np.isinf(x)])
             raise ValueError(
-                "a hypothesis is about columns of which the released numbers say nothing"
+                f"the released numbers say nothing about {hidden}: test the others by themselves"
             )
         gap = matrix @ self.coef.ravel() - value
         cov = matrix @ (self.sampling + self.noise) @ matrix.T
         # in units in which ranks do not depend on those of the features
         size = np.sqrt(np.maximum(cov.diagonal(), 1e-300))
-        gap, cov = gap / size, cov / np.outer(size, size)
-        q = int(np.linalg.matrix_rank(cov, hermitian=True))
-        statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap) / max(q, 1)
-        df_denom = float(df.min())
+        gap, matrix = gap / size, (matrix.T / size).T
+        values, vectors = np.linalg.eigh(cov / np.outer(size, size))
+        is_told = values > len(values) * np.finfo(np.float64).eps * values[-1]
+        q, root = int(is_told.sum()), vectors[:, is_told] / np.sqrt(values[is_told])
+        apart = root.T @ gap
+        if np.linalg.norm(gap - vectors @ (is_told * (vectors.T @ gap))) > 1e-6 * (
+            1 + max(abs(gap))
+        ):
+            raise ValueError("the hypotheses contradict each other: no coefficients meet all")
+        statistic = float(apart @ apart) / max(q, 1)
+        # the fewest of any function that they are about, in whatever form they are written
+        sampled = root.T @ matrix @ self.sampling @ matrix.T @ root
+        part = self.doubt * float(np.linalg.eigvalsh(sampled).max(initial=0.0))
+        df_denom = max(1.0, 2 / part**2) if part > 0 else math.inf
         is_sure = math.isinf(df_denom)
         pvalue = stats.chi2.sf(statistic * q, q) if is_sure else stats.f.sf(statistic, q, df_denom)
         return WaldTest(statistic, float(pvalue), q, df_denom)
@@ -322,7 +345,7 @@ class Estimates(Overviewed):
         Returns
         -------
         Estimates
-            A row for each function, as it is called or c0, c1, ...; "z" is of the function less its
+            A row for each function, as it is called or c0, c1, ...; "t" is of the function less its
             value.
         """
         names, matrix, value = self._hypotheses(hypotheses, value)
@@ -334,6 +357,10 @@ class Estimates(Overviewed):
         """What hypotheses are called, their functions as the rows of a matrix, and their values."""
         self.warn_if_void()
         given = [hypotheses] if isinstance(hypotheses, str) else hypotheses
+        if isinstance(given, Mapping):
+            given = [f"{name} = {float(x)!r}" for name, x in given.items()]
+        if not isinstance(given, list | tuple):
+            given = np.atleast_1d(given)
         if len(given) == 0:
             raise ValueError("hypotheses must hold at least one")
         if not all(isinstance(text, str) for text in given):
@@ -349,6 +376,8 @@ class Estimates(Overviewed):
         k, names = len(self.outputs), [name for name, _, _ in found]
         functions, said = np.array([row for _, row, _ in found]), np.tile([x for *_, x in found], k)
         values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(said))
+        if not np.isnan(said).any() and values.any():
+            raise ValueError("hypotheses say what they are equal to, and value does: give it once")
         values = np.where(np.isnan(said), values, said)
         if k > 1:
             names = [f"{output}: {name}" for output in self.outputs for name in names]
@@ -371,9 +400,16 @@ class Estimates(Overviewed):
             return [(params[k], np.eye(len(params))[k], number) for k in places[name.strip()]]
         found = _equations(text, params)
         if not found or not all(row.any() for row, _ in found):
+            # the first that is no name and no number
+            said = re.split(r"\s*(?:[=,+*]|(?<!\w)-|-(?!\w)|\s-\s)\s*", text.strip())
+            strange = [x for x in said if x not in params and not re.fullmatch(_NUMBER, x)]
+            wrong = next(filter(None, strange), text)
+            like = difflib.get_close_matches(wrong, params, 1)
+            meant = f" (is it {like[0]!r}?)" if like else ""
             raise ValueError(
-                f"no coefficient is called {shown(text)}: hypotheses are names, 'name = number', "
-                f"'a - 2 * b = 0', or rows of a matrix; names are {listed(params)}"
+                f"no coefficient is called {shown(wrong)}{meant}: hypotheses are names, "
+                "'name = number', 'a - 2 * b = 0', or rows of a matrix. A category that is left "
+                f"out has none, others are compared with it. Names are {listed(params)}"
             )
         return [(_called(row, params), row, number) for row, number in found]
 
@@ -434,8 +470,9 @@ class Estimates(Overviewed):
                 "std err": self.std,
                 "sampling": self.std_sampling,
                 "noise": self.std_noise,
-                "z": self.zvalues,
-                "P>|z|": self.pvalues,
+                "t": self.tvalues,
+                "df": self.df,
+                "P>|t|": self.pvalues,
                 f"[{tail:.4g}": low,
                 f"{1 - tail:.4g}]": high,
             }
@@ -448,7 +485,7 @@ class Estimates(Overviewed):
         columns, labels = self._columns(), self.rows
         cells = []
         for name, column in columns.items():
-            form = ".3f" if name == "P>|z|" else ".4g"
+            form = ".3f" if name == "P>|t|" else ".4g"
             cells.append(["" if math.isnan(x) else f"{x:{form}}" for x in column.flat])
         rows = [*zip(labels, *cells, strict=True)]
         layout = f"{{:{max(map(len, labels))}}}" + " {:>11}" * len(columns)
@@ -456,7 +493,7 @@ class Estimates(Overviewed):
         if self.exponentiate:
             meaning = [
                 f"exp(coef), interval and predicting: {self.ratios}; std err, sampling, noise and "
-                "z: of coef"
+                "t: of coef"
             ]
         notes = *self.notes, *[self.void] * bool(self.void)
         return Overview((self.title, *meaning, *notes), ("", *columns), layout, rows)
@@ -469,8 +506,8 @@ def _equations(text: str, names: list[str]) -> list[tuple[Array, float]] | None:
     """
     # names may hold any character, and one of them another: the longest that fits is meant
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    number, after = r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+", r"(?!\w)\s*(=|,|$|(?=[+-]))"
-    term = re.compile(rf"\s*([+-]?)\s*(?:({known})|({number})(?:\s*\*?\s*({known}))?){after}")
+    after = r"(?!\w)\s*(=|,|$|(?=[+-]))"
+    term = re.compile(rf"\s*([+-]?)\s*(?:({known})|({_NUMBER})(?:\s*\*?\s*({known}))?){after}")
     found: list[tuple[Array, float]] = []
     at, sides = 0, [np.zeros(len(names) + 1)]
     while at < len(text):

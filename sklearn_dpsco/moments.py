@@ -596,8 +596,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             sampling, and "aic_noise" that of "aic" and of "bic". With `against` it is that of their
             differences from those of the other regression, which is far smaller, as most noise is
             common to both. Differences that are not well above it tell nothing. "aic" and "bic"
-            are of normal errors, as statsmodels counts them: with noise they prefer too many
-            features, so choose by `select`. All are NaN where noise hides a direction of the
+            are of normal errors, as statsmodels counts them, for about as many rows as are not
+            empty and not shortened, so that differences alone compare with those of other tables;
+            with noise they prefer too many features, so choose by `select`. All are NaN where noise hides a direction of the
             columns: take fewer.
 
         Notes

@@ -38,7 +38,8 @@ _FIT = "see dp_score on other records; of linear regressions also PrivateMoments
 _HINTS = {name: f"see summary().{place}" for name, place in STATSMODELS.items()}
 _HINTS |= dict.fromkeys(("rsquared", "rsquared_adj", "aic", "bic", "llf"), _FIT)
 _HINTS |= dict.fromkeys(("resid", "fittedvalues"), "they are private; see predict")
-_HINTS |= dict.fromkeys(("pvalues", "pvalues_"), "see summary().to_frame()['P>|z|']")
+_HINTS |= dict.fromkeys(("pvalues", "pvalues_"), "see summary().to_frame()['P>|t|']")
+_HINTS |= {"tvalues": "see summary().to_frame()['t']"}
 _HINTS |= {"nobs": "see plan_.problem.n_samples"}
 _HINTS |= {"get_prediction": "see predict_interval", "summary2": "see summary"}
 _HINTS |= dict.fromkeys(("coef_std_", "coef_cov_"), "fit with inference=True has it")

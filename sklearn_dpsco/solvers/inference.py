@@ -69,6 +69,7 @@ _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not 
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
+_UNEQUAL = 0.5  # what variances of residuals of long rows may differ by from those of all
 _MOST_STEPS = 20  # of counts and costs without noise
 
 
@@ -193,7 +194,7 @@ class NewtonSteps(Part):
         if problem.loss.task == "rates" and self.hessian.scale == 0:
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
-        sampling, doubt, residual = self._of_sampling(problem, bread, total[1:], clip, stream)
+        sampling, doubt, residual = self._of_sampling(units, bread, total[1:], clip, stream)
         pvalue = math.nan
         if problem.loss.task == "regression":  # other losses leave more
             pvalue = _clip_pvalue(bread, pulls, before, variance)
@@ -354,7 +355,12 @@ class NewtonSteps(Part):
         return Bread(basis, root @ root.T, root, vectors[:, :n_weak] * larger, weak, scale)
 
     def _of_sampling(
-        self, problem: Problem, bread: Bread, moments: Array, clip: float, stream: RandomStream
+        self,
+        units: Units,
+        bread: Bread,
+        moments: Array,
+        clip: float,
+        stream: RandomStream,
     ) -> tuple[Array, float, Array]:
         """Covariance by sampling, times n; how unsure it is; and variances of residuals.
 
@@ -364,6 +370,7 @@ class NewtonSteps(Part):
         mean over directions, which may differ more; those of single residuals are not known.
         """
         assert self.moments is not None
+        problem, unit = units.problem, float(units.unit[-1])
         noisy = self.moments.release(statistics.isometric_vector(moments), stream)
         whole = clip**2 * statistics.symmetric_matrix(noisy, problem.size)
         meat, rows = bread.basis.T @ whole @ bread.basis, self.rows_per_user
@@ -395,6 +402,11 @@ class NewtonSteps(Part):
         half = outer @ root @ vectors
         is_known = problem.loss.task != "classification" and rows == 1
         residual = np.diag(usual) if is_known else np.full(k, math.nan)
+        if is_known and problem.fit_intercept:
+            # long rows, which slopes follow from, may have other ones: those of all, but for noise
+            of_all = whole.diagonal()[-k:] / unit**2
+            kept_of_all = 1 / (1 + (scale / unit**2 / residual / _UNEQUAL) ** 2)
+            residual = np.maximum(residual + kept_of_all * (of_all - residual), 0.1 * residual)
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 

@@ -912,7 +912,7 @@ def test_clips_are_not_far_beyond_the_scores_of_rare_events(model, high):
         found.append(model(epsilon=1.0, **COMMON, **facts).fit(X, y).summary())
     usual = math.sqrt((p * (1 - p) if model is DPLinearRegression else 1 / p) / n)
     assert np.median([one.std[0, :4] for one in found]) < 4 * usual
-    assert np.mean(np.square([one.zvalues[0, :4] for one in found])) < 2
+    assert np.mean(np.square([one.tvalues[0, :4] for one in found])) < 2
 
 
 def test_the_tail_of_scores_is_seen_by_two_selections(monkeypatch):
@@ -975,6 +975,18 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         assert all(some in note for some in (*words, "a larger epsilon"))
         assert ("strong effects" in note) == ("on 0/1" in note) == (n_classes == 2)
         assert "of the coefficients of x3: noise" in note
+
+
+def test_residuals_are_those_of_all_rows():
+    """Slopes follow from rows that are far out, whose variance is another one here."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 3))
+    for sd in ((X**2).sum(axis=1) / 3, 2 / (1 + (X**2).sum(axis=1))):
+        y, of_all = X.sum(axis=1) + sd * rng.normal(size=len(X)), math.sqrt(np.mean(sd**2))
+        for epsilon, close in ((np.inf, 0.02), (30.0, 0.15)):
+            given = {"bounds_X": (-20, 20), "bounds_y": (-50, 50), "epsilon": epsilon}
+            found = fitted(X, y, **given).summary().residual_std
+            assert found[0] == pytest.approx(of_all, rel=close)
 
 
 def test_several_targets_have_their_own_errors():
@@ -1127,7 +1139,7 @@ def test_summaries_name_what_encoders_made():
     np.testing.assert_allclose(
         scaled.predicting[0], model.coef_frame(units="scaled")["coef"].to_numpy(), rtol=1e-9
     )
-    np.testing.assert_allclose(scaled.zvalues[0, :-1], model.summary().zvalues[0, :-1])
+    np.testing.assert_allclose(scaled.tvalues[0, :-1], model.summary().tvalues[0, :-1])
 
 
 def encoded(inference=True, **settings):
