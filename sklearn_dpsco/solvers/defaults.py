@@ -348,10 +348,11 @@ UNIT_DESCENT = rule_set(
     user_share=0.03,
     present_share=0.005,
     many_columns=30.0,  # of which one that is noise says less about the others
-    # Of slopes of labels, from this m on: noise over energy to this power is taken away, of which 1
-    # is the factor of James and Stein.
-    least_for_clear=200.0,
-    noise_power=3.0,
+    # Of slopes of labels: noise over energy to this power is taken away, of which 1 is the factor
+    # of James and Stein; and this part of the noise, which is not known exactly, is added to the
+    # energy.
+    noise_power=1.5,
+    unsure=0.1,
     sure=6.0,  # squares of doubtful coefficients, over their noise, that are kept
 )
 
@@ -396,7 +397,6 @@ CORRECTION = rule_set(
     aim=160.0,
     prior=1.0,  # standard deviation of the changes of slope and intercept
     slope_prior=0.5,  # and of what slopes are multiplied by
-    growth_prior=0.25,  # where those of two classes grow, below `least_for_clear`
     prior_of_classes=0.3,  # of several classes' intercepts
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
     # the spread of the predictions is thought to be wrong by

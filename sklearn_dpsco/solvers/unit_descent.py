@@ -287,10 +287,10 @@ class UnitDescentPlan(Plan):
 
     def _shrink(self, units: Units, slopes: Array, walk: Walk) -> Clear:
         """Shrink slopes, in place, or say by how much last steps on their size are to do so."""
-        problem, m = self.problem, self.units.accuracy / units.ratio
+        problem = self.problem
         if problem.is_wide:
             return WHOLE
-        if problem.loss.task == "classification" and m >= UNIT_DESCENT.least_for_clear:
+        if problem.loss.task == "classification":
             clear = _clear_of_labels(units, slopes, walk)
             if self.correction is not None:
                 return clear
@@ -679,8 +679,10 @@ def _clear_of_labels(units: Units, slopes: Array, walk: Walk) -> Clear:
     chance = d * moment * square / units.n_present * float(weights.sum()) ** 2 / size
     # over the mean of all moments, which is at most 1 / d
     larger = max(1.0, (units.top - units.top_noise) * problem.dimension)
-    scale = larger + (1 - larger) * min(1.0, noise + chance)
-    part = 1 - min(1.0, (noise + chance) / scale) ** UNIT_DESCENT.noise_power
+    # (a part of the energy that is expected of noise may be a signal's)
+    hidden = (noise + chance) / (1 + UNIT_DESCENT.unsure * (noise + chance))
+    scale = larger + (1 - larger) * min(1.0, hidden)
+    part = 1 - min(1.0, hidden / scale) ** UNIT_DESCENT.noise_power
     return Clear(part, min(1.0, chance / scale))
 
 
@@ -816,47 +818,46 @@ class Correction(Part):
         """Another slope and intercept, between which and the old ones the noise decides; the steps.
 
         The old slope is what is clear of the descent's. One that the same records tell is too large
-        by what they fit by chance. Classes have one slope, and an intercept each; that of two is
-        found as a distance from where the released frequencies tell it.
+        by what they fit by chance. Classes have one slope, and an intercept each, which is found as
+        a distance from where the released frequencies tell it.
         """
         problem, half = units.problem, _LINE_UNIT
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         spread, line = self._line(units, point[:d], stream)
         slopes, _ = _slopes_and_levels(units, coef)
-        # scores of several classes that are clear are in groups, and not normal
-        points = _normal_points(slopes, spread) if k == 1 and tells_levels(units) else None
+        points = _normal_points(slopes, spread) if tells_levels(units) else None
+        of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
+        own, prior = (point[d], np.full(k, of_own**2)), CORRECTION.prior
 
-        def level(steeper: float) -> Array:
-            """Where the intercepts are thought to be, for slopes times this."""
-            return point[d] if points is None else _levels(units, steeper * points)
+        def level(steeper: float) -> tuple[Array, Array]:
+            """Where the intercepts are thought to be, for slopes times this, and its variance."""
+            return own if points is None else _doubted_levels(units, slopes, steeper * points, own)
 
-        start = np.append(clear.part * spread, level(clear.part)) / half
-        walk = self._walk_on_line(line, self._clip(line, start, stream), start, points is not None)
+        start = np.append(clear.part * spread, level(clear.part)[0]) / half
+        is_normal = k == 1 and points is not None
+        walk = self._walk_on_line(line, self._clip(line, start, stream), start, is_normal)
         after = _descend(line, start, walk, stream)
-        curved, prior = np.full(k + 1, units.curvature), np.full(k + 1, CORRECTION.prior)
+        curved = np.full(k + 1, units.curvature)
         if k > 1:  # the rarer a class, the less is known of its intercept
             frequencies = softmax(units.frame.offset)
             curved[1:] = frequencies * (1 - frequencies)
             curved[0] = curved[1:].mean()
-            prior[1:] = CORRECTION.prior_of_classes
         if problem.loss.task == "rates" or clear is not WHOLE:
-            prior[0] = min(prior[0], CORRECTION.slope_prior * spread / half)
+            prior = min(prior, CORRECTION.slope_prior * spread / half)
         slope = after[0] * half / spread - clear.chance
         steeper = min(CORRECTION.steepest, max(0.0, slope))
-        thought = point[d]
-        if points is not None:
+        thought, doubt = level(steeper)
+        if is_normal:
             curved[1:] = units.balance / 8  # half of the variance of labels
-            thought, doubt = _doubted_levels(units, slopes, steeper * points)
-            prior[1:] = np.sqrt(doubt) / half
-            if clear is WHOLE and slope > 1:
+            # (where steps are not the shortest, their noise is small)
+            if slope > clear.part and walk.length <= CORRECTION.shortest / units.curvature:
                 curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
-                prior[0] = min(prior[0], CORRECTION.growth_prior * spread / half)
-        noise = walk.kept_noise(0.4 * curved)
-        kept = 1 / (1 + walk.variance * noise / np.maximum(prior**2, TINY))
+        variances = np.append(prior**2, doubt / half**2)
+        kept = 1 / (1 + walk.variance * walk.kept_noise(0.4 * curved) / np.maximum(variances, TINY))
         steeper = min(CORRECTION.steepest, max(0.0, clear.part + kept[0] * (slope - clear.part)))
-        found = level(steeper) + kept[1:] * (after[1:] * half - thought)
-        coef = coef * steeper
+        off = _apart(after[1:] * half - thought, variances[1:] / kept[1:])
+        found, coef = level(steeper)[0] + kept[1:] * off, coef * steeper
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
@@ -949,10 +950,16 @@ def move_toward_levels(
         moved = 0.3 * length * unit**2 * gradient
         noise = noise + min(moved, math.log(1 / clip - rarer / (1 - rarer))) ** 2
     thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
-    variance, off = np.maximum(doubt + noise, TINY), own[0] - thought / unit
-    if off.size > 1:  # what all classes have in common changes no probability
-        off = off - np.average(off, weights=1 / variance)
-    own[0] = thought / unit + doubt / variance * off
+    variance = np.maximum(doubt + noise, TINY)
+    own[0] = thought / unit + doubt / variance * _apart(own[0] - thought / unit, variance)
+
+
+def _apart(off: Array, variance: Array) -> Array:
+    """Intercepts of these variances without what all classes have in common.
+
+    It changes no probability.
+    """
+    return off - np.average(off, weights=1 / np.maximum(variance, TINY)) if off.size > 1 else off
 
 
 def _start_levels(units: Units, coef: Array) -> None:
@@ -1035,14 +1042,24 @@ def _slope_curvature(units: Units, points: Array, level: Array) -> float:
     return float(p * (1 - p) @ score**2) / max(float(score @ score), TINY)
 
 
-def _doubted_levels(units: Units, slopes: Array, points: Array) -> tuple[Array, Array]:
+def _doubted_levels(
+    units: Units, slopes: Array, points: Array, own: tuple[Array, Array] | None = None
+) -> tuple[Array, Array]:
     """`_levels`, and their variance: by the law of the predictions, which may be another one.
 
-    And by the noise in the frequencies and in the centre of the rows.
+    And by the noise in the frequencies and in the centre of the rows. Of several classes, between
+    these and levels of one's own with their variance, if there are any: scores that are clear are
+    in groups, and not normal.
     """
-    thought = _levels(units, points)
-    wrong = _levels(units, CORRECTION.law_doubt * points) - thought
+    thought, stretch = _levels(units, points), CORRECTION.law_doubt
+    wrong = _levels(units, stretch * points) - thought
     frequencies = softmax(_class_offsets(units))[-units.problem.n_outputs :]
     noise = math.sqrt(units.level_noise)
     unit = np.maximum(frequencies, noise) * np.maximum(1 - frequencies, noise)
-    return thought, (noise / unit) ** 2 + units.center_variance(slopes) + wrong**2
+    doubt = (noise / unit) ** 2 + units.center_variance(slopes) + wrong**2
+    if own is None or units.problem.n_outputs == 1:
+        return thought, doubt
+    # half of the variances, by which levels differ, may be as wrong in one class alone
+    doubt = doubt + ((stretch**2 - 1) / 2 * (points**2).mean(axis=0)) ** 2
+    kept = doubt / (doubt + own[1])
+    return thought + kept * _apart(own[0] - thought, doubt + own[1]), kept * own[1]

@@ -700,6 +700,23 @@ def test_slopes_that_are_no_more_than_their_noise_are_left_out():
     assert part(np.zeros((3, 1)), 0.0) == 1
 
 
+@pytest.mark.parametrize(("epsilon", "n", "most"), [(0.5, 900, 0.08), (1.0, 1500, 0.01)])
+def test_several_classes_that_nothing_tells_are_as_frequent_as_they_are(epsilon, n, most):
+    """Without last steps, in which slopes were noise, and with them, in which intercepts were."""
+    frequencies = 1 / np.arange(1.0, 6.0)
+    frequencies /= frequencies.sum()
+    excess = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.uniform(-1, 1, (n, 10)), rng.choice(5, n, p=frequencies)
+        facts = {"bounds_X": (-1, 1), "classes": range(5), "relation": "zero-out"}
+        model = DPLogisticRegression(epsilon=epsilon, random_state=seed, **facts).fit(X, y)
+        assert (model.plan_.correction is None) == (epsilon < 1)
+        p = model.predict_proba(rng.uniform(-1, 1, (2000, 10)))
+        excess.append(float((frequencies * np.log(frequencies / p)).sum(axis=1).mean()))
+    assert np.median(excess) < most, excess
+
+
 def descended(n_outputs, d=20, n=1000, spread=0.3):
     """Units of a descent with even labels, and a walk of small steps."""
     k = n_outputs if n_outputs > 1 else 0
