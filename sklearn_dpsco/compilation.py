@@ -21,7 +21,7 @@ from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
 from .randomness.stream import GroupedScores, stream_from_random_state
-from .solvers.statistics import power_sum
+from .solvers.statistics import centred_sum
 
 _KINDS: tuple[Any, ...] = DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier
 _KINDS += DPPhasedSGDRegressor, DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier
@@ -72,8 +72,8 @@ def compile_kernels(*, verbose: Any = 0) -> None:
         groups = GroupedScores(column, column, (-1.0,))
         for _ in range(300):
             groups.sample((1.0, 0.0), 0.01, stream)
-    # small columns of a table with many rows
-    power_sum(SolverData(make_rows(scores, True), scores[:, 0]), np.zeros(2), np.ones(2), 1)
+    # the centre of a table with many rows
+    centred_sum(SolverData(make_rows(scores, True), scores[:, 0]), np.zeros(2), np.ones(2))
 
 
 def _fits() -> Iterator[tuple[Any, Any, Any]]:

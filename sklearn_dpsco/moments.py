@@ -50,7 +50,7 @@ from .privacy.guarantee import Guarantee
 from .randomness.stream import RandomStream
 from .solvers import statistics
 from .solvers.base import Plan, Problem, SolverResult, named_releases
-from .solvers.learned_units import N_SIZES, RECENTRED, LearnedUnits, Purse, least_for_sizes
+from .solvers.learned_units import N_CENTERS, LearnedUnits, Purse, plan_sizes
 from .solvers.statistics import LONGEST, TINY, clipped_to, copied
 
 __all__ = ["MomentsPlan", "PrivateMoments"]
@@ -61,7 +61,7 @@ _SOME = 1.3  # rows over those with which noise hides most directions, that hide
 _LAST = math.sqrt(0.1)  # the coordinate of the intercept, beside rows of norm at most 1
 # Shares of the budget; what is left is for the second moments that are published.
 _SIZE, _CENTER, _ROUGH, _FAR, _PRESENT = 0.015, 0.05, 0.09, 0.02, 0.005
-_SQUARES, _TAILS = 0.04, 0.07
+_TAILS = 0.07
 _PAYS, _PAYS_TWICE = 4.5, 20.0  # the m over d^1.5 from which rough moments pay, and two rounds
 _CUT = 1.25  # of 4.5's bound on centred rows: that is the length that few of them exceed
 _TOLD = 2.0  # deviations of noise that are taken off a moment which a column has at least
@@ -126,10 +126,10 @@ class MomentsPlan(Plan):
             moments = purse.noise(of_squares, _ROUGH, d * (d + 1) // 2, n_rounds)
         if n_rounds > 1:
             tails = purse.noise(mean, _TAILS, d * _OCTAVES.size)
-        if n_rounds > 1 and m > least_for_sizes(problem):
-            sizes = purse.noise(of_squares, _SQUARES, d, N_SIZES)
+        if n_rounds > 1:
+            sizes = plan_sizes(purse)
         long, length, far = (purse.rank(share) for share in (_SIZE, _SIZE, _FAR))
-        center = purse.noise(mean, _CENTER, d, 1 + (sizes is not None) * len(RECENTRED))
+        center = purse.noise(mean, _CENTER, d, 1 if sizes is None else N_CENTERS)
         of_rows = {"long": long, "length": length, "center": center, "sizes": sizes}
         of_rows |= {"moments": moments, "n_rounds": n_rounds, "present": present}
         units = LearnedUnits(problem, m, purse.left, **of_rows)

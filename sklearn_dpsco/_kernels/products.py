@@ -177,10 +177,10 @@ def shortened_user_sum(
 
 
 @njit(cache=True, nogil=True)
-def shortened_powers(
-    X: Any, center: Any, by: Any, present: Any, norm_error: float, bound: float, power: int
+def shortened_sum(
+    X: Any, center: Any, by: Any, present: Any, norm_error: float, bound: float
 ) -> Any:
-    """Sum of the rows (x - center) by, or of their squares, of a norm of `bound` at most.
+    """Sum of the rows (x - center) by, of a norm of `bound` at most.
 
     Longer ones than 1 are divided by their norm, and all multiplied by the bound.
     """
@@ -192,8 +192,7 @@ def shortened_powers(
         factor = bound / max(1.0, norm)
         if norm < math.inf:
             for j in range(z.size):
-                number = factor * z[j]
-                total[j] += number * number if power == 2 else number
+                total[j] += factor * z[j]
     return total
 
 

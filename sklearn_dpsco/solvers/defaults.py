@@ -243,23 +243,20 @@ LEARNED_UNITS = by_task(
     least_to_whiten=100.0,  # and the m, below which other shares leave too little
     moments_share=0.1,  # for both
     moment_growth=2.0,  # of the bound on the rows in them
-    # The m, and that over the columns, from which very small columns are found, with or without
-    # second moments, and made as large as others: the share for all rounds; mean squares, over the
-    # largest, of such; what one that was enlarged has at least, over its noise, and over that of
-    # others; and what those of all small ones may add up to in rounds of their own.
-    least_for_sizes=500.0,
-    sizes_per_column=16.0,
-    # A flag is in some p of the rows, and has a mean square of p at most however it is enlarged:
-    # where that rose by less than this part of what it should have, the column stays as it was.
-    grown_size=0.25,
-    sizes_share=0.06,
-    small_size=0.05,
-    clear_size=4.0,
-    found_size=0.3,
+    # The m over the root of the number of columns from which their sizes are released, that times
+    # the root of the share that it aims at, and the share at least and at most.
+    least_for_sizes=35.0,
+    least_for_intervals=500.0,  # and the m itself, with inference
+    sizes_aim=16.0,
+    least_size_share=0.01,
+    most_size_share=0.1,
     # A few rows may be at the bounds, which no noise tells: the more a column is enlarged, the
     # further off they are by what others tell of it.
-    most_enlarged=128.0,
-    room_of_small=0.4,
+    most_enlarged=6.5,  # octaves
+    # Norms of these, over the root of the number of columns: where noise is large, and at most.
+    octaves=4.0,
+    most_octaves=16.0,
+    clear_octave=0.25,  # noise of these, where they are longer
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
     # the selection, whose share this is.
     far_share=0.02,

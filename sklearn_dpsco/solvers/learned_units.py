@@ -34,8 +34,7 @@ from .statistics import LARGEST_PREDICTION, TINY, unit_mean
 from .wide_units import LONGEST_CENTER, frequency_units, moments_size, size_of_moments, weighed_rows
 
 LARGEST_ROW_GROWTH = 32.0  # of the bounds on rows, as noise vanishes
-N_SIZES = 5  # rounds that look for very small columns
-RECENTRED = 1, 3  # after these the centre is released anew
+N_CENTERS = 3  # releases of the centre in units of columns, whose noise falls with each
 _LENGTHS = np.arange(-32, 1)  # quarter octaves of the bounds on whitened rows
 _RATE_SIZES = 2.0 ** np.arange(-40.0, 0.01, 0.5)  # of weighted rates, over the largest
 _LARGEST_CLIP = 2.0**20  # of their derivatives, over the mean
@@ -44,6 +43,7 @@ _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 # of float32: these add less than u^2 / (2 s^2) of the ridge to moments.
 _ROUNDED = 1e-6
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
+_OF_DEVIATION = 0.42  # octaves of it over the geometric mean of differences of normal numbers
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
 
 
@@ -92,7 +92,7 @@ class Units(NamedTuple):
     # Variances of the released means: of a target, in its units (of rates that of its logarithm),
     # or of a frequency, and of a column's.
     level_noise: Any = math.inf
-    center_noise: float = math.inf
+    center_noise: Any = math.inf
     # of the targets of a regression in their units, the mean without a clip, and its variance
     whole: Any = 0.0
     whole_noise: Any = math.inf
@@ -118,7 +118,7 @@ class Units(NamedTuple):
     def center_variance(self, slopes: Array) -> Any:
         """Of the predictions of slopes of shape (d,) or (d, K), by the centre of copied rows."""
         plain = self.transform[: len(slopes), : len(slopes)] @ slopes
-        return self.center_noise * (plain**2).sum(axis=0)
+        return (self.center_noise * (plain**2).T).sum(axis=-1)
 
     def near_mean(self, coef: Array, variance: float, wider: float = 0.0) -> Array:
         """Coefficients of rates with a level between theirs, of this variance, and the mean.
@@ -173,7 +173,7 @@ class LearnedUnits(Part):
     long: SelectVertex | None = None  # norm that few rows exceed
     length: SelectVertex | None = None  # and of the centred rows
     center: Gaussian | None = None
-    sizes: Gaussian | None = None  # mean squares of the columns, before any second moments
+    sizes: Gaussian | None = None  # of the columns, in octaves
     moments: Gaussian | None = None  # second moments, of each round
     far: SelectVertex | None = None  # the length that few whitened rows exceed
     top: Gaussian | None = None  # their largest eigenvalue alone
@@ -188,10 +188,10 @@ class LearnedUnits(Part):
             (median, self.target_median, n_targets),
             ("target spread", self.target_spread, n_targets),
             ("mean target", self.target_mean, 1),
+            ("column sizes", self.sizes, 1),
             ("row length", self.long, 1),
-            ("feature means", self.center, 1 + (self.sizes is not None) * len(RECENTRED)),
+            ("feature means", self.center, 1 if self.sizes is None else N_CENTERS),
             ("centred length", self.length, 1),
-            ("mean squares", self.sizes, N_SIZES),
             ("second moments", self.moments, self.n_rounds),
             ("whitened length", self.far, 1),
             ("top eigenvalue", self.top, 1),
@@ -410,7 +410,7 @@ class LearnedUnits(Part):
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
         data = data.row_major()
-        center, by, (norm, rough, usual) = self.release_columns(data, cut, n, stream)
+        center, by, (norm, noise, usual) = self.release_columns(data, cut, n, stream)
         by, top, trace, doubts = self._release_moments(data, center, by, cut, growth, n, stream)
         copy = data.map(statistics.copied, center, by).kept()
         if self.far is not None:
@@ -432,7 +432,6 @@ class LearnedUnits(Part):
         found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
         spread = math.sqrt(found["trace"] / problem.dimension)
         if not self.n_rounds:  # of normal rows, half of which are longer than is usual
-            norm *= 1.0 if self.sizes is None else cut
             spread = usual / norm / math.sqrt(chdtri(d, 0.5)) / found["longest"]
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
@@ -443,28 +442,53 @@ class LearnedUnits(Part):
         found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
         found["top_noise"] = top_noise
         if self.center is not None:
-            found["center_noise"] = (ratio * rough) ** 2 * self.center.variance
+            found["center_noise"] = noise**2
         return center, found | {"copy": copy if problem.inference or is_rate else None}
 
     def release_columns(
         self, data: Any, cut: float, n: int, stream: RandomStream
-    ) -> tuple[Array, Array, tuple[float, float, float]]:
-        """The centre, what columns are multiplied by then, and lengths.
+    ) -> tuple[Array, Array, tuple[float, Any, float]]:
+        """The centre, what columns are multiplied by then, and sizes.
 
-        These are what rows were divided by, and the last ones of `release_center`.
+        These are what rows were divided by, the noise of the centre, and the usual norm of rows.
         """
-        rules, ratio = unit_rules(self.problem), data.n_samples / n
+        if self.sizes is not None:
+            return self._release_in_sizes(data, cut, n, stream)
+        rules, ratio, noise = unit_rules(self.problem), data.n_samples / n, 0.0
         center, rough, usual = self.release_center(data, n, stream)
-        # (`_release_sizes` divides by the cut)
-        norm = rules.row_bound * usual * (cut if self.sizes is None else 1.0)
+        norm = rules.row_bound * usual * cut
         if self.center is not None:
+            noise = ratio * rough * math.sqrt(self.center.variance)
             # the centre of shorter rows is noise
-            noise = ratio * rules.clear_center * math.sqrt(center.size * self.center.variance)
-            norm = max(norm, rough * min(noise, 0.3))
+            least = rules.clear_center * math.sqrt(center.size) * noise
+            norm = max(norm, min(least, 0.3 * rough))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        center, by = self._release_sizes(data, center, np.array(1 / norm), cut, n, stream)
-        return center, by, (norm, rough, usual)
+        return center, np.array(1 / norm), (norm, noise, usual)
+
+    def _release_in_sizes(
+        self, data: Any, cut: float, n: int, stream: RandomStream
+    ) -> tuple[Array, Array, tuple[float, Any, float]]:
+        """The same, of columns in released units, of which each is about as large as the others."""
+        rules, unit = unit_rules(self.problem), self._release_sizes(data, n, stream)
+        # Of the noise of centres, in these units, the sum is least in the root of them, as columns
+        # may lie anywhere in their bounds.
+        by, longest = np.sqrt(unit), float(np.linalg.norm(unit))
+        measured = data.map(statistics.measure, None, by)
+        norm = float(np.linalg.norm(by))
+        rough = 1.3 * statistics.scale_on_grid(measured, n, norm, norm / 2, self.long, stream, 1.0)
+        center, noise = np.zeros(unit.size), np.zeros(unit.size)
+        if self.center is not None:
+            center, noise = self._release_centers(data, unit, rough, n, stream)
+        if self.problem.inference:  # intervals of rare flags hold with shorter rows
+            measured = data.map(statistics.measure, center, unit)
+        else:
+            measured = measured.map(statistics.centred, center, unit)
+        guess = min(2.0 * float(np.linalg.norm(np.hypot(1.0, noise * unit))), longest)
+        usual = statistics.scale_on_grid(measured, n, 2 * longest, guess, self.length, stream, 1.0)
+        least = rules.clear_center * float(np.linalg.norm(noise * unit))
+        norm = cut * max(rules.row_bound * usual, min(least, 0.3 * longest))
+        return center, unit / norm, (norm, noise, usual)
 
     def _rough_length(
         self, data: Any, n: int, fall: float, stream: RandomStream
@@ -508,68 +532,51 @@ class LearnedUnits(Part):
         top, trace = max(top, last**2, _LEAST) / size**2, max(trace + last**2, _LEAST) / size**2
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
-    def _release_sizes(
-        self, data: Any, center: Array, by: Array, cut: float, n: int, stream: RandomStream
-    ) -> tuple[Array, Array]:
-        """The centre, and what columns are multiplied by: very small ones are enlarged.
+    def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> Array:
+        """Units of the columns, the inverse of their sizes, as far as these are above the noise.
 
-        Columns whose bounds are far too wide are small, and in second moments less than the noise.
-        Rows are cut to their usual length here, which has little noise; from the second round on
-        they are those of small columns alone, which are short, and made longer. The centre is
-        released anew in between, as its noise is much of a column that is small. What stays small
-        although it is enlarged, such as rare flags, is left as it is, and so is what the error of
-        the centre explains, as of constant columns.
+        It is the same for all, in octaves, however far too wide bounds are. What columns differ by
+        is shrunk to their mean by the estimate of James and Stein.
         """
-        if self.sizes is None:
-            return center, by
-        rules, ratio, first = unit_rules(self.problem), data.n_samples / n, by
-        scale = ratio * math.sqrt(self.sizes.variance)
-        # (where most rows are empty, too little is known)
-        is_known = self.accuracy >= ratio * least_for_sizes(self.problem)
-        is_small, usual, most = np.zeros(center.size, dtype=bool), 1.0, by * 2.0**40
-        of_center: Any = 0.0  # what may be left of it in a column, in units of x
-        by = by * np.ones(center.size)
-        used, before, noise = by, np.zeros(center.size), scale
-        for t in range(N_SIZES):
-            previous, last_noise, room = used, noise, 1.0
-            if t > 0:  # without the others rows are shorter: less is hidden by noise
-                size = max(1, is_small.sum()) * max(usual, 2.0**-40)
-                # in the end few rows, which are cut, have little
-                room = max(1.0, (1.0 if t == N_SIZES - 1 else rules.room_of_small) / size)
-            used, noise = by, scale / room
-            shown = np.where(is_small | (room == 1.0), by * math.sqrt(room), 0.0)
-            squares = np.asarray(data.sum(statistics.power_sum, center, shown, 2)) / data.n_samples
-            found = ratio / room * np.maximum(self.sizes.release(squares, stream), 0.0)
-            values = np.where(shown > 0, found, before)
-            if t == 0:
-                least = max(rules.small_size * values.max(), 2 * scale)
-                is_small = was_small = is_known & (values < min(least, values.max()))
-                # (were small columns longer than that, they would cut all rows, and hide few rows)
-                usual = max(min(float(np.median(values[~is_small])), 1 / center.size), scale)
-            # few rows, which are cut: such a column stays as it was
-            expected = np.maximum(before - rules.clear_size * last_noise, 0.0)
-            expected *= (used / previous) ** 2
-            is_full = is_small & (values < rules.grown_size * expected)
-            by, values = np.where(is_full, previous, by), np.where(is_full, before, values)
-            is_small, before = is_small & ~is_full, values
-            if t == N_SIZES - 1:
-                break
-            larger = by * np.sqrt(usual / np.maximum(values + noise, TINY))
-            by = np.where(is_small, np.clip(larger, by, most), by)
-            if t in RECENTRED and self.center is not None:
-                mean = np.asarray(data.sum(statistics.power_sum, center, by, 1)) / data.n_samples
-                noisy, variance = self.center.release(mean, stream), self.center.variance
-                moved = statistics.shrunk_vector(noisy, variance) * ratio / by
-                # of other columns the mean of all
-                center = center + moved * np.where(is_small, 1.0, 1 / (t / 2 + 1.5))
-                # rows that are cut move it less than all the way: of a rare flag, none that has it
-                of_center = ratio * (2 * math.sqrt(variance) + 0.5 * np.abs(noisy)) / by
-                # (a part of which was the error of the centre)
-                before = np.maximum(values - 1.5 * (used * moved) ** 2, 0.0)
-        least = max(rules.clear_size * noise, rules.found_size * usual)
-        least = least + (used * of_center) ** 2 + (used * 2.0**-48) ** 2
-        by = np.where((values > least) | ~was_small, by, first)
-        return center, np.minimum(by, rules.most_enlarged * first) / cut
+        assert self.sizes is not None
+        rules, d = unit_rules(self.problem), self.problem.n_features
+        noise, is_centred = math.sqrt(d * self.sizes.variance), self.center is not None
+        # vectors may be longer, as of bounds that are wider, where there is less noise
+        most = min(rules.most_octaves, max(rules.octaves, rules.clear_octave / max(noise, TINY)))
+        longest, ratio = most * math.sqrt(d), data.n_samples / n
+        mean = statistics.mean_octaves(data, d, longest, is_centred)
+        unit = longest * ratio**2  # of pairs without an empty row
+        noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
+        if variance > 1:  # where most rows are empty, too little is known
+            noisy = np.zeros(d)
+        usual = float(noisy.mean())
+        apart = statistics.shrunk_vector(noisy - usual, variance)
+        octaves = usual / (1 + variance / (4 * d)) + apart
+        octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
+        return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION)
+
+    def _release_centers(
+        self, data: Any, unit: Array, bound: float, n: int, stream: RandomStream
+    ) -> tuple[Array, Array]:
+        """The centre, several times, and its noise, from rows cut to a bound in the units' root.
+
+        The noise falls with how far columns are thought to be from the last centre.
+        """
+        assert self.center is not None
+        by, center, precision = np.sqrt(unit), np.zeros(unit.size), np.zeros(unit.size)
+        variance, ratio = self.center.variance, data.n_samples / n
+        for t in range(N_CENTERS):
+            if t > 0:
+                away = np.hypot(1 / unit, 1.5 / np.sqrt(precision))
+                before, by = by, np.sqrt(unit / away)
+                bound *= float((by / before).max())
+                bound = min(bound, 1.5 * float(np.linalg.norm(by * away)))
+            mean = np.asarray(data.sum(statistics.centred_sum, center, by / bound))
+            noisy = self.center.release(mean / data.n_samples, stream)
+            moved = ratio * bound * statistics.shrunk_vector(noisy, variance) / by
+            center = np.clip(center + moved, -1.0, 1.0)
+            precision = precision + (by / bound / ratio) ** 2 / max(variance, TINY)
+        return center, 1 / np.sqrt(precision)
 
     def _release_moments(
         self,
@@ -651,12 +658,6 @@ def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:
     return not budget.is_pure and Purse(problem, budget).accuracy >= least
 
 
-def least_for_sizes(problem: Problem) -> float:
-    """The m from which mean squares of columns are released, also without second moments."""
-    rules = unit_rules(problem)
-    return max(rules.least_for_sizes, rules.sizes_per_column * problem.n_features)
-
-
 @dataclass
 class Purse:
     """What planning a fit in learned units has left of an allowance, as a share of it."""
@@ -715,13 +716,13 @@ def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
     found |= {"long": purse.rank(share), "length": purse.rank(share)}
     if problem.may_be_empty:
         found["present"] = purse.noise(unit_mean(problem, 1.0), rules.present_share)
-    has_sizes = not (is_diagonal or problem.is_wide) and m > least_for_sizes(problem)
+    if not (is_diagonal or problem.is_wide):
+        found["sizes"] = plan_sizes(purse)
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
-        of_mean, count = unit_mean(problem, budget.record_factor), 1 + has_sizes * len(RECENTRED)
+        of_mean = unit_mean(problem, budget.record_factor)
+        count = N_CENTERS if found.get("sizes") else 1
         found["center"] = purse.noise(of_mean, rules.center_share, d, count)
     of_squares = statistics.second_moments(problem, budget)
-    if has_sizes:
-        found["sizes"] = purse.noise(of_squares, rules.sizes_share, d, N_SIZES)
     clear = max(rules.whiten * d**1.5, rules.least_to_whiten)
     if is_diagonal:
         found |= {"moments": purse.noise(of_squares, rules.moments_share, 2 * d), "n_rounds": 1}
@@ -734,6 +735,21 @@ def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
             of_top = moments_size(problem, budget)
         found["top"] = purse.noise(of_top, rules.scalar_share)
     return LearnedUnits(problem, m, purse.left, **found)
+
+
+def plan_sizes(purse: Purse) -> Gaussian | None:
+    """For the sizes of columns, if they can be told."""
+    problem, rules, d = purse.problem, unit_rules(purse.problem), purse.problem.n_features
+    n_pairs = statistics.size_pairs(problem.n_samples, d)
+    m = purse.accuracy * 2 * n_pairs / problem.n_samples / math.sqrt(d)
+    least = rules.least_for_sizes
+    if problem.inference:  # intervals need the budget more
+        least = max(least, rules.least_for_intervals / math.sqrt(d))
+    if n_pairs == 0 or m < least:
+        return None
+    share = max(rules.least_size_share, _share(m, rules.sizes_aim, rules.most_size_share))
+    change = statistics.octaves_change(problem, purse.budget)
+    return purse.noise(change, share, d)
 
 
 def _for_box(m: float) -> float:

@@ -53,6 +53,8 @@ LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
+USUAL_OCTAVES = -3.0  # binary logarithm of usual differences of numbers in [-1, 1]
+_NUMBERS_OF_PAIRS = 2**24  # that are read at most
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
 NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
@@ -297,9 +299,9 @@ def measure(data: SolverData, center: Array | None = None, unit: Array | None = 
     return replace(data, numbers=Rows(data.rows.X, False, center=center).norms(unit))
 
 
-def centred(measured: SolverData, center: Array) -> SolverData:
-    """Measured rows with the norms of x - center to count, those of rows of 0 as 0 (4.5)."""
-    norms = Rows(measured.rows.X, False, center=center).norms()
+def centred(measured: SolverData, center: Array, unit: Array | None = None) -> SolverData:
+    """Measured rows with the norms of unit (x - center) to count, those of rows of 0 as 0 (4.5)."""
+    norms = Rows(measured.rows.X, False, center=center).norms(unit)
     return replace(measured, numbers=np.where(measured.numbers > 0, norms, 0.0))
 
 
@@ -316,6 +318,38 @@ def short_row_sum(measured: SolverData, bound: float, of_sizes: bool = False) ->
     factors = clipped_to(bound, measured.numbers) / bound * rows.present()
     X = with_values(rows.X, np.abs(rows.X.data)) if of_sizes else rows.X
     return Rows(X, False).weighted_sum(factors)
+
+
+def size_pairs(n_samples: int, n_features: int) -> int:
+    """Of how many pairs of records the sizes of columns are the mean."""
+    return min(n_samples // 2, _NUMBERS_OF_PAIRS // (2 * n_features))
+
+
+def octaves_change(problem: Problem, budget: PrivacyBudget) -> float:
+    """l2 change of the mean of vectors of norm at most 1, one for each pair (section 4.5)."""
+    n_pairs = size_pairs(problem.n_samples, problem.n_features)
+    return mean_of_numbers(n_pairs, problem.n_features, budget.record_factor)
+
+
+def mean_octaves(data: Any, d: int, longest: float, is_centred: bool) -> Array:
+    """Mean over pairs of how many octaves their differences are above `USUAL_OCTAVES`.
+
+    Whatever the centre is; without one, of the larger of both. Those that are 0, as of flags, say
+    nothing. Vectors are shortened to a norm, and over it. Pairs are drawn at random, the same in
+    all fits, as tables may be sorted.
+    """
+    n_pairs = size_pairs(data.n_samples, d)
+    which = np.random.default_rng(0).permutation(data.n_samples)[: 2 * n_pairs]
+    total = np.zeros(d)
+    for some in data.in_order(which, 2 * max(1, _NUMBERS_OF_PAIRS // (16 * d))):
+        x, present = some.rows.dense(slice(0, some.n_samples)), some.rows.present()
+        first, second = x[::2], x[1::2]
+        apart = np.abs(first - second) if is_centred else np.maximum(np.abs(first), np.abs(second))
+        octaves = np.log2(np.where(apart > 0, apart, 2.0**USUAL_OCTAVES)) - USUAL_OCTAVES
+        norms = np.linalg.norm(octaves, axis=1) * (1 + norm_error(d))
+        factors = clipped_to(longest, norms) / longest * (present[::2] & present[1::2])
+        total += sum_over_records(octaves * factors[:, None])
+    return total / n_pairs
 
 
 def clipped_to(bound: float, norms: Array) -> Array:
@@ -413,13 +447,11 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     return sum_on_threads(added, row_slices(data.rows.X))
 
 
-def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
-    """Sum of the rows (x - center) by, shortened to a norm of 1, or of their numbers' squares."""
-    from .._kernels.products import shortened_powers
+def centred_sum(data: SolverData, center: Array, by: Array) -> Any:
+    """Sum of the rows (x - center) by, shortened to a norm of 1."""
+    from .._kernels.products import shortened_sum
 
-    if not np.any(by):  # often no column is small
-        return np.zeros(center.shape)
-    rows, present, scales = data.rows, data.rows.present(), np.full(center.shape, by)
+    rows, present = data.rows, data.rows.present()
     error = norm_error(rows.n_columns)
     size = chunk_rows(rows.n_samples, rows.n_columns)
 
@@ -427,8 +459,8 @@ def power_sum(data: SolverData, center: Array, by: Array, power: int) -> Any:
         total: Any = 0.0
         for start in range(part.start, part.stop, size):
             some = slice(start, min(part.stop, start + size))
-            facts = center, scales, present[some], error, LONGEST, power
-            total = total + shortened_powers(rows.dense(some), *facts)
+            facts = center, by, present[some], error, LONGEST
+            total = total + shortened_sum(rows.dense(some), *facts)
         return total
 
     return sum_on_threads(added, rows.tasks, uses_blas=False)

@@ -732,7 +732,8 @@ def _restore_levels(
     mean has a clip, too, and is wrong where large targets are fitted: if this `share` of residuals
     exceed the clip, only levels on the median's side are moved, as far as those can move the mean.
     """
-    if not np.all(units.level_noise + units.center_noise < math.inf):  # they were not released
+    noise = np.max(units.level_noise) + np.max(units.center_noise)
+    if noise == math.inf:  # they were not released
         return
     last, (slopes, own) = units.transform[-1, -1], _slopes_and_levels(units, coef)
     variance = units.level_noise + units.center_variance(slopes)
@@ -752,7 +753,8 @@ def restore_whole_means(units: Units, coef: Array) -> None:
 
     Those have no clip, and more noise.
     """
-    if not np.all(units.whole_noise + units.center_noise < math.inf):  # they were not released
+    noise = np.max(units.whole_noise) + np.max(units.center_noise)
+    if noise == math.inf:  # they were not released
         return
     last, (slopes, own) = max(units.transform[-1, -1], TINY), _slopes_and_levels(units, coef)
     variance = units.whole_noise + units.center_variance(slopes)
