@@ -570,7 +570,9 @@ class LearnedUnits(Part):
                 away = np.hypot(1 / unit, 1.5 / np.sqrt(precision))
                 before, by = by, np.sqrt(unit / away)
                 bound *= float((by / before).max())
-                bound = min(bound, 1.5 * float(np.linalg.norm(by * away)))
+                # (next to no noise is worth no cut)
+                least = 0.1 / max(ratio * math.sqrt(variance), TINY)
+                bound = min(bound, max(1.5 * float(np.linalg.norm(by * away)), least))
             mean = np.asarray(data.sum(statistics.centred_sum, center, by / bound))
             noisy = self.center.release(mean / data.n_samples, stream)
             moved = ratio * bound * statistics.shrunk_vector(noisy, variance) / by
