@@ -401,9 +401,9 @@ class Estimates(Overviewed):
         found = _equations(text, params)
         if not found or not all(row.any() for row, _ in found):
             # the first that is no name and no number
-            said = re.split(r"\s*(?:[=,+*]|(?<!\w)-|-(?!\w)|\s-\s)\s*", text.strip())
-            strange = [x for x in said if x not in params and not re.fullmatch(_NUMBER, x)]
-            wrong = next(filter(None, strange), text)
+            parts = re.split(r"\s*(?:[=,+*]|(?<!\w)-|-(?!\w)|\s-\s)\s*", text.strip())
+            strange = [x for x in parts if x and x not in params and not re.fullmatch(_NUMBER, x)]
+            wrong = strange[0] if strange else text
             like = difflib.get_close_matches(wrong, params, 1)
             meant = f" (is it {like[0]!r}?)" if like else ""
             raise ValueError(

@@ -598,8 +598,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             common to both. Differences that are not well above it tell nothing. "aic" and "bic"
             are of normal errors, as statsmodels counts them, for about as many rows as are not
             empty and not shortened, so that differences alone compare with those of other tables;
-            with noise they prefer too many features, so choose by `select`. All are NaN where noise hides a direction of the
-            columns: take fewer.
+            with noise they prefer too many features, so choose by `select`. All are NaN where noise
+            hides a direction of the columns: take fewer.
 
         Notes
         -----

@@ -551,6 +551,8 @@ class LearnedUnits(Part):
             noisy = np.zeros(d)
         usual = float(noisy.mean())
         apart = statistics.shrunk_vector(noisy - usual, variance)
+        # skewed columns in good bounds are small, too, and their long rows tell much
+        apart *= 1 - (rules.alike / np.maximum(np.abs(apart), rules.alike)) ** 4
         octaves = usual / (1 + variance / (4 * d)) + apart
         octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
         return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION)
