@@ -402,7 +402,7 @@ class NewtonSteps(Part):
         half = outer @ root @ vectors
         is_known = problem.loss.task != "classification" and rows == 1
         residual = np.diag(usual) if is_known else np.full(k, math.nan)
-        if is_known and problem.fit_intercept:
+        if is_known and problem.fit_intercept and unit > 0:
             # long rows, which slopes follow from, may have other ones: those of all, but for noise
             of_all = whole.diagonal()[-k:] / unit**2
             kept_of_all = 1 / (1 + (scale / unit**2 / residual / _UNEQUAL) ** 2)

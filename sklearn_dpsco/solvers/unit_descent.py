@@ -383,7 +383,7 @@ class UnitDescentPlan(Plan):
         >>> from sklearn_dpsco import DPLinearRegression
         >>> model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), inference=True)
         >>> round(model.plan(50_000, 10).expected_std(), 4)
-        0.0064
+        0.0063
         """
         if self.inference is None or self.inference.moments is None:
             raise ValueError("the plan has no standard errors: make it with inference=True")

@@ -746,7 +746,8 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
     effects = (0.65 * np.linalg.norm(found[0].coef.ravel()[:d])) ** 2 / d
     # as columns seem to vary less there, by a part of what others do that is not far below 1
     larger = np.diag(hidden) / effects / (found[0].unknown ** 2).sum(axis=0)
-    assert (larger > 1.2).all()
+    assert (larger >= 1 - 1e-9).all()
+    assert larger.max() > 1.2
     assert (larger <= (1 + 1e-9) / 0.36).all()  # beyond, `unknown` is as much longer
 
 
@@ -981,12 +982,13 @@ def test_residuals_are_those_of_all_rows():
     """Slopes follow from rows that are far out, whose variance is another one here."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 3))
-    for sd in ((X**2).sum(axis=1) / 3, 2 / (1 + (X**2).sum(axis=1))):
+    far = (X**2).sum(axis=1)
+    for sd, epsilons in ((far / 3, (np.inf,)), (2 / (1 + far), (np.inf, 3.0))):
         y, of_all = X.sum(axis=1) + sd * rng.normal(size=len(X)), math.sqrt(np.mean(sd**2))
-        for epsilon, close in ((np.inf, 0.02), (30.0, 0.15)):
+        for epsilon in epsilons:
             given = {"bounds_X": (-20, 20), "bounds_y": (-50, 50), "epsilon": epsilon}
             found = fitted(X, y, **given).summary().residual_std
-            assert found[0] == pytest.approx(of_all, rel=close)
+            assert found[0] == pytest.approx(of_all, rel=0.02 if math.isinf(epsilon) else 0.08)
 
 
 def test_several_targets_have_their_own_errors():
@@ -1530,8 +1532,9 @@ def sampling_of(hessian, moments, scale=0.0, noise=1e9):
     bread = inference.Bread(np.eye(d), root @ root.T, root, none, none, scale)
     released = SimpleNamespace(release=lambda vector, _: vector, variance=noise**2)
     steps = SimpleNamespace(moments=released, rows_per_user=1)
-    facts = SimpleNamespace(n_outputs=1, size=d, loss=Squared())
-    return inference.NewtonSteps._of_sampling(steps, facts, bread, moments, 1.0, None)[0]
+    facts = SimpleNamespace(n_outputs=1, size=d, loss=Squared(), fit_intercept=False)
+    units = SimpleNamespace(problem=facts, unit=np.ones(d))
+    return inference.NewtonSteps._of_sampling(steps, units, bread, moments, 1.0, None)[0]
 
 
 def test_the_inverse_of_noisy_second_derivatives_is_told_as_what_it_is_on_average():
