@@ -631,7 +631,7 @@ class LearnedUnits(Part):
         rules, scale = unit_rules(self.problem), ratio * math.sqrt(self.moments.variance)
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
         noise = rules.clear_usual * ridge
-        # (before very small columns are looked for, small ones may be bounds that are too wide)
+        # (without sizes of columns, small ones may be bounds that are too wide)
         least = rules.doubts_from * len(by) ** 1.5
         if self.sizes is None or self.accuracy <= ratio * least or usual <= noise:
             return None

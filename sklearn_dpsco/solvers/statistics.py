@@ -54,7 +54,8 @@ _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 USUAL_OCTAVES = -2.0  # binary logarithm of usual differences of numbers in [-1, 1]
-_NUMBERS_OF_PAIRS = 2**24  # that are read at most
+_MOST_PAIRS = 2**20  # times columns, as rows are read in no order, from all blocks of a table
+_ENOUGH_PAIRS = 2**13  # that are read of many columns, too
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
 NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
@@ -322,7 +323,7 @@ def short_row_sum(measured: SolverData, bound: float, of_sizes: bool = False) ->
 
 def size_pairs(n_samples: int, n_features: int) -> int:
     """Of how many pairs of records the sizes of columns are the mean."""
-    return min(n_samples // 2, _NUMBERS_OF_PAIRS // (2 * n_features))
+    return min(n_samples // 2, max(_ENOUGH_PAIRS, _MOST_PAIRS // n_features))
 
 
 def octaves_change(problem: Problem, budget: PrivacyBudget) -> float:
@@ -341,7 +342,7 @@ def mean_octaves(data: Any, d: int, longest: float, is_centred: bool) -> Array:
     n_pairs = size_pairs(data.n_samples, d)
     which = np.random.default_rng(0).permutation(data.n_samples)[: 2 * n_pairs]
     total = np.zeros(d)
-    for some in data.in_order(which, 2 * max(1, _NUMBERS_OF_PAIRS // (16 * d))):
+    for some in data.in_order(which, 2 * max(1, _MOST_PAIRS // d)):
         x, present = some.rows.dense(slice(0, some.n_samples)), some.rows.present()
         first, second = x[::2], x[1::2]
         apart = np.abs(first - second) if is_centred else np.maximum(np.abs(first), np.abs(second))
