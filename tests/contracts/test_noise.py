@@ -125,9 +125,9 @@ def all_fitted(some):
 
 def assert_all_differ(outcomes):
     flat = np.concatenate(outcomes)
-    # a count model leaves a direction at zero that, by its noise, seems to hold nothing
+    # some models leave at zero what, by its noise, seems to hold nothing, but not their levels
     drawn = flat[flat != 0]
-    assert drawn.size > flat.size / 2
+    assert all(np.any(one) for one in outcomes)
     assert np.unique(drawn).size == drawn.size
 
 
