@@ -212,8 +212,8 @@ class Estimates(Overviewed):
     @property
     def pvalues(self) -> Array:
         """Of the hypotheses that a coefficient is `value`, two-sided."""
-        found = 2 * stats.t.sf(np.abs(self.tvalues), self.df)
-        return np.where(np.isinf(self.std), 1.0, found)
+        df = self.errors(np.eye(self.coef.size))[1].reshape(self.coef.shape)
+        return np.asarray(2 * stats.t.sf(np.abs(self.tvalues), df))
 
     def errors(self, functions: Array) -> tuple[Array, Array]:
         """Standard errors of linear functions, a row for each, and their degrees of freedom."""
@@ -320,10 +320,8 @@ class Estimates(Overviewed):
         values, vectors = np.linalg.eigh(cov / np.outer(size, size))
         is_told = values > len(values) * np.finfo(np.float64).eps * values[-1]
         q, root = int(is_told.sum()), vectors[:, is_told] / np.sqrt(values[is_told])
-        apart = root.T @ gap
-        if np.linalg.norm(gap - vectors @ (is_told * (vectors.T @ gap))) > 1e-6 * (
-            1 + max(abs(gap))
-        ):
+        apart, beyond = root.T @ gap, vectors[:, ~is_told].T @ gap
+        if np.linalg.norm(beyond) > 1e-6 * (1 + max(abs(gap))):
             raise ValueError("the hypotheses contradict each other: no coefficients meet all")
         statistic = float(apart @ apart) / max(q, 1)
         # the fewest of any function that they are about, in whatever form they are written

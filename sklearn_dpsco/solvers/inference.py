@@ -355,12 +355,7 @@ class NewtonSteps(Part):
         return Bread(basis, root @ root.T, root, vectors[:, :n_weak] * larger, weak, scale)
 
     def _of_sampling(
-        self,
-        units: Units,
-        bread: Bread,
-        moments: Array,
-        clip: float,
-        stream: RandomStream,
+        self, units: Units, bread: Bread, moments: Array, clip: float, stream: RandomStream
     ) -> tuple[Array, float, Array]:
         """Covariance by sampling, times n; how unsure it is; and variances of residuals.
 
