@@ -547,6 +547,10 @@ class LearnedUnits(Part):
         mean = statistics.mean_octaves(data, d, longest, is_centred)
         unit = longest * ratio**2  # of pairs without an empty row
         noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
+        noisy, equal = noisy[:d], noisy[d:] / most
+        # What many pairs say nothing of is small by what the others say, if that is clear.
+        told = np.maximum(1 - equal, 3 * math.sqrt(variance) / most).clip(TINY, 1.0)
+        noisy += (1 / told - 1) * np.minimum(noisy + 1.5 * math.sqrt(variance), 0.0)
         if variance > 1:  # where most rows are empty, too little is known
             noisy = np.zeros(d)
         usual = float(noisy.mean())
@@ -753,7 +757,7 @@ def plan_sizes(purse: Purse) -> Gaussian | None:
         return None
     share = max(rules.least_size_share, _share(m, rules.sizes_aim, rules.most_size_share))
     change = statistics.octaves_change(problem, purse.budget)
-    return purse.noise(change, share, d)
+    return purse.noise(change, share, 2 * d)
 
 
 def _for_box(m: float) -> float:

@@ -329,25 +329,27 @@ def size_pairs(n_samples: int, n_features: int) -> int:
 def octaves_change(problem: Problem, budget: PrivacyBudget) -> float:
     """l2 change of the mean of vectors of norm at most 1, one for each pair (section 4.5)."""
     n_pairs = size_pairs(problem.n_samples, problem.n_features)
-    return mean_of_numbers(n_pairs, problem.n_features, budget.record_factor)
+    return mean_of_numbers(n_pairs, 2 * problem.n_features, budget.record_factor)
 
 
 def mean_octaves(data: Any, d: int, longest: float, is_centred: bool) -> Array:
     """Mean over pairs of how many octaves their differences are above `USUAL_OCTAVES`.
 
     Whatever the centre is; without one, of the larger of both. Those that are 0, as of flags, say
-    nothing. Vectors are shortened to a norm, and over it. Pairs are drawn at random, the same in
-    all fits, as tables may be sorted.
+    nothing, and are counted: a second half of the vector has how many there are of each column,
+    times as many octaves as all columns may have at once. Vectors are shortened to a norm, and
+    over it. Pairs are drawn at random, the same in all fits, as tables may be sorted.
     """
     n_pairs = size_pairs(data.n_samples, d)
     which = np.random.default_rng(0).permutation(data.n_samples)[: 2 * n_pairs]
-    total = np.zeros(d)
+    total = np.zeros(2 * d)
     for some in data.in_order(which, 2 * max(1, _MOST_PAIRS // d)):
         x, present = some.rows.dense(slice(0, some.n_samples)), some.rows.present()
         first, second = x[::2], x[1::2]
         apart = np.abs(first - second) if is_centred else np.maximum(np.abs(first), np.abs(second))
         octaves = np.log2(np.where(apart > 0, apart, 2.0**USUAL_OCTAVES)) - USUAL_OCTAVES
-        norms = np.linalg.norm(octaves, axis=1) * (1 + norm_error(d))
+        octaves = np.hstack((octaves, (apart == 0) * (longest / math.sqrt(d))))
+        norms = np.linalg.norm(octaves, axis=1) * (1 + norm_error(2 * d))
         factors = clipped_to(longest, norms) / longest * (present[::2] & present[1::2])
         total += sum_over_records(octaves * factors[:, None])
     return total / n_pairs
