@@ -6,8 +6,8 @@ their typical length about it; and, where n is large against d, their second mom
 inverse root they are multiplied. Bounds remain what values are clipped to. Rows that are long in
 their units count less and keep their length, so that what they say about a linear model stays true.
 
-All released vectors are means of vectors of norm at most 1, one for each record, and all
-scalars are medians, chosen by the exponential mechanism on a public grid: no sensitivity depends
+All released vectors are means of vectors of norm at most 1, one for each record or pair of
+records, and sizes are chosen by the exponential mechanism on a public grid: no sensitivity depends
 on a released number. Derivations: doc/privacy, section 4.5.
 """
 
@@ -551,6 +551,7 @@ class LearnedUnits(Part):
         # What many pairs say nothing of is small by what the others say, if that is clear.
         told = np.maximum(1 - equal, 3 * math.sqrt(variance) / most).clip(TINY, 1.0)
         noisy += (1 / told - 1) * np.minimum(noisy + 1.5 * math.sqrt(variance), 0.0)
+        noisy = np.clip(noisy, -longest, longest)  # (by chance, most of few valid rows are pairs)
         if variance > 1:  # where most rows are empty, too little is known
             noisy = np.zeros(d)
         usual = float(noisy.mean())
