@@ -544,7 +544,8 @@ class LearnedUnits(Part):
         # vectors may be longer, as of bounds that are wider, where there is less noise
         most = min(rules.most_octaves, max(rules.octaves, rules.clear_octave / max(noise, TINY)))
         longest, ratio = most * math.sqrt(d), data.n_samples / n
-        mean = statistics.mean_octaves(data, d, longest, is_centred)
+        n_pairs = statistics.size_pairs(data.n_samples, d, self.accuracy)
+        mean = statistics.mean_octaves(data, d, n_pairs, most, is_centred)
         unit = longest * ratio**2  # of pairs without an empty row
         noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
         noisy, equal = noisy[:d], noisy[d:] / most
@@ -749,7 +750,7 @@ def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
 def plan_sizes(purse: Purse) -> Gaussian | None:
     """For the sizes of columns, if they can be told."""
     problem, rules, d = purse.problem, unit_rules(purse.problem), purse.problem.n_features
-    n_pairs = statistics.size_pairs(problem.n_samples, d)
+    n_pairs = statistics.size_pairs(problem.n_samples, d, purse.accuracy)
     m = purse.accuracy * 2 * n_pairs / problem.n_samples / math.sqrt(d)
     least = rules.least_for_sizes
     if problem.inference:  # intervals need the budget more
@@ -757,7 +758,7 @@ def plan_sizes(purse: Purse) -> Gaussian | None:
     if n_pairs == 0 or m < least:
         return None
     share = max(rules.least_size_share, _share(m, rules.sizes_aim, rules.most_size_share))
-    change = statistics.octaves_change(problem, purse.budget)
+    change = statistics.octaves_change(n_pairs, d, purse.budget)
     return purse.noise(change, share, 2 * d)
 
 

@@ -55,7 +55,9 @@ _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 USUAL_OCTAVES = -2.0  # binary logarithm of usual differences of numbers in [-1, 1]
 _MOST_PAIRS = 2**20  # times columns, as rows are read in no order, from all blocks of a table
-_ENOUGH_PAIRS = 2**13  # that are read of many columns, too
+_ENOUGH_PAIRS = 2**13  # that are read in any case
+_CLEAR_PAIRS = 640.0  # the m of their mean, over sqrt(d), of which more would not be needed
+_PAIRED_NUMBERS = 2**16  # at a time, which fit into a cache
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
 NORMAL_MEDIAN = float(ndtri(0.75))  # of the sizes of normal numbers
@@ -321,37 +323,38 @@ def short_row_sum(measured: SolverData, bound: float, of_sizes: bool = False) ->
     return Rows(X, False).weighted_sum(factors)
 
 
-def size_pairs(n_samples: int, n_features: int) -> int:
-    """Of how many pairs of records the sizes of columns are the mean."""
-    return min(n_samples // 2, max(_ENOUGH_PAIRS, _MOST_PAIRS // n_features))
+def size_pairs(n_samples: int, n_features: int, accuracy: float) -> int:
+    """Of how many pairs of records the sizes of columns are the mean: all, or what noise needs."""
+    enough = _CLEAR_PAIRS * math.sqrt(n_features) / accuracy * n_samples / 2
+    most = max(_ENOUGH_PAIRS, min(enough, _MOST_PAIRS / n_features))
+    return min(n_samples // 2, math.ceil(most))
 
 
-def octaves_change(problem: Problem, budget: PrivacyBudget) -> float:
+def octaves_change(n_pairs: int, n_features: int, budget: PrivacyBudget) -> float:
     """l2 change of the mean of vectors of norm at most 1, one for each pair (section 4.5)."""
-    n_pairs = size_pairs(problem.n_samples, problem.n_features)
-    return mean_of_numbers(n_pairs, 2 * problem.n_features, budget.record_factor)
+    return mean_of_numbers(n_pairs, 2 * n_features, budget.record_factor)
 
 
-def mean_octaves(data: Any, d: int, longest: float, is_centred: bool) -> Array:
+def mean_octaves(data: Any, d: int, n_pairs: int, most: float, is_centred: bool) -> Array:
     """Mean over pairs of how many octaves their differences are above `USUAL_OCTAVES`.
 
     Whatever the centre is; without one, of the larger of both. Those that are 0, as of flags, say
-    nothing, and are counted: a second half of the vector has how many there are of each column,
-    times as many octaves as all columns may have at once. Vectors are shortened to a norm, and
-    over it. Pairs are drawn at random, the same in all fits, as tables may be sorted.
+    nothing, and are counted: a second half of the vector has `most` for each. Vectors are shortened
+    to the norm of one that has `most` in each column, and over it. Pairs are drawn at random, the
+    same in all fits, as tables may be sorted.
     """
-    n_pairs = size_pairs(data.n_samples, d)
-    which = np.random.default_rng(0).permutation(data.n_samples)[: 2 * n_pairs]
-    total = np.zeros(2 * d)
-    for some in data.in_order(which, 2 * max(1, _MOST_PAIRS // d)):
+    which = np.random.default_rng(0).choice(data.n_samples, 2 * n_pairs, replace=False)
+    total, longest = np.zeros(2 * d), most * math.sqrt(d)
+    for some in data.in_order(which, 2 * max(1, _PAIRED_NUMBERS // d)):
         x, present = some.rows.dense(slice(0, some.n_samples)), some.rows.present()
         first, second = x[::2], x[1::2]
         apart = np.abs(first - second) if is_centred else np.maximum(np.abs(first), np.abs(second))
-        octaves = np.log2(np.where(apart > 0, apart, 2.0**USUAL_OCTAVES)) - USUAL_OCTAVES
-        octaves = np.hstack((octaves, (apart == 0) * (longest / math.sqrt(d))))
-        norms = np.linalg.norm(octaves, axis=1) * (1 + norm_error(2 * d))
+        is_equal = apart == 0
+        octaves = np.log2(np.where(is_equal, 2.0**USUAL_OCTAVES, apart)) - USUAL_OCTAVES
+        squares = np.einsum("ij,ij->i", octaves, octaves) + most**2 * is_equal.sum(axis=1)
+        norms = np.sqrt(squares) * (1 + norm_error(2 * d))
         factors = clipped_to(longest, norms) / longest * (present[::2] & present[1::2])
-        total += sum_over_records(octaves * factors[:, None])
+        total += np.append(factors @ octaves, most * (factors @ is_equal))
     return total / n_pairs
 
 
