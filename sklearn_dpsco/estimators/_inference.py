@@ -58,7 +58,7 @@ class Inference(DPLinearModel):
         `predict_interval`, and in a regression ``predict(X, return_std=True)``. The fit then ends
         in Newton steps, whose covariance by sampling is a released sandwich, and by noise known
         from the plan. Needs the squared loss, the logistic one or that of counts and costs,
-        without a set, at most 1000
+        without a set, bounds that are declared, at most 1000
         features, and about :math:`20 r k^{1.5} / \mu` rows for k coefficients (of all classes, if
         several), :math:`\mu` the Gaussian-DP budget (.24 at epsilon 1, delta 1e-6) and r 2 under
         replace-one, else 1: a `ValueError` says if there are fewer. With `max_rows_per_user` above

@@ -339,6 +339,11 @@ MISTAKES = {
     "too few rows for standard errors": (
         lambda: P(bounds_exposure=None, epsilon=1.0, inference=True).fit(X, y),
         "needs about .* rows, .*at epsilon=1, .*n_samples=60.*inference=False. rows_needed"),
+    "standard errors of targets without bounds": (
+        lambda: P(bounds_exposure=None, bounds_y=None, inference=True).fit(X, y),
+        "^inference=True needs bounds_y: values are clipped to a range that nobody chose"),
+    "standard errors without bounds": (lambda: DPLinearRegression(inference=True).fit(X, y),
+        "^inference=True needs bounds_X and bounds_y: "),
     "pure counts": (lambda: P(bounds_exposure=None, delta=0).fit(X, y),
         r"^this model has no pure-DP form \(delta=0\): take delta='auto'"),
     "a user without a name": (lambda: R().fit(X, y, groups=np.where(codes, np.nan, 1)),
