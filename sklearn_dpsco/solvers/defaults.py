@@ -351,6 +351,12 @@ UNIT_DESCENT = rule_set(
     # energy.
     noise_power=1.5,
     unsure=0.1,
+    # Of several classes, standard deviations of the right multiple of slopes, before gradients tell
+    # of it, and of these along the slopes, over their change from none to the slopes; and the part
+    # of what the sample is expected to explain that is taken off.
+    guess=0.3,
+    not_normal=0.15,
+    explained=0.7,
     sure=6.0,  # squares of doubtful coefficients, over their noise, that are kept
 )
 

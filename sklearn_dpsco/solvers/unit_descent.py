@@ -57,6 +57,9 @@ _ASSUMED_OF = {
 }
 
 
+# of gradients of several classes along the slopes before their step, and the energies of these
+Pulls = list[tuple[float, float]]
+
 # ------------------------------------------------------------------------------- planning
 
 
@@ -252,9 +255,10 @@ class UnitDescentPlan(Plan):
         if self.of_users is not None:
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
-        coef = _descend(units, np.zeros(problem.size), walk, stream)
+        pulls: Pulls = []
+        coef = _descend(units, np.zeros(problem.size), walk, stream, pulls=pulls)
         slopes, _ = _slopes_and_levels(units, coef)
-        before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk)
+        before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk, pulls)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(problem.base_loss, Squared)
         is_known = self.units.accuracy / units.ratio >= CORRECTION.least_for_level
@@ -285,13 +289,13 @@ class UnitDescentPlan(Plan):
             units, coef = units._replace(frame=frame), 0.0 * coef
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 
-    def _shrink(self, units: Units, slopes: Array, walk: Walk) -> Clear:
+    def _shrink(self, units: Units, slopes: Array, walk: Walk, pulls: Pulls) -> Clear:
         """Shrink slopes, in place, or say by how much last steps on their size are to do so."""
         problem = self.problem
         if problem.is_wide:
             return WHOLE
         if problem.loss.task == "classification":
-            clear = _clear_of_labels(units, slopes, walk)
+            clear = _clear_of_labels(units, slopes, walk, pulls)
             if self.correction is not None:
                 return clear
             slopes *= clear.part
@@ -558,9 +562,18 @@ class Walk(NamedTuple):
 
 
 def _descend(
-    units: Units, coef: Array, walk: Walk, stream: RandomStream, *, may_overshoot: bool = False
+    units: Units,
+    coef: Array,
+    walk: Walk,
+    stream: RandomStream,
+    *,
+    may_overshoot: bool = False,
+    pulls: Pulls | None = None,
 ) -> Array:
-    """The mean of the second half of the iterates, from coefficients of shape (size,) on."""
+    """The mean of the second half of the iterates, from coefficients of shape (size,) on.
+
+    And of several classes their pulls.
+    """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
     unit = units.unit if problem.n_outputs == 1 or is_tied else units.unit[:, None]
@@ -595,7 +608,17 @@ def _descend(
             coef[0] = slope * math.exp(min(_LARGEST_CHANGE, max(-_LARGEST_CHANGE, change)))
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
+            if pulls is not None and problem.has_frequencies:
+                pulls.append(_pull(units, before[0], noisy))
     return total / n_added
+
+
+def _pull(units: Units, coef: Array, gradient: Array) -> tuple[float, float]:
+    """What a gradient is along the slopes, and their energy."""
+    slopes, _ = _slopes_and_levels(units, coef)
+    slopes = slopes - slopes.mean(axis=1, keepdims=True)
+    of_slopes, _ = _slopes_and_levels(units, gradient)
+    return float((of_slopes * slopes).sum()), float((slopes**2).sum())
 
 
 def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
@@ -660,11 +683,12 @@ def _clear_part(slopes: Array, variance: float) -> float:
     return max(0.0, 1 - noise * noise / columns)
 
 
-def _clear_of_labels(units: Units, slopes: Array, walk: Walk) -> Clear:
+def _clear_of_labels(units: Units, slopes: Array, walk: Walk, pulls: Pulls | None = None) -> Clear:
     """The same of labels, by the noise of clipped derivatives, and of the sample.
 
     Where nothing is to be found, nearly all derivatives are clipped. Signals mostly lie along the
-    largest moments, and noise along all, which the known part of the largest one tells.
+    largest moments, and noise along all, which the known part of the largest one tells. Of several
+    classes, what the pulls tell as well.
     """
     problem, d = units.problem, len(slopes)
     if problem.has_frequencies:  # what classes have in common changes no probability
@@ -683,7 +707,36 @@ def _clear_of_labels(units: Units, slopes: Array, walk: Walk) -> Clear:
     hidden = (noise + chance) / (1 + UNIT_DESCENT.unsure * (noise + chance))
     scale = larger + (1 - larger) * min(1.0, hidden)
     part = 1 - min(1.0, hidden / scale) ** UNIT_DESCENT.noise_power
+    if pulls and units.users is None:
+        # of noise the average has less; and what the sample explains is no fit to other rows
+        more = curvature * (float(np.mean(pulls, axis=0)[1]) - size)
+        more += UNIT_DESCENT.explained * d * square / units.n_present * float(weights.sum())
+        part = _pulled_part(units, slopes, walk, pulls, more * units.spread**2, part)
     return Clear(part, min(1.0, chance / scale))
+
+
+def _pulled_part(
+    units: Units, slopes: Array, walk: Walk, pulls: Pulls, more: float, part: float
+) -> float:
+    """What slopes of several classes are multiplied by, of which `part` is a guess.
+
+    A gradient has noise of its own. Along the slopes before its step it tells how far these are
+    from those that suit the rows: by the mean of such pulls, less what is known to be `more`, and
+    that for normal predictions of which so many times the slopes are right.
+    """
+    rules, times = UNIT_DESCENT, np.linspace(0.0, 2.5, 26)
+    pull, energy = np.mean(pulls, axis=0)
+    points = _normal_points(slopes, units.spread * float(np.linalg.norm(slopes)))
+    offset = _class_offsets(units)
+    p = softmax(points + offset, axis=1)
+    _, _, shorter = _shortened(p, walk.clip)
+    along = units.frame.mean_weight * shorter * ((p * points).sum(axis=1, keepdims=True) - points)
+    expected = [float((softmax(t * points + offset, axis=1) * along).sum()) / len(p) for t in times]
+    off = walk.clip * walk.ratio * pull - more - np.array(expected)
+    wrong = rules.not_normal * (expected[0] - expected[10])  # of none, less that of one time
+    variance = walk.variance * energy / len(pulls) + wrong**2
+    unlikely = off**2 / max(variance, 1e-12) + ((times - part) / rules.guess) ** 2
+    return float(np.average(times, weights=np.exp((unlikely.min() - unlikely) / 2)))
 
 
 def _where_clipped(units: Units, clip: float, slopes: Array, spread: float) -> tuple[float, float]:
@@ -699,15 +752,20 @@ def _where_clipped(units: Units, clip: float, slopes: Array, spread: float) -> t
     # (of two classes, whose scores are 0 and z, a curvature in z is half of that in both)
     clip, unit = (clip, 1.0) if problem.has_frequencies else (math.sqrt(2) * clip, 0.5)
     # residuals r of each class, and traces of their derivatives J, where clipped less those along r
-    of_all = (p**2).sum(axis=1, keepdims=True)
-    norms = np.maximum(of_all - 2 * p + 1, TINY)
+    of_all, norms, shorter = _shortened(p, clip)
     along = (p**3).sum(axis=1, keepdims=True) - 2 * p**2 + p - (of_all - p) ** 2
-    shorter = np.minimum(1.0, clip / np.sqrt(norms))
     traces = shorter * (1 - of_all - np.where(shorter < 1, along / norms, 0.0))
     curvature = float((p * traces).sum()) / len(p) / (p.shape[1] - 1)
     square = float((p * shorter**2 * norms).sum()) / len(p)
     weight = units.frame.mean_weight
     return weight * unit * curvature, weight * unit * square
+
+
+def _shortened(p: Array, clip: float) -> tuple[Array, Array, Array]:
+    """Of probabilities the sums of squares, residuals' squared norms, and by what a clip cuts."""
+    of_all = (p**2).sum(axis=1, keepdims=True)
+    norms = np.maximum(of_all - 2 * p + 1, TINY)
+    return of_all, norms, np.minimum(1.0, clip / np.sqrt(norms))
 
 
 def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:

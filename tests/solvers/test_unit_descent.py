@@ -826,6 +826,28 @@ def test_slopes_of_labels_that_are_no_more_than_their_noise_are_left_out(n_outpu
         assert found == pytest.approx(unit_descent._clear_of_labels(units, slopes[0], walk))
 
 
+@pytest.mark.parametrize("times", [0.4, 1.0, 1.5])
+def test_gradients_along_the_slopes_of_several_classes_tell_what_these_should_be(times):
+    units, walk = descended(4, d=6, n=100_000)
+    rng = np.random.default_rng(0)
+    slopes = 2 * rng.standard_normal((6, 4))
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    scores = units.spread * rng.standard_normal((units.n_present, 6)) @ slopes
+    labels = (times * scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    residuals = softmax(scores, axis=1) - np.eye(4)[labels]
+    residuals *= np.minimum(1, walk.clip / np.linalg.norm(residuals, axis=1))[:, None]
+    pull = float((residuals * scores).sum() / units.n_present / walk.clip)
+    pulls = [(pull, float((slopes**2).sum()))] * 25
+    assert unit_descent._clear_of_labels(units, slopes, walk).part > 0.95
+    found = unit_descent._clear_of_labels(units, slopes, walk, pulls).part
+    assert found == pytest.approx(times, abs=0.25)
+    # gradients of pure noise tell nothing
+    noisy = walk._replace(step=Gaussian(1.0, 1e3, 1))
+    assert unit_descent._pulled_part(units, slopes, noisy, pulls, 0.0, 0.95) == pytest.approx(
+        0.95, abs=0.02
+    )
+
+
 def test_few_records_explain_more_of_the_slopes():
     slopes = 0.3 * np.ones((20, 1))
     few, many = (
