@@ -65,6 +65,7 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # (but for columns that hardly vary).
 _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
+_PLAUSIBLE = 4.0  # change of the logarithm of a rate by a step
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
@@ -167,6 +168,8 @@ class NewtonSteps(Part):
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
         last, bread, cut = _move(problem, bread, scores, level_unit)
+        if problem.loss.task == "rates" and self.moments is None:
+            last = _plausible(units, bread, last, variance)
         basis, of_noise = bread.basis, variance * float((bread.inverse**2).sum())
         found = basis @ (basis.T @ point.ravel() - last)
         bread = bread.careful(problem.loss.task)
@@ -240,6 +243,8 @@ class NewtonSteps(Part):
                 # few predictions move by more; where a label is rare, long steps overshoot
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
                 move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
+            if problem.loss.task == "rates" and self.moments is None:
+                move = _plausible(units, bread, move, clip**2 * self.first.variance)
             if problem.loss.task == "rates":  # of exponentials a long step overshoots by as much
                 move *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
@@ -520,6 +525,20 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
         moved[np.abs(moved) < 1e-9] = 1e-9
         return 1 - np.log1p(moved) / moved, rows
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows
+
+
+def _plausible(units: Units, bread: Bread, move: Array, variance: float) -> Array:
+    """A step of rates less what noise in scores makes of it, by the rule of Wiener.
+
+    It is thought to move the logarithm of the rate at an end of each column by about `_PLAUSIBLE`.
+    Noise may move that of a rare category many times as far, from where clipped scores of few rows
+    do not return.
+    """
+    d, unlikely = units.problem.n_features, np.zeros((units.problem.size,) * 2)
+    ends = _far(units, 1.0, np.zeros(units.problem.size))[1][:d] / _PLAUSIBLE
+    unlikely[:d, :d] = ends.T @ ends
+    noise = variance * bread.inverse @ bread.inverse @ bread.basis.T @ unlikely @ bread.basis
+    return np.asarray(np.linalg.solve(np.eye(len(noise)) + noise, move))
 
 
 def _left(units: Units, longest: float, step: Array, inverse: Array) -> Array:
