@@ -247,8 +247,8 @@ LEARNED_UNITS = by_task(
     # the root of the share that it aims at, and the share at least and at most.
     least_for_sizes=35.0,
     least_for_intervals=500.0,  # and the m itself, with inference
-    sizes_aim=16.0,
-    least_size_share=0.01,
+    sizes_aim=48.0,
+    least_size_share=0.02,
     most_size_share=0.1,
     # A few rows may be at the bounds, which no noise tells: the more a column is enlarged, the
     # further off they are by what others tell of it.

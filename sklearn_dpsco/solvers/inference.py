@@ -534,11 +534,12 @@ def _plausible(units: Units, bread: Bread, move: Array, variance: float) -> Arra
     Noise may move that of a rare category many times as far, from where clipped scores of few rows
     do not return.
     """
-    d, unlikely = units.problem.n_features, np.zeros((units.problem.size,) * 2)
-    ends = _far(units, 1.0, np.zeros(units.problem.size))[1][:d] / _PLAUSIBLE
-    unlikely[:d, :d] = ends.T @ ends
-    noise = variance * bread.inverse @ bread.inverse @ bread.basis.T @ unlikely @ bread.basis
-    return np.asarray(np.linalg.solve(np.eye(len(noise)) + noise, move))
+    d = units.problem.n_features
+    ends = _far(units, 1.0, np.zeros(units.problem.size))[1][:d] @ bread.basis[:d] / _PLAUSIBLE
+    noise = variance * bread.inverse @ bread.inverse @ ends.T
+    # (the matrix is the identity and more, whatever was released)
+    gain = noise @ np.linalg.pinv(np.eye(d) + ends @ noise, hermitian=True)
+    return np.asarray(move - gain @ (ends @ move))
 
 
 def _left(units: Units, longest: float, step: Array, inverse: Array) -> Array:

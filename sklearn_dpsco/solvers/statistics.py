@@ -54,9 +54,9 @@ _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 USUAL_OCTAVES = -2.0  # binary logarithm of usual differences of numbers in [-1, 1]
-_MOST_PAIRS = 2**20  # times columns, as rows are read in no order, from all blocks of a table
-_ENOUGH_PAIRS = 2**13  # that are read in any case
-_CLEAR_PAIRS = 640.0  # the m of their mean, over sqrt(d), of which more would not be needed
+_MOST_PAIRS = 2**21  # times columns, as rows are read in no order, from all blocks of a table
+_ENOUGH_PAIRS = 2**14  # that are read in any case
+_CLEAR_PAIRS = 1280.0  # the m of their mean, over sqrt(d), of which more would not be needed
 _PAIRED_NUMBERS = 2**16  # at a time, which fit into a cache
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
@@ -711,7 +711,7 @@ def spread_on_grid(
         return inside / s + 2 * float(ndtr(-s)) - q
 
     unit = float(brentq(excess, 0.1, 1 / q)) / NORMAL_MEDIAN
-    prior = -0.35 * np.abs(candidates - math.log2(0.25 * unit))
+    prior = -0.7 * np.abs(candidates - math.log2(0.25 * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds
     return min(1.0, float(2.0 ** candidates[found] / unit))

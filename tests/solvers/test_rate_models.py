@@ -518,6 +518,23 @@ def labels_of_users(seed, n_users=1000, rows=4, gone=0.08):
     return model.fit(X, y, groups=users).summary().conf_int()
 
 
+def test_last_steps_leave_the_rate_of_a_rare_category_where_it_is_plausible():
+    """Noise in it is several units of its logarithm: one in ten was far off, up to 30 times."""
+    rng = np.random.default_rng(5)
+    X = (rng.random((20_000, 1)) < 0.01).astype(float)
+    y = rng.poisson(2 * np.exp(X[:, 0])).astype(float)
+    facts = {"relation": "zero-out", "bounds_X": (0, 1), "bounds_y": (0, 130)}
+    found = [
+        float(
+            DPPoissonRegressor(epsilon=1.0, delta=1e-6, random_state=seed, **facts)
+            .fit(X, y)
+            .coef_[0]
+        )
+        for seed in range(12)
+    ]
+    assert np.max(np.abs(np.subtract(found, 1.0))) < 1.3, found
+
+
 @pytest.mark.parametrize("narrower", [0.5, 1.0, 4.0])
 def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatch, narrower):
     found, run = [], unit_descent.OfUsers.run
@@ -543,9 +560,9 @@ def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatc
 
 
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
-    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(6, 12))
+    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(30, 36))
     # more of them, with more rows, show the defect below
-    seeds, many = range(12, 18), {"rows": 8, "gone": 0.35}
+    seeds, many = range(36, 42), {"rows": 8, "gone": 0.35}
     assert all(np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds)
     # taken for present, they count by halves as users with scores beyond all clips
     released = statistics.n_present

@@ -415,6 +415,17 @@ def test_columns_of_zeros_in_far_too_wide_bounds_are_enlarged_by_their_other_val
     assert np.median(scores) > 0.42, scores
 
 
+def test_targets_that_are_rarely_another_value_have_a_spread():
+    """Half of those that differ are one in a hundred: the selection found none in 1 of 10 fits."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(20_000).clip(-4, 4)
+    y = (x + 0.3 * rng.standard_normal(len(x)) > 2.4) * 1.0
+    flag = rng.random(len(x)) < np.where(y > 0, 0.85, 0.002)
+    X, bounds = np.column_stack((flag, x)), ([0, -4], [1, 4])
+    scores = [linear(bounds, (0, 1), seed, epsilon=3.0).fit(X, y).score(X, y) for seed in range(20)]
+    assert np.min(scores) > 0.2, scores  # .6 without privacy
+
+
 def test_columns_are_not_enlarged_so_far_that_noise_explodes_in_few_rows():
     """One in a thousand is at the bound of a column that others say nothing of."""
     for seed in range(4):
