@@ -711,7 +711,7 @@ def spread_on_grid(
         return inside / s + 2 * float(ndtr(-s)) - q
 
     unit = float(brentq(excess, 0.1, 1 / q)) / NORMAL_MEDIAN
-    prior = -0.7 * np.abs(candidates - math.log2(0.25 * unit))
+    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds
     return min(1.0, float(2.0 ** candidates[found] / unit))

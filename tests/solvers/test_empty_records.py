@@ -148,8 +148,9 @@ def test_an_empty_record_at_the_worst_place_moves_releases_as_far_as_stated(case
     assert found.passed, found
     if relation == "zero-out":  # no bound is loose, so that what counts twice is seen
         loose = {name for name, ratio in found.ratios.items() if ratio < 0.55}
-        # the others have the top eigenvalue nearly to themselves, and few exceed a wide clip
-        assert loose <= {"units.top", "correction.step"}, found
+        # the others have the top eigenvalue nearly to themselves, few exceed a wide clip, and the
+        # partner of the record decides how long a pair is (sizes have a test of their own)
+        assert loose <= {"units.top", "correction.step", "units.sizes"}, found
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
