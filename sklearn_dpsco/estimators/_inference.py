@@ -57,10 +57,10 @@ class Inference(DPLinearModel):
         Whether a part of the budget buys standard errors: `conf_int`, `summary`, `wald_test`,
         `predict_interval`, and in a regression ``predict(X, return_std=True)``. The fit then ends
         in Newton steps, whose covariance by sampling is a released sandwich, and by noise known
-        from the plan. Needs the squared loss, the logistic one or that of counts and costs,
-        without a set, bounds that are declared, at most 1000
-        features, and about :math:`20 r k^{1.5} / \mu` rows for k coefficients (of all classes, if
-        several), :math:`\mu` the Gaussian-DP budget (.24 at epsilon 1, delta 1e-6) and r 2 under
+        from the plan. Needs bounds that are declared, the squared loss, the logistic one or that of
+        counts and costs, without a set, at most 1000 features, and about
+        :math:`20 r k^{1.5} / \mu` rows for k coefficients (of all classes, if several),
+        :math:`\mu` the Gaussian-DP budget (.24 at epsilon 1, delta 1e-6) and r 2 under
         replace-one, else 1: a `ValueError` says if there are fewer. With `max_rows_per_user` above
         1, as many users; X must be in memory and `fit` needs `groups`, by which the sandwich is
         clustered.

@@ -168,8 +168,7 @@ class NewtonSteps(Part):
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
         last, bread, cut = _move(problem, bread, scores, level_unit)
-        if problem.loss.task == "rates" and self.moments is None:
-            last = _plausible(units, bread, last, variance)
+        last = self._plausible(units, bread, last, variance)
         basis, of_noise = bread.basis, variance * float((bread.inverse**2).sum())
         found = basis @ (basis.T @ point.ravel() - last)
         bread = bread.careful(problem.loss.task)
@@ -243,8 +242,7 @@ class NewtonSteps(Part):
                 # few predictions move by more; where a label is rare, long steps overshoot
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
                 move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
-            if problem.loss.task == "rates" and self.moments is None:
-                move = _plausible(units, bread, move, clip**2 * self.first.variance)
+            move = self._plausible(units, bread, move, clip**2 * self.first.variance)
             if problem.loss.task == "rates":  # of exponentials a long step overshoots by as much
                 move *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
@@ -255,6 +253,22 @@ class NewtonSteps(Part):
         if self.n_hessians > self.n_first:
             bread = self._bread(problem, copy, bound, stream)
         return point, copy, bread, bound, before, clip
+
+    def _plausible(self, units: Units, bread: Bread, move: Array, variance: float) -> Array:
+        """A step of rates less what noise in scores makes of it, by the rule of Wiener.
+
+        It is thought to move the logarithm of the rate at an end of each column by about
+        `_PLAUSIBLE`. Noise may move that of a rare category many times as far, from where clipped
+        scores of few rows do not return. Estimates with a covariance are not shrunk.
+        """
+        if units.problem.loss.task != "rates" or self.moments is not None:
+            return move
+        d = units.problem.n_features
+        ends = _far(units, 1.0, np.zeros(units.problem.size))[1][:d] @ bread.basis[:d] / _PLAUSIBLE
+        noise = variance * bread.inverse @ bread.inverse @ ends.T
+        # (the matrix is the identity and more, whatever was released)
+        gain = noise @ np.linalg.pinv(np.eye(d) + ends @ noise, hermitian=True)
+        return np.asarray(move - gain @ (ends @ move))
 
     def _sizes(
         self, copy: Any, n: int, ranks: tuple[int, ...], stream: RandomStream
@@ -525,21 +539,6 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
         moved[np.abs(moved) < 1e-9] = 1e-9
         return 1 - np.log1p(moved) / moved, rows
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows
-
-
-def _plausible(units: Units, bread: Bread, move: Array, variance: float) -> Array:
-    """A step of rates less what noise in scores makes of it, by the rule of Wiener.
-
-    It is thought to move the logarithm of the rate at an end of each column by about `_PLAUSIBLE`.
-    Noise may move that of a rare category many times as far, from where clipped scores of few rows
-    do not return.
-    """
-    d = units.problem.n_features
-    ends = _far(units, 1.0, np.zeros(units.problem.size))[1][:d] @ bread.basis[:d] / _PLAUSIBLE
-    noise = variance * bread.inverse @ bread.inverse @ ends.T
-    # (the matrix is the identity and more, whatever was released)
-    gain = noise @ np.linalg.pinv(np.eye(d) + ends @ noise, hermitian=True)
-    return np.asarray(move - gain @ (ends @ move))
 
 
 def _left(units: Units, longest: float, step: Array, inverse: Array) -> Array:
