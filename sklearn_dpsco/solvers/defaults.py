@@ -292,6 +292,14 @@ RATES = rule_set(
     not_normal=0.5,
     tail_of_costs=2.0,  # over that of exponential ones
     lost=0.55,  # tails of what is given back, over these (by simulation)
+    # Of a descent before Newton steps, over the mean: rows of rates that are far too high already,
+    # as exponentials may be, take longer steps than others return from.
+    largest_clip=16.0,
+    # Of what Newton steps may spend, to tell by how much the mean prediction is off. It is off by
+    # some hundredths, or where means are not exponentials by up to about `most_off`.
+    level_share=0.05,
+    least_level_error=0.01,
+    most_off=0.25,
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.
     many_columns=0.25,

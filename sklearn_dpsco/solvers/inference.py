@@ -52,7 +52,7 @@ from ..privacy.budget import PrivacyBudget, mu_epsilon
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
-from .defaults import INFERENCE
+from .defaults import INFERENCE, RATES
 from .learned_units import Purse, Units
 from .records import Users
 from .statistics import LARGEST_PREDICTION, TINY, clipped_to
@@ -136,6 +136,7 @@ class NewtonSteps(Part):
     n_hessians: int
     moments: Gaussian | None  # of the scores; None where no covariance is asked for
     last: Gaussian
+    level: Gaussian | None  # of rates without a covariance
     rows_per_user: int  # if above 1, a record is a user
     n_enough: float  # rows from which few intervals are the whole line
 
@@ -147,6 +148,7 @@ class NewtonSteps(Part):
             ("first scores", self.first, self.n_first),
             ("score moments", self.moments, 1),
             ("last scores", self.last, 1),
+            ("last level", self.level, 1),
         )
 
     def run(
@@ -192,7 +194,7 @@ class NewtonSteps(Part):
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
         level = float(errors[-k:].mean()) * level_unit**2 + of_slopes**2
         if self.moments is None:
-            return best, level, None
+            return self._on_level(units, best, stream), level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
@@ -243,8 +245,8 @@ class NewtonSteps(Part):
                 furthest = max(clip * float(np.linalg.norm(move)), _FAR)
                 move *= (_FAR + math.log1p(furthest - _FAR)) / furthest
             move = self._plausible(units, bread, move, clip**2 * self.first.variance)
-            if problem.loss.task == "rates":  # of exponentials a long step overshoots by as much
-                move *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
+            if problem.loss.task == "rates":  # of exponentials long slopes overshoot by as much
+                move[:-1] *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
             before = _noise(problem, bread, move, clip**2 * self.first.variance)
             point = point - (bread.basis @ move).reshape(problem.shape)
             copy = copy.map(predicted, point, *of_predictions)
@@ -269,6 +271,33 @@ class NewtonSteps(Part):
         # (the matrix is the identity and more, whatever was released)
         gain = noise @ np.linalg.pinv(np.eye(d) + ends @ noise, hermitian=True)
         return np.asarray(move - gain @ (ends @ move))
+
+    def _on_level(self, units: Units, coef: Array, stream: RandomStream) -> Array:
+        """Coefficients of rates with which the mean prediction is that of the targets.
+
+        Steps leave it another one where means are not exponentials of any slopes. As far as a
+        release tells that it is off: clipped where noise and what is lost beyond add up to least.
+        """
+        problem, unit = units.problem, float(units.unit[-1])
+        if self.level is None or self.level.scale == 0:  # or steps converge
+            return coef
+        one = units.ratio / units.frame.mean_weight  # of the released mean
+        clips = units.clip * 2.0 ** np.arange(0.0, 10.1, 0.25)
+        beyond = (clips - units.clip) / units.tail
+        errors = np.hypot(clips * one * self.level.scale, units.level_bias * np.exp(-beyond))
+        k = np.flatnonzero(errors <= max(RATES.least_level_error, errors.min()))[-1]
+        copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
+        copy = copy.map(predicted, coef, units.frame.offset, units.largest).map(_level_alone)
+        mean = copy.map(scored).sum(score_sum, clips[k]) / problem.n_samples
+        off = clips[k] * one * float(self.level.release(mean, stream)[0])
+        # of tails that are shorter less is lost
+        off -= RATES.lost * units.level_bias * math.exp(-beyond[k] / RATES.lost)
+        if unit < RATES.least_level_unit:
+            return coef
+        noise = float(errors[k]) ** 2
+        doubt = max(RATES.least_level_error**2, min(off**2 - 2 * noise, RATES.most_off**2))
+        level = math.log1p(min(20.0, max(-0.97, doubt / (doubt + noise) * off)))
+        return np.append(coef[:-1], coef[-1] - level / unit)
 
     def _sizes(
         self, copy: Any, n: int, ranks: tuple[int, ...], stream: RandomStream
@@ -401,7 +430,7 @@ class NewtonSteps(Part):
         blocks = (inverse @ meat).reshape(len(meat) // k, k, -1, k)
         least = 0.5 * scale * float(np.linalg.norm(inverse)) / rank  # half of its deviation
         values, vectors = np.linalg.eigh(np.einsum("ikil->kl", blocks) * k / rank)
-        variances = np.maximum(values, max(least, TINY))
+        variances = np.maximum(values, max(least, 1e-12 * values[-1], TINY))
         usual = (vectors * variances) @ vectors.T
         outer = np.kron(np.eye(len(meat) // k), (vectors * np.sqrt(variances)) @ vectors.T)
         inner = np.linalg.solve(outer, root)
@@ -410,9 +439,10 @@ class NewtonSteps(Part):
         prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
         kept = prior**2 / (prior**2 + spread**2)
         values, vectors = np.linalg.eigh(inner.T @ meat @ inner - np.eye(rank))
-        # positive ones whose mean is what it was, if that is: noise spreads them beyond 0
-        factors = np.maximum(1 + kept * values, 0.1)
-        factors *= max(1 + kept * float(values.mean()), 0.1) / float(factors.mean())
+        factors = 1 + kept * np.maximum(values, -1.0)
+        if scale > 0:  # positive ones whose mean is what it was, if that is: noise spreads them
+            factors = np.maximum(1 + kept * values, 0.1)
+            factors *= max(1 + kept * float(values.mean()), 0.1) / float(factors.mean())
         half = outer @ root @ vectors
         is_known = problem.loss.task != "classification" and rows == 1
         residual = np.diag(usual) if is_known else np.full(k, math.nan)
@@ -693,6 +723,10 @@ def _newton_steps(
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
+    level = None
+    if is_rate and not problem.inference and problem.fit_intercept:
+        level = purse.noise(change, RATES.level_share * left, 1, of_users=True)
+        of_last -= RATES.level_share
     last = purse.noise(change, of_last * left, size, of_users=True)
     purse.left = (1 - spent) * left
     return NewtonSteps(
@@ -707,6 +741,7 @@ def _newton_steps(
         n_hessians=n_hessians,
         moments=moments,
         last=last,
+        level=level,
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
@@ -937,6 +972,13 @@ def curved(copy: SolverData, is_observed: bool = False) -> SolverData:
         squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
         sizes = np.sqrt(squares * (1 + norm_error(most)))[users.of_rows]
     return replace(copy, numbers=numbers._replace(of_each=of_each, sizes=sizes))
+
+
+def _level_alone(copy: SolverData) -> SolverData:
+    """The copy with scores of the level of rates alone, predictions less targets."""
+    x, ones = copy.numbers.x, np.ones(len(copy.numbers.raw))
+    alone = {"x": x[:, :0], "unit": np.ones(1), "norms": ones, "loss": Tweedie(1)}
+    return replace(copy, numbers=copy.numbers._replace(**alone))
 
 
 def scored(copy: SolverData) -> SolverData:

@@ -315,6 +315,8 @@ class UnitDescentPlan(Plan):
         clip = min(clip, last.derivative_bound(math.inf))
         if units.users is not None or is_rate:
             clip = units.clip
+        if is_rate and units.users is None and self.inference is not None:
+            clip = min(clip, RATES.largest_clip)  # steps with a wider one follow
         size = 1.0 if is_rate and units.users is None else clip
         # standard deviation of the noise of a coordinate, if one step had all of the budget
         noise = clip * units.ratio * self.step.scale

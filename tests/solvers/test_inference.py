@@ -211,6 +211,14 @@ def test_wide_tables_are_refused():
         model.set_params(delta=1e-9).plan(10**7, 1001)
 
 
+def test_targets_that_are_multiples_of_each_other_have_the_same_errors():
+    """Without noise, the covariance of their residuals is singular."""
+    X, y, _ = table(300, 2, 0)
+    alone = fitted(X, y, 0, math.inf).coef_std_
+    both = fitted(X, np.column_stack((y, -y)), 0, math.inf).coef_std_
+    np.testing.assert_allclose(both, np.vstack((alone, alone)), rtol=1e-4)
+
+
 def test_without_inference_methods_say_how_to_ask():
     X, y, _ = table(500, 2, 0)
     model = fitted(X, y, inference=False)

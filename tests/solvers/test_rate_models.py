@@ -194,6 +194,11 @@ def bread_once_more(bread, *arguments):
     return bread(*arguments)
 
 
+def norms_of_half(level_alone, copy):
+    made = level_alone(copy)
+    return dataclasses.replace(made, numbers=made.numbers._replace(norms=0.5 * made.numbers.norms))
+
+
 PLANTS = {
     "limits twice as large": (statistics, "limited", twice_the_limits, "step"),
     "weights taken twice": (statistics, "limited", squared_limits, "step"),
@@ -205,6 +210,7 @@ PLANTS = {
     "scores that are not shortened": (
         inference, "clipped_to", lambda _, bound, norms: np.ones(norms.size), "inference.last",
     ),
+    "levels that are too long": (inference, "_level_alone", norms_of_half, "inference.level"),
 }  # fmt: skip
 
 
@@ -449,6 +455,31 @@ def test_slopes_of_rare_costs_are_close_to_those_of_newton_steps():
         ).fit(X, y.clip(0, 1e5))  # fmt: skip
         off.append(np.linalg.norm(model.coef_ - slopes) / np.linalg.norm(slopes))
     assert np.mean(off) < 0.58, off
+
+
+def rare_counts(n, share, seed):
+    """Counts whose logarithm is not linear: no slopes have these means."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)).clip(-4, 4)
+    z = X @ [0.5, 0.3, 0.0, -0.4] + 0.5 * rng.normal(size=n)
+    above = z - np.quantile(z, 1 - share)
+    return X, np.where(above > 0, 1 + np.floor(2 * above), 0.0)
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.15), (3.0, 1.1), (1e6, 1.05)])
+def test_the_mean_prediction_is_that_of_counts_of_another_law(epsilon, most):
+    """It was 1.2 to 1.35 times as large; and at a large epsilon steps of the slopes overshot."""
+    ratios, scores = [], []
+    for seed in range(8):
+        X, y = rare_counts(20_000 if epsilon == 1 else 5000, 0.05, seed)
+        model = DPPoissonRegressor(
+            epsilon=epsilon, delta=1e-6, relation="zero-out", bounds_X=(-4, 4), bounds_y=(0, 10),
+            precision="float", random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        ratios.append(model.predict(X).mean() / y.mean())
+        scores.append(model.score(X, y))
+    assert 1 / most < np.exp(np.mean(np.log(ratios))) < most, ratios
+    assert min(scores) > 0.42, scores
 
 
 @pytest.mark.parametrize("power", POWERS)
