@@ -465,7 +465,7 @@ def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[A
     move = bread.inverse @ (bread.basis.T @ scores)
     dual = bread.root / (bread.root**2).sum(axis=0)
     along = dual @ dual[-1]
-    if problem.loss.task != "rates" or not min(along[-1], unit) > 0:
+    if problem.loss.task != "rates" or unit <= 0 or not _tells_level(bread.root):
         return move, bread, 1.0
     amount = float(along @ move) / along[-1]
     factor = 1 + min(20.0, max(-0.7, -amount * unit))
@@ -477,6 +477,14 @@ def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[A
     inverse, root = bread.inverse / (factor * cut), bread.root / math.sqrt(factor)
     inverse[-1, -1] += (1 - 1 / cut) / (factor * along[-1])
     return move, bread._replace(inverse=inverse, root=root), cut
+
+
+def _tells_level(root: Array) -> bool:
+    """Whether a level of all predictions is along directions that are not weak, for the most part.
+
+    Of a level that is hardly told, steps would be multiples of one along a slope.
+    """
+    return float((root[-1] ** 2 / (root**2).sum(axis=0)).sum()) > 0.5
 
 
 def _clip_pvalue(bread: Bread, pulls: Array, before: Array | None, variance: float) -> float:
@@ -618,12 +626,13 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
         # errors make exponentials larger on average, in the norm of the second derivatives
         # (but that of their level, whose logarithm was taken)
         size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
-        if size > 0:  # or nothing is known of the level
-            error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
-            unit = float(units.unit[-1])
-            best[-1] -= 0.5 * max(0.0, error) * unit / size
-            wider = clip / math.sqrt(units.trace) - units.clip
-            best = units.near_mean(best, of_level * (unit / size) ** 2, wider)
+        if not _tells_level(root):
+            return units.near_mean(best, math.inf)
+        error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+        unit = float(units.unit[-1])
+        best[-1] -= 0.5 * max(0.0, error) * unit / size
+        wider = clip / math.sqrt(units.trace) - units.clip
+        best = units.near_mean(best, of_level * (unit / size) ** 2, wider)
     return best
 
 

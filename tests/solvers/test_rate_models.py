@@ -413,6 +413,18 @@ def test_the_noise_of_a_step_that_is_cut_is_cut_as_well():
     np.testing.assert_allclose(there.root, root / math.sqrt(factor))
 
 
+def test_a_level_that_second_derivatives_do_not_tell_is_not_moved_by_those_of_a_slope():
+    """It is all but orthogonal to the directions that are told: once predictions were e^100."""
+    root, none = np.array([[0.8], [1e-17]]), np.empty((2, 0))
+    bread = inference.Bread(np.eye(2), root @ root.T, root, none, none, 0.1)
+    step, there, cut = inference._move(
+        SimpleNamespace(loss=Tweedie(1)), bread, np.array([-0.5, -0.02]), 0.6
+    )
+    np.testing.assert_allclose(step, bread.inverse @ [-0.5, -0.02])
+    assert there is bread
+    assert cut == 1
+
+
 def test_sizes_of_rates_have_a_larger_share_where_noise_hides_much():
     few, many = (planned(1.0, 20_000, epsilon=epsilon).units for epsilon in (0.1, 0.3))
     assert few.accuracy < 500 < 700 < many.accuracy
