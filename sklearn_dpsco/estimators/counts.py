@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -90,8 +91,11 @@ class RateModel(Inference, DPRegressor):
             self._target_scaling(1)
         settings = super()._settings()
         low, high = number_bounds(self.bounds_exposure, "bounds_exposure") or (1.0, 1.0)
-        largest = (low / high) ** (2 - self.loss.power)
-        return settings._replace(facts=settings.facts | {"largest_rate": largest})
+        facts = {"largest_rate": (low / high) ** (2 - self.loss.power)}
+        _, most = number_bounds(self.bounds_y, "bounds_y") or (0.0, 1.0)
+        if self.loss == Tweedie(1):  # between that of costs and 2, as rare counts are hardly above
+            facts["usual_rate"] = min(0.5, max(math.sqrt(most / 8), 2.0) / most)
+        return settings._replace(facts=settings.facts | facts)
 
     def _exposure(self, exposure: Any, n: int | None = None) -> Array:
         """As numbers; NaN for one that is not above 0 or no number, unless that is an error.

@@ -68,6 +68,8 @@ class Problem:
     largest_rate : float
         Of counts and costs, the largest target times its weight, over the largest target: below 1
         where a short exposure makes a rate large and counts little.
+    usual_rate : float
+        A guess of what few of these exceed, over the largest, where too few records tell it.
     n_indicators : int
         How many features tell of gaps, and could be spared; for messages.
     target_scaling : TargetScaling
@@ -102,6 +104,7 @@ class Problem:
     units: str = "auto"
     inference: bool = False
     largest_rate: float = 1.0
+    usual_rate: float = 2.0**-4
     # plans say what they make of these
     n_users: int = field(default=0, compare=False)
     may_be_empty: bool = field(default=False, compare=False)

@@ -322,11 +322,12 @@ class LearnedUnits(Part):
         # what rates over such a size add up to at least, of tails of finite variance
         least, octaves = math.sqrt(few * n_positive), np.log2(_RATE_SIZES)
         # the less that tells, the more a size is the usual one
-        prior = -np.abs(octaves - RATES.usual) * min(1.0, scale / max(least, TINY))
+        usual = self.problem.usual_rate
+        prior = -np.abs(octaves - math.log2(usual)) * min(1.0, scale / max(least, TINY))
         facts = sizes, prior, self.target_median, stream, math.ceil(few), math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
         if least < RATES.clear * scale:
-            return self.problem.largest_rate * 2.0**RATES.usual, 0.0, n_positive
+            return self.problem.largest_rate * usual, 0.0, n_positive
         return size, few, n_positive
 
     def _moved_to_means(
