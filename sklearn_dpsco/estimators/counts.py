@@ -185,7 +185,8 @@ class RateModel(Inference, DPRegressor):
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).
 
         It is at most what the bounds allow, the upper end of `bounds_y` over the lower end of
-        `bounds_exposure` per unit of exposure.
+        `bounds_exposure` per unit of exposure; without inference also at most four times a released
+        size that few of the targets exceed.
 
         Parameters
         ----------
@@ -198,7 +199,8 @@ class RateModel(Inference, DPRegressor):
         """
         check_is_fitted(self)
         check_bool("return_std", return_std)  # and no exposure
-        means = self._predicted(X, functools.partial(_means, self._targets.scaling.high))
+        largest = self._targets.scaling.high * self._scaled_model.frame.largest
+        means = self._predicted(X, functools.partial(_means, largest))
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 

@@ -291,6 +291,7 @@ RATES = rule_set(
     not_normal=0.5,
     tail_of_costs=2.0,  # over that of exponential ones
     lost=0.55,  # tails of what is given back, over these (by simulation)
+    largest_mean=4.0,  # of predictions, over what few targets exceed
     # Of a descent before Newton steps, over the mean: rows of rates that are far too high already,
     # as exponentials may be, take longer steps than others return from.
     largest_clip=16.0,

@@ -297,8 +297,12 @@ class LearnedUnits(Part):
         data = data.map(statistics.in_target_units, 0.0, mean)
         # what few of the derivatives exceed, and hardly any of rates below the mean
         clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
-        frame = Frame(target_center=math.log(mean), mean_weight=weight)
-        found = {"clip": clip, "largest": -frame.target_center, "level_noise": variance}
+        largest = 1.0
+        if noises[0] > TINY and not self.problem.inference:  # few means are far beyond a size
+            largest = min(1.0, RATES.largest_mean * wide / self.problem.largest_rate)
+        frame = Frame(target_center=math.log(mean), mean_weight=weight, largest=largest)
+        found = {"clip": clip, "level_noise": variance}
+        found["largest"] = math.log(largest) - frame.target_center
         found |= {"level_bias": beyond(clip + weight), "tail": tail, "n_positive": n_positive}
         return data, frame, found
 

@@ -510,6 +510,24 @@ def test_rare_counts_are_fitted_whatever_the_bounds(most):
     assert 0.7 < np.median(ratios) < 3, ratios
 
 
+def test_predictions_are_not_far_beyond_what_few_targets_exceed():
+    """Of amounts in few rows exponentials were thousands: 6 times the targets' mean on average."""
+    ratios, largest = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = (rng.random((20_000, 2)) < 0.02) * (rng.exponential(1.0, (20_000, 2)) + 0.2).clip(0, 8)
+        y = rng.poisson(2 * np.exp(np.clip(X @ [2.5, 2.0], 0, 3))).clip(0, 30)
+        model = DPPoissonRegressor(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=([0, -116], [8, 124]),
+            bounds_y=(0, 9000), precision="float", random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        ratios.append(model.predict(X).mean() / y.mean())
+        largest.append(model.predict(X + 100).max())
+    assert min(ratios) > 0.7, ratios
+    assert max(ratios) < 1.5, ratios
+    assert max(largest) < 500, largest
+
+
 @pytest.mark.parametrize("power", POWERS)
 def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
     """A record of little exposure, whose rate is large, counts as much as others."""
