@@ -702,10 +702,7 @@ def _newton_steps(
     rules, problem, n_records = INFERENCE, purse.problem, purse.n_records
     k, size, loss = _n_joint(problem), problem.size, problem.base_loss
     is_rate = isinstance(loss, Tweedie)
-    is_noise = is_rate and m < rules.first_of_rates * k**1.5
-    n_first = int(min(5, max(not is_noise, math.log10(m) - 3)))
-    if is_rate and m > 1e3 * problem.n_samples:
-        n_first = _MOST_STEPS  # hardly any noise: until they converge
+    n_first = _n_first(problem, k, m)
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     n_sizes = 4 + (n_first > 0) if problem.inference else 1
@@ -732,11 +729,9 @@ def _newton_steps(
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
-    level = None
-    if is_rate and not problem.inference and problem.fit_intercept:
-        level = purse.noise(change, RATES.level_share * left, 1, of_users=True)
-        of_last -= RATES.level_share
-    last = purse.noise(change, of_last * left, size, of_users=True)
+    of_level = RATES.level_share * (is_rate and not problem.inference)
+    level = purse.noise(change, of_level * left, of_users=True) if of_level else None
+    last = purse.noise(change, (of_last - of_level) * left, size, of_users=True)
     purse.left = (1 - spent) * left
     return NewtonSteps(
         size=of_size,
@@ -754,6 +749,15 @@ def _newton_steps(
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
+
+
+def _n_first(problem: Problem, k: int, m: float) -> int:
+    """Number of steps before the last one."""
+    is_rate = problem.loss.task == "rates"
+    if is_rate and m > 1e3 * problem.n_samples:
+        return _MOST_STEPS  # hardly any noise: until they converge
+    is_noise = is_rate and m < INFERENCE.first_of_rates * k**1.5
+    return int(min(5, max(not is_noise, math.log10(m) - 3)))
 
 
 def _n_joint(problem: Problem) -> int:
