@@ -124,7 +124,8 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference,
     # the worst cases are attained, so that nothing smaller would do
     tight = ("units.target_mean", "units.present", "step", "inference.size", "of_users.present")
     for name in set(tight) & worst.keys():
-        assert worst[name] > 0.99, (name, worst)
+        # (of a step one end may be the limit of predictions)
+        assert worst[name] > (0.95 if name == "step" else 0.99), (name, worst)
     worst.pop("units.sizes", None)  # of numbers that are far smaller than these
     assert min(worst.values()) >= 0.49, worst
 
