@@ -241,7 +241,7 @@ class Frame:
     factor: float = 1.0
     target_center: Any = 0.0
     target_scale: Any = 1.0
-    largest: float = 1.0  # prediction of a rate
+    largest: float = 1.0  # limit of predicted rates, in units of scaled targets
     intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
     class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
     mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies
