@@ -622,18 +622,18 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     # what is not seen stays as it was
     told = root / np.sqrt((root**2).sum(axis=0))
     best = np.asarray(coef + told @ told.T @ (near + kept * (found - near) - coef))
-    if problem.loss.task == "rates":
-        # errors make exponentials larger on average, in the norm of the second derivatives
-        # (but that of their level, whose logarithm was taken)
-        size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
-        if not _tells_level(root):
-            return units.near_mean(best, math.inf)
-        error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
-        unit = float(units.unit[-1])
-        best[-1] -= 0.5 * max(0.0, error) * unit / size
-        wider = clip / math.sqrt(units.trace) - units.clip
-        best = units.near_mean(best, of_level * (unit / size) ** 2, wider)
-    return best
+    if problem.loss.task != "rates":
+        return best
+    if not _tells_level(root):
+        return units.near_mean(best, math.inf)
+    # errors make exponentials larger on average, in the norm of the second derivatives
+    # (but that of their level, whose logarithm was taken)
+    size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
+    error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
+    unit = float(units.unit[-1])
+    best[-1] -= 0.5 * max(0.0, error) * unit / size
+    wider = clip / math.sqrt(units.trace) - units.clip
+    return units.near_mean(best, of_level * (unit / size) ** 2, wider)
 
 
 def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:

@@ -470,6 +470,14 @@ def test_slopes_of_rare_costs_are_close_to_those_of_newton_steps():
     assert np.mean(off) < 0.58, off
 
 
+def counts(X, y, seed, most, *, bounds=(-4, 4), epsilon=1.0):
+    """A model of counts, with bounds of the columns and the largest count."""
+    return DPPoissonRegressor(
+        epsilon=epsilon, delta=1e-6, relation="zero-out", bounds_X=bounds, bounds_y=(0, most),
+        precision="float", random_state=seed,
+    ).fit(X, y)  # fmt: skip
+
+
 def rare_counts(n, share, seed):
     """Counts whose logarithm is not linear: no slopes have these means."""
     rng = np.random.default_rng(seed)
@@ -485,10 +493,7 @@ def test_the_mean_prediction_is_that_of_counts_of_another_law(epsilon, most):
     ratios, scores = [], []
     for seed in range(8):
         X, y = rare_counts(20_000 if epsilon == 1 else 5000, 0.05, seed)
-        model = DPPoissonRegressor(
-            epsilon=epsilon, delta=1e-6, relation="zero-out", bounds_X=(-4, 4), bounds_y=(0, 10),
-            precision="float", random_state=seed,
-        ).fit(X, y)  # fmt: skip
+        model = counts(X, y, seed, 10, epsilon=epsilon)
         ratios.append(model.predict(X).mean() / y.mean())
         scores.append(model.score(X, y))
     assert 1 / most < np.exp(np.mean(np.log(ratios))) < most, ratios
@@ -503,11 +508,7 @@ def test_rare_counts_are_fitted_whatever_the_bounds(most):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(5000, 4)).clip(-4, 4)
         y = rng.poisson(0.02 * np.exp(X @ [0.5, 0.3, 0.0, -0.4] - 0.25)).clip(0, most)
-        model = DPPoissonRegressor(
-            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-4, 4), bounds_y=(0, most),
-            precision="float", random_state=seed,
-        ).fit(X, y)  # fmt: skip
-        ratios.append(model.predict(X).mean() / y.mean())
+        ratios.append(counts(X, y, seed, most).predict(X).mean() / y.mean())
     assert 0.7 < np.median(ratios) < 3, ratios
 
 
@@ -518,10 +519,7 @@ def test_predictions_are_not_far_beyond_what_few_targets_exceed():
         rng = np.random.default_rng(seed)
         X = (rng.random((20_000, 2)) < 0.02) * (rng.exponential(1.0, (20_000, 2)) + 0.2).clip(0, 8)
         y = rng.poisson(2 * np.exp(np.clip(X @ [2.5, 2.0], 0, 3))).clip(0, 30)
-        model = DPPoissonRegressor(
-            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=([0, -116], [8, 124]),
-            bounds_y=(0, 9000), precision="float", random_state=seed,
-        ).fit(X, y)  # fmt: skip
+        model = counts(X, y, seed, 9000, bounds=([0, -116], [8, 124]))
         ratios.append(model.predict(X).mean() / y.mean())
         largest.append(model.predict(X + 100).max())
     assert min(ratios) > 0.7, ratios
@@ -601,15 +599,7 @@ def test_last_steps_leave_the_rate_of_a_rare_category_where_it_is_plausible():
     rng = np.random.default_rng(5)
     X = (rng.random((20_000, 1)) < 0.01).astype(float)
     y = rng.poisson(2 * np.exp(X[:, 0])).astype(float)
-    facts = {"relation": "zero-out", "bounds_X": (0, 1), "bounds_y": (0, 130)}
-    found = [
-        float(
-            DPPoissonRegressor(epsilon=1.0, delta=1e-6, random_state=seed, **facts)
-            .fit(X, y)
-            .coef_[0]
-        )
-        for seed in range(12)
-    ]
+    found = [float(counts(X, y, seed, 130, bounds=(0, 1)).coef_[0]) for seed in range(12)]
     assert np.max(np.abs(np.subtract(found, 1.0))) < 1.3, found
 
 
