@@ -185,8 +185,8 @@ class RateModel(Inference, DPRegressor):
         """The mean, ``exposure * exp(X @ coef_ + intercept_)``, shape (n_samples,).
 
         It is at most what the bounds allow, the upper end of `bounds_y` over the lower end of
-        `bounds_exposure` per unit of exposure; without inference also at most four times a released
-        size that few of the targets exceed.
+        `bounds_exposure` per unit of exposure. Without inference it is also at most four times a
+        released size that few of the targets exceed, and no more times below their mean than above.
 
         Parameters
         ----------
@@ -199,8 +199,10 @@ class RateModel(Inference, DPRegressor):
         """
         check_is_fitted(self)
         check_bool("return_std", return_std)  # and no exposure
-        largest = self._targets.scaling.high * self._scaled_model.frame.largest
-        means = self._predicted(X, functools.partial(_means, largest))
+        top, frame = math.log(self._targets.scaling.high), self._scaled_model.frame
+        middle = top + frame.target_center
+        ends = max(_LOWEST, middle - frame.reach), min(top, middle + frame.reach)
+        means = self._predicted(X, functools.partial(_means, ends))
         means = means if exposure is None else means * self._exposure(exposure, len(means))
         return (means, means * self._prediction_std(X)) if return_std else means
 
@@ -256,8 +258,8 @@ def _is_same(first: Any, second: Any) -> bool:
     return bool(arrays[0].ctypes.data == arrays[1].ctypes.data)
 
 
-def _means(largest: float, raw: Array) -> Array:
-    return np.exp(np.clip(raw, _LOWEST, np.log(largest)))
+def _means(ends: tuple[float, float], raw: Array) -> Array:
+    return np.exp(np.clip(raw, *ends))
 
 
 @estimator

@@ -241,7 +241,8 @@ class Frame:
     factor: float = 1.0
     target_center: Any = 0.0
     target_scale: Any = 1.0
-    largest: float = 1.0  # limit of predicted rates, in units of scaled targets
+    # how far the logarithm of a predicted rate may be from that of the mean, `target_center`
+    reach: float = math.inf
     intercept_unit: float = 1.0  # in the place of the 1 in [(x - center) / scale, 1]
     class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
     mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies

@@ -297,12 +297,13 @@ class LearnedUnits(Part):
         data = data.map(statistics.in_target_units, 0.0, mean)
         # what few of the derivatives exceed, and hardly any of rates below the mean
         clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
-        largest = 1.0
+        reach = math.inf
         if noises[0] > TINY and not self.problem.inference:  # few means are far beyond a size
-            largest = min(1.0, RATES.largest_mean * wide / self.problem.largest_rate)
-        frame = Frame(target_center=math.log(mean), mean_weight=weight, largest=largest)
+            reach = math.log(RATES.largest_mean)
+            reach += max(0.0, math.log(wide / self.problem.largest_rate / mean))
+        frame = Frame(target_center=math.log(mean), mean_weight=weight, reach=reach)
         found = {"clip": clip, "level_noise": variance}
-        found["largest"] = math.log(largest) - frame.target_center
+        found["largest"] = min(reach, -frame.target_center)
         found |= {"level_bias": beyond(clip + weight), "tail": tail, "n_positive": n_positive}
         return data, frame, found
 

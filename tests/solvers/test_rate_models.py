@@ -527,6 +527,23 @@ def test_predictions_are_not_far_beyond_what_few_targets_exceed():
     assert max(largest) < 500, largest
 
 
+def test_costs_of_rows_far_out_are_not_next_to_nothing():
+    """Deviances, in which they are divisors, were thousands of times those of a constant."""
+    scores, smallest = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = np.minimum(rng.pareto(2.5, (4000, 2)), 30)
+        y = rng.gamma(2.0, 50 * np.exp(np.clip(1 - X @ [1.0, 0.4], -4, 2))).clip(0.1, 4000)
+        model = DPGammaRegressor(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(0, 30), bounds_y=(0.1, 4000),
+            precision="float", random_state=seed,
+        ).fit(X, y)  # fmt: skip
+        scores.append(model.score(X, y))
+        smallest.append(model.predict([[30, 30]])[0] / y.mean())
+    assert min(scores) > 0.3, scores
+    assert 0.005 < min(smallest) <= max(smallest) < 0.1, smallest
+
+
 @pytest.mark.parametrize("power", POWERS)
 def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
     """A record of little exposure, whose rate is large, counts as much as others."""
