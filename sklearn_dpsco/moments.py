@@ -311,9 +311,9 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         As of `DPLinearRegression`; `max_rows_per_user` above 1 has intervals for rows, not users,
         and is refused.
     bounds_X : pair (low, high), dict or transformer
-        Public bounds of all columns, features and targets alike, as of `DPLinearRegression`. They
-        may be far too wide. Of columns that a `PublicEncoder` given here has made, all results are
-        under the names and in the units of its table.
+        Public bounds of all columns, features and targets alike, as of `DPLinearRegression`, which
+        must be given and may be far too wide. Of columns that a `PublicEncoder` given here has
+        made, all results are under the names and in the units of its table.
     precision : {"exact", "float"}, default="exact"
     nonfinite : {"raise", "zero"}, default="raise"
         Whether a row with a value that is missing or no number is an error, or counts as none.
@@ -427,6 +427,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
+                if self.bounds_X is None:
+                    raise ValueError(
+                        "PrivateMoments needs bounds_X: values are clipped to a range that nobody "
+                        "chose, and intervals would be those of what is left. Declare the bounds "
+                        "from domain knowledge, not from the data"
+                    )
                 n, d = X.shape
                 bounds, _ = declared_bounds(self.bounds_X, d)
                 known = feature_scaling(bounds, d, self._feature_names())

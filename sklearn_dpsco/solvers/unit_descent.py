@@ -17,6 +17,7 @@ whose each is being known, it is the sum over their rows that is clipped (sectio
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -58,7 +59,7 @@ _ASSUMED_OF = {
 
 
 # of gradients of several classes along the slopes before their step, and the energies of these
-Pulls = list[tuple[float, float]]
+Pulls = Sequence[tuple[float, float]]
 
 # ------------------------------------------------------------------------------- planning
 
@@ -255,8 +256,7 @@ class UnitDescentPlan(Plan):
         if self.of_users is not None:
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
-        pulls: Pulls = []
-        coef = _descend(units, np.zeros(problem.size), walk, stream, pulls=pulls)
+        coef, pulls = _descend(units, np.zeros(problem.size), walk, stream)
         slopes, _ = _slopes_and_levels(units, coef)
         before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk, pulls)
         slopes[:] = _without_doubts(units, slopes, walk)
@@ -570,11 +570,10 @@ def _descend(
     stream: RandomStream,
     *,
     may_overshoot: bool = False,
-    pulls: Pulls | None = None,
-) -> Array:
+) -> tuple[Array, Pulls]:
     """The mean of the second half of the iterates, from coefficients of shape (size,) on.
 
-    And of several classes their pulls.
+    And the pulls at these of several classes, unless they have one slope.
     """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
@@ -587,6 +586,7 @@ def _descend(
         stretch[-1], _ = _level_stretch(units, walk)
         sum_of = statistics.limited_gradient_sum
     total, direction, n_added, first = np.zeros_like(coef), np.zeros_like(coef), 0, coef[0]
+    pulls: list[tuple[float, float]] = []
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
     for t in steps(range(n_steps)):
@@ -610,9 +610,9 @@ def _descend(
             coef[0] = slope * math.exp(min(_LARGEST_CHANGE, max(-_LARGEST_CHANGE, change)))
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
-            if pulls is not None and problem.has_frequencies:
+            if problem.has_frequencies and not is_tied:
                 pulls.append(_pull(units, before[0], noisy))
-    return total / n_added
+    return total / n_added, pulls
 
 
 def _pull(units: Units, coef: Array, gradient: Array) -> tuple[float, float]:
@@ -685,7 +685,7 @@ def _clear_part(slopes: Array, variance: float) -> float:
     return max(0.0, 1 - noise * noise / columns)
 
 
-def _clear_of_labels(units: Units, slopes: Array, walk: Walk, pulls: Pulls | None = None) -> Clear:
+def _clear_of_labels(units: Units, slopes: Array, walk: Walk, pulls: Pulls = ()) -> Clear:
     """The same of labels, by the noise of clipped derivatives, and of the sample.
 
     Where nothing is to be found, nearly all derivatives are clipped. Signals mostly lie along the
@@ -726,7 +726,7 @@ def _pulled_part(
     from those that suit the rows: by the mean of such pulls, less what is known to be `more`, and
     that for normal predictions of which so many times the slopes are right.
     """
-    rules, times = UNIT_DESCENT, np.linspace(0.0, 2.5, 26)
+    rules, times = UNIT_DESCENT, np.arange(26) / 10
     pull, energy = np.mean(pulls, axis=0)
     points = _normal_points(slopes, units.spread * float(np.linalg.norm(slopes)))
     offset = _class_offsets(units)
@@ -735,7 +735,8 @@ def _pulled_part(
     along = units.frame.mean_weight * shorter * ((p * points).sum(axis=1, keepdims=True) - points)
     expected = [float((softmax(t * points + offset, axis=1) * along).sum()) / len(p) for t in times]
     off = walk.clip * walk.ratio * pull - more - np.array(expected)
-    wrong = rules.not_normal * (expected[0] - expected[10])  # of none, less that of one time
+    # of none, less that of slopes that are right
+    wrong = rules.not_normal * (expected[0] - float(np.interp(1.0, times, expected)))
     variance = walk.variance * energy / len(pulls) + wrong**2
     unlikely = off**2 / max(variance, 1e-12) + ((times - part) / rules.guess) ** 2
     return float(np.average(times, weights=np.exp((unlikely.min() - unlikely) / 2)))
@@ -865,7 +866,7 @@ class Correction(Part):
         length = 0.75 * self.n_steps / (curvature * units.top)
         clip = self._clip(units, coef, stream)
         walk = Walk(self.step, clip, self.n_steps, length, 0.0, units.ratio)
-        move = _descend(units, coef, walk, stream, may_overshoot=True) - coef
+        move = _descend(units, coef, walk, stream, may_overshoot=True)[0] - coef
         variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
         parts = _slopes_and_levels(units, move)
         for part in parts:
@@ -899,7 +900,7 @@ class Correction(Part):
         start = np.append(clear.part * spread, level(clear.part)[0]) / half
         is_normal = k == 1 and points is not None
         walk = self._walk_on_line(line, self._clip(line, start, stream), start, is_normal)
-        after = _descend(line, start, walk, stream)
+        after, _ = _descend(line, start, walk, stream)
         curved = np.full(k + 1, units.curvature)
         if k > 1:  # the rarer a class, the less is known of its intercept
             frequencies = softmax(units.frame.offset)

@@ -413,6 +413,7 @@ MISTAKES = {
     "NaN to release": (lambda: PrivateMoments().fit(with_cell(np.nan)), "nonfinite='zero'"),
     "their bounds apart": (lambda: PrivateMoments(bounds_y=(0, 1)), "bounds_X has those of all"),
     "targets apart": (lambda: PrivateMoments().fit(X, y), "targets of linear regressions among"),
+    "moments without bounds": (lambda: PrivateMoments().fit(X), "needs bounds_X"),
     "sparse moments": (lambda: PrivateMoments().fit(sparse.csr_array(X)), "dense X"),
     "text to bound": (lambda: private_bounds(F.assign(pay=LABEL)), "PublicEncoder"),
 }  # fmt: skip
