@@ -342,6 +342,9 @@ def unit_rules(problem: Problem) -> Any:
 UNIT_DESCENT = rule_set(
     plain=rule_set(fewest_steps=30, most_steps=100, affordable=4e8),
     whitened=rule_set(fewest_steps=12, most_steps=16, affordable=2e8),
+    # of several classes, of which rare ones are flat, from this times K d^1.5 on
+    of_classes=rule_set(fewest_steps=12, most_steps=64, affordable=4e7),
+    clear=200.0,
     # of a descent that later steps on all coefficients start from
     start=rule_set(fewest_steps=8, most_steps=16, affordable=4e7),
     momentum_steps=6.0,  # 1 / (1 - momentum) is at most the number of steps over this

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.linalg import helmert
 from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 
 from .._checks import check_level, check_real, check_size, says_level
@@ -49,6 +50,7 @@ _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of
 _LARGEST_CHANGE = 0.5  # of the logarithm of a slope, in a step
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
 _N_POINTS = 200  # of normal predictions
+_LEAST_DONE = 0.01  # of the way of a level, so that what is told of it stays a number
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
 # what standard errors depend on, by the task
 _ASSUMED_OF = {
@@ -139,6 +141,9 @@ class Descent(Solver):
             moves_all = correction is not None and correction.size is None
             is_start = problem.inference or is_rate or moves_all
             limits = UNIT_DESCENT.start if is_start else UNIT_DESCENT.whitened
+            clear = UNIT_DESCENT.clear * problem.n_outputs * problem.n_features**1.5
+            if problem.has_frequencies and not is_start and purse.user_accuracy >= clear:
+                limits = UNIT_DESCENT.of_classes
         n_steps = self.max_iter or affordable_steps(problem, limits)
         step = purse.noise(change, purse.left, problem.size, n_steps, of_users=True)
         first, last = releases_of(*before, units, of_users), releases_of(correction or inference)
@@ -257,8 +262,8 @@ class UnitDescentPlan(Plan):
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
         coef, pulls = _descend(units, np.zeros(problem.size), walk, stream)
-        slopes, _ = _slopes_and_levels(units, coef)
-        before, clear = float((slopes**2).sum()), self._shrink(units, slopes, walk, pulls)
+        slopes, own = _slopes_and_levels(units, coef)
+        before, clear = float((slopes**2).sum()), self._shrink(units, slopes, own, walk, pulls)
         slopes[:] = _without_doubts(units, slopes, walk)
         keeps_level = self.correction is None and isinstance(problem.base_loss, Squared)
         is_known = self.units.accuracy / units.ratio >= CORRECTION.least_for_level
@@ -289,14 +294,18 @@ class UnitDescentPlan(Plan):
             units, coef = units._replace(frame=frame), 0.0 * coef
         return replace(units.result(coef, problem, self.n_steps), estimate=estimate)
 
-    def _shrink(self, units: Units, slopes: Array, walk: Walk, pulls: Pulls) -> Clear:
+    def _shrink(self, units: Units, slopes: Array, own: Array, walk: Walk, pulls: Pulls) -> Clear:
         """Shrink slopes, in place, or say by how much last steps on their size are to do so."""
         problem = self.problem
         if problem.is_wide:
             return WHOLE
         if problem.loss.task == "classification":
-            clear = _clear_of_labels(units, slopes, walk, pulls)
+            level = units.unit[-1] * own if problem.has_frequencies else 0.0
+            clear = _clear_of_labels(units, slopes, walk, pulls, level)
             if self.correction is not None:
+                if problem.has_frequencies and tells_levels(units):
+                    doubt = _push_back(units, clear.part * slopes, own, walk)
+                    clear = clear._replace(levels=doubt)
                 return clear
             slopes *= clear.part
             return WHOLE
@@ -669,6 +678,7 @@ class Clear(NamedTuple):
 
     part: float
     chance: float
+    levels: Any = 0.0  # of several classes, variances of intercepts beside what is usual
 
 
 WHOLE = Clear(1.0, 0.0)
@@ -685,7 +695,9 @@ def _clear_part(slopes: Array, variance: float) -> float:
     return max(0.0, 1 - noise * noise / columns)
 
 
-def _clear_of_labels(units: Units, slopes: Array, walk: Walk, pulls: Pulls = ()) -> Clear:
+def _clear_of_labels(
+    units: Units, slopes: Array, walk: Walk, pulls: Pulls = (), level: Any = 0.0
+) -> Clear:
     """The same of labels, by the noise of clipped derivatives, and of the sample.
 
     Where nothing is to be found, nearly all derivatives are clipped. Signals mostly lie along the
@@ -695,14 +707,15 @@ def _clear_of_labels(units: Units, slopes: Array, walk: Walk, pulls: Pulls = ())
     problem, d = units.problem, len(slopes)
     if problem.has_frequencies:  # what classes have in common changes no probability
         slopes = slopes - slopes.mean(axis=1, keepdims=True)
-    n_free = d * (slopes.shape[1] - problem.has_frequencies)
     size = max(float((slopes**2).sum()), TINY)
-    curvature, square = _where_clipped(units, walk.clip, slopes, units.spread * math.sqrt(size))
+    facts = walk.clip, slopes, units.spread * math.sqrt(size), level
+    curvatures, squares = _where_clipped(units, *facts)
     # of rows that count less if they are longer than 1, and for no more than steps suit
     moment = min(units.top, units.spread**2 / max(1.0, units.spread * math.sqrt(d)))
-    weights = walk.weights(curvature * moment)
-    noise = n_free * walk.variance * float(weights @ weights) / size
-    chance = d * moment * square / units.n_present * float(weights.sum()) ** 2 / size
+    weights = walk.weights(curvatures * moment)
+    noise = d * walk.variance * float((weights**2).sum()) / size
+    explained = squares * weights.sum(axis=0)
+    chance = d * moment / units.n_present * float(explained @ weights.sum(axis=0)) / size
     # over the mean of all moments, which is at most 1 / d
     larger = max(1.0, (units.top - units.top_noise) * problem.dimension)
     # (a part of the energy that is expected of noise may be a signal's)
@@ -711,14 +724,20 @@ def _clear_of_labels(units: Units, slopes: Array, walk: Walk, pulls: Pulls = ())
     part = 1 - min(1.0, hidden / scale) ** UNIT_DESCENT.noise_power
     if pulls and units.users is None:
         # of noise the average has less; and what the sample explains is no fit to other rows
-        more = curvature * (float(np.mean(pulls, axis=0)[1]) - size)
-        more += UNIT_DESCENT.explained * d * square / units.n_present * float(weights.sum())
-        part = _pulled_part(units, slopes, walk, pulls, more * units.spread**2, part)
+        more = float(curvatures.mean()) * (float(np.mean(pulls, axis=0)[1]) - size)
+        more += UNIT_DESCENT.explained * d / units.n_present * float(explained.sum())
+        part = _pulled_part(units, slopes, walk, pulls, more * units.spread**2, part, level)
     return Clear(part, min(1.0, chance / scale))
 
 
 def _pulled_part(
-    units: Units, slopes: Array, walk: Walk, pulls: Pulls, more: float, part: float
+    units: Units,
+    slopes: Array,
+    walk: Walk,
+    pulls: Pulls,
+    more: float,
+    part: float,
+    level: Any = 0.0,
 ) -> float:
     """What slopes of several classes are multiplied by, of which `part` is a guess.
 
@@ -730,7 +749,7 @@ def _pulled_part(
     pull, energy = np.mean(pulls, axis=0)
     points = _normal_points(slopes, units.spread * float(np.linalg.norm(slopes)))
     offset = _class_offsets(units)
-    p = softmax(points + offset, axis=1)
+    p = softmax(points + offset + level, axis=1)
     _, _, shorter = _shortened(p, walk.clip)
     along = units.frame.mean_weight * shorter * ((p * points).sum(axis=1, keepdims=True) - points)
     expected = [float((softmax(t * points + offset, axis=1) * along).sum()) / len(p) for t in times]
@@ -742,26 +761,39 @@ def _pulled_part(
     return float(np.average(times, weights=np.exp((unlikely.min() - unlikely) / 2)))
 
 
-def _where_clipped(units: Units, clip: float, slopes: Array, spread: float) -> tuple[float, float]:
-    """Curvature of a loss of labels and mean square of its derivatives where these are clipped.
+def _where_clipped(
+    units: Units, clip: float, slopes: Array, spread: float, level: Any = 0.0
+) -> tuple[Array, Array]:
+    """Curvatures of a loss of labels, and mean squares of its derivatives, where these are clipped.
 
-    For predictions that are normal, of that spread, and right. Derivatives that are all clipped
-    hardly pull back what noise has moved.
+    In K - 1 directions of classes, for predictions that are normal, of that spread, and right.
+    Derivatives that are all clipped, and those along rare classes, hardly pull back what noise has
+    moved.
     """
     problem = units.problem
     if units.users is not None:  # whose sums are clipped
         clip = math.inf
-    p = softmax(_normal_points(slopes, spread) + _class_offsets(units), axis=1)
+    points = _normal_points(slopes, spread) + _class_offsets(units)
+    law, p = softmax(points, axis=1), softmax(points + level, axis=1)
     # (of two classes, whose scores are 0 and z, a curvature in z is half of that in both)
     clip, unit = (clip, 1.0) if problem.has_frequencies else (math.sqrt(2) * clip, 0.5)
-    # residuals r of each class, and traces of their derivatives J, where clipped less those along r
+    # of residuals r, p less 1 for the label, and their derivatives J: J, less what is along r where
+    # r is clipped, and r r', each times what the clip leaves
     of_all, norms, shorter = _shortened(p, clip)
-    along = (p**3).sum(axis=1, keepdims=True) - 2 * p**2 + p - (of_all - p) ** 2
-    traces = shorter * (1 - of_all - np.where(shorter < 1, along / norms, 0.0))
-    curvature = float((p * traces).sum()) / len(p) / (p.shape[1] - 1)
-    square = float((p * shorter**2 * norms).sum()) / len(p)
-    weight = units.frame.mean_weight
-    return weight * unit * curvature, weight * unit * square
+    left, cut = law * shorter, np.where(shorter < 1, law * shorter / norms, 0.0)
+    cut_p, of_r = cut * p, p**2 - of_all * p
+    bent = np.diag((left.sum(axis=1, keepdims=True) * p - cut_p).sum(axis=0))
+    bent -= (left.sum(axis=1, keepdims=True) * p).T @ p
+    bent -= (cut.sum(axis=1, keepdims=True) * p - cut).T @ of_r
+    bent -= (cut_p.sum(axis=1, keepdims=True) * p - cut_p).T @ p - p.T @ cut_p
+    left *= shorter
+    square = np.diag(left.sum(axis=0)) - p.T @ left - left.T @ p
+    square += (left.sum(axis=1, keepdims=True) * p).T @ p
+    basis = helmert(p.shape[1])  # what classes have in common changes no probability
+    curvatures, turn = np.linalg.eigh(basis @ (bent + bent.T) @ basis.T / 2)
+    squares = np.einsum("ij,jk,ik->i", turn.T @ basis, square, turn.T @ basis)
+    weight = units.frame.mean_weight * unit / len(p)
+    return weight * np.maximum(curvatures, 0.0), weight * squares
 
 
 def _shortened(p: Array, clip: float) -> tuple[Array, Array, Array]:
@@ -891,7 +923,7 @@ class Correction(Part):
         slopes, _ = _slopes_and_levels(units, coef)
         points = _normal_points(slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
-        own, prior = (point[d], np.full(k, of_own**2)), CORRECTION.prior
+        own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), CORRECTION.prior
 
         def level(steeper: float) -> tuple[Array, Array]:
             """Where the intercepts are thought to be, for slopes times this, and its variance."""
@@ -1038,6 +1070,27 @@ def _start_levels(units: Units, coef: Array) -> None:
         level = _levels(units, _points_of(units, slopes))
         far = np.maximum(np.abs(level) - CORRECTION.start_above, 0.0)
         own[:] = np.sign(level) * far / units.unit[-1]
+
+
+def _push_back(units: Units, slopes: Array, own: Array, walk: Walk) -> Array:
+    """Take from intercepts of several classes, in place, what clips have moved them by.
+
+    Returned are variances of their levels, by what is thought of that and by the noise. Derivatives
+    of a rarer class are cut by more: the gradient is 0 where its level is lower by the logarithm of
+    what is left of these, over that of all.
+    """
+    unit, clip = float(units.unit[-1]), math.inf if units.users is not None else walk.clip
+    p = softmax(_points_of(units, slopes) + _class_offsets(units), axis=1)
+    _, _, shorter = _shortened(p, clip)
+    left = p * shorter
+    pushed = np.log(left.mean(axis=0) / (p * left.sum(axis=1, keepdims=True)).mean(axis=0))
+    curvature = units.frame.mean_weight * unit**2 * (p * (1 - p)).mean(axis=0)
+    # what part of the way there the steps have come, on average over the second half of them
+    done = np.maximum(-np.expm1(-0.75 * walk.length * curvature), _LEAST_DONE)
+    own[:] = own / done - pushed / unit
+    own -= own.mean()
+    noise = walk.variance * walk.kept_noise(curvature) * (unit / done) ** 2
+    return np.asarray((0.5 * pushed) ** 2 + noise)
 
 
 def _points_of(units: Units, slopes: Array) -> Array:

@@ -9,7 +9,7 @@ import pytest
 from audit_cases import assert_only_too_little_noise_is_flagged, flipped_label, run_in_pieces
 from scipy.special import expit, softmax
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 from support import (
     free_problem,
@@ -908,11 +908,62 @@ def test_the_curvature_of_clipped_derivatives_is_that_of_their_mean(n_outputs, c
         return r * np.minimum(1, clip / np.linalg.norm(r, axis=1, keepdims=True))
 
     h = 0.02
-    slope = [v @ (clipped(h * v) - clipped(-h * v)).mean(axis=0) / (2 * h) for v in basis]
-    curvature, square = unit_descent._where_clipped(units, clip, slopes, spread)
-    assert curvature == pytest.approx(np.mean(slope), rel=0.05)
-    still = clipped(np.zeros(n_outputs))
-    assert square == pytest.approx((still**2).sum(axis=1).mean(), rel=0.03)
+    bent = [basis @ (clipped(h * v) - clipped(-h * v)).mean(axis=0) / (2 * h) for v in basis]
+    values, turn = np.linalg.eigh((np.array(bent) + np.transpose(bent)) / 2)
+    curvatures, squares = unit_descent._where_clipped(units, clip, slopes, spread)
+    assert curvatures == pytest.approx(values, rel=0.07)
+    along = clipped(np.zeros(n_outputs)) @ basis.T @ turn
+    assert squares == pytest.approx((along**2).mean(axis=0), rel=0.05)
+
+
+@pytest.mark.parametrize("clip", [0.4, 9.0])
+def test_what_clips_move_levels_of_rare_classes_by_is_taken_back(clip):
+    units, walk = descended(3)
+    walk = walk._replace(clip=clip, length=1e6, step=Gaussian(1.0, 0.0, 1))
+    frequencies = np.array([0.75, 0.2, 0.05])
+    units.frame, units.unit = Frame(np.log(frequencies)), np.full(21, 0.5)
+    level = np.zeros(3)
+    for _ in range(3000):  # to where clipped derivatives add up to 0
+        p = softmax(np.log(frequencies) + level)
+        r = p - np.eye(3)
+        r = r * np.minimum(1, clip / np.linalg.norm(r, axis=1))[:, None]
+        level = level - 5 * frequencies @ r
+    level -= level.mean()
+    assert (abs(level[2]) > 0.4) == (clip < 1), level
+    own = level / 0.5
+    doubt = unit_descent._push_back(units, np.zeros((20, 3)), own, walk)
+    assert np.abs(0.5 * own).max() < 0.25 * max(np.abs(level).max(), 0.01), own
+    assert np.all(np.abs(0.5 * own) <= np.sqrt(doubt) + 1e-6), (own, doubt)
+
+
+def test_rare_classes_without_a_signal_are_predicted_by_their_frequencies():
+    """Log losses were .010 above those of the frequencies in the median."""
+    excess, frequencies = [], np.array([0.83, 0.135, 0.035])
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(3500, 5)).clip(-4, 4), rng.choice(3, 3500, p=frequencies)
+        model = DPLogisticRegression(
+            epsilon=1.0, delta=1e-6, relation="zero-out", bounds_X=(-4, 4), classes=[0, 1, 2],
+            precision="float", random_state=seed,
+        ).fit(X[:1500], y[:1500])  # fmt: skip
+        found = model.predict_proba(X[1500:])[np.arange(2000), y[1500:]]
+        excess.append(np.log(frequencies[y[1500:]] / found).mean())
+    assert np.median(excess) < 0.007, excess
+
+
+def test_many_steps_find_flat_directions_of_rare_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8000, 6)).clip(-4, 4)
+    scores = X @ rng.normal(size=(6, 8)) + 1.5 * rng.normal(size=8)
+    y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    best = LogisticRegression(C=1e8, max_iter=2000).fit(X, y).predict_proba(X)
+    model = DPLogisticRegression(
+        epsilon=1e3, delta=1e-6, relation="zero-out", bounds_X=(-4, 4), classes=list(range(8)),
+        precision="float", random_state=0,
+    ).fit(X, y)  # fmt: skip
+    rows = np.arange(8000)
+    excess = np.log(best[rows, y] / model.predict_proba(X)[rows, y]).mean()
+    assert excess < 1.5e-3, excess
 
 
 @pytest.mark.parametrize(
