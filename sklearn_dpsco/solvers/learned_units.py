@@ -299,8 +299,9 @@ class LearnedUnits(Part):
         clip = min(_LARGEST_CLIP, max(size / mean - weight, min(1.0, 2 * weight)))
         reach = math.inf
         if noises[0] > TINY and not self.problem.inference:  # few means are far beyond a size
-            reach = math.log(RATES.largest_mean)
-            reach += max(0.0, math.log(wide / self.problem.largest_rate / mean))
+            # which is one of weighted rates: of short exposures, or of all if weights are small
+            of_few = wide / min(self.problem.largest_rate, weight)
+            reach = math.log(RATES.largest_mean) + max(0.0, math.log(of_few / mean))
         frame = Frame(target_center=math.log(mean), mean_weight=weight, reach=reach)
         found = {"clip": clip, "level_noise": variance}
         found["largest"] = min(reach, -frame.target_center)
