@@ -192,7 +192,8 @@ class NewtonSteps(Part):
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
-        level = float(errors[-k:].mean()) * level_unit**2 + of_slopes**2
+        # (a power of an error that is too large would raise)
+        level = float(errors[-k:].mean()) * level_unit**2 + of_slopes * of_slopes
         if self.moments is None:
             return self._on_level(units, best, stream), level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:

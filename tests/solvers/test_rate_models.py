@@ -61,10 +61,11 @@ def among_equals(plan):
     """A pair of tables of equal targets, but that of a record is the most in one, 0 in the other.
 
     At the start, where predictions are the mean, and so is the clip: both derivatives are its ends.
+    The record's row is as long as the bound, beyond which rows count less, and others 1.25 times.
     """
     n, rows = plan.problem.n_samples, plan.budget.rows_per_user
-    X, users = np.full((n, 2), 0.05), np.arange(n) // rows if rows > 1 else None
-    X[:rows] = 1.0
+    X = np.resize([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)], (n, 2))
+    X[:rows], users = 0.8, np.arange(n) // rows if rows > 1 else None
     pair = []
     for own, is_present in ((1.0, True), (0.0, plan.budget.relation == "replace-one")):
         y, scale = np.full(n, 0.1), np.ones(n)
