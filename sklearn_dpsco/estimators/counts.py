@@ -127,7 +127,9 @@ class RateModel(Inference, DPRegressor):
         check_in_memory("a model with exposure", y)
         y, e = self._reader.targets(y), self._exposure(exposure)
         check_lengths(y=y, exposure=e)
+        _, largest = number_bounds(self.bounds_y, "bounds_y") or (0.0, 1.0)
         with np.errstate(all="ignore"):
+            y = np.minimum(y, largest)
             # finite targets stay finite, and those above 0 so
             rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
         power = 2 - self.loss.power

@@ -177,13 +177,15 @@ def test_units_of_targets_and_of_exposure(name):
     assert other.intercept_ - model.intercept_ == pytest.approx(math.log(256 / 8), rel=1e-6)
 
 
-def test_predictions_stay_within_what_the_bounds_allow():
+@pytest.mark.parametrize("epsilon", [20.0, math.inf])
+def test_predictions_stay_within_what_the_bounds_allow(epsilon):
     X, y, exposure = table("Poisson", 2000)
-    model = model_of("Poisson", exposure, bounds_y=(0, 3), epsilon=20.0)
+    model = model_of("Poisson", exposure, bounds_y=(0, 3), epsilon=epsilon)
     model.fit(X, y, exposure=exposure)
     model.coef_ *= 1000
     assert model.predict(X).max() == pytest.approx(3 / 0.1)
-    assert 0 < model.predict(X).min() < 1e-100
+    # without noise there is no released size, as far above the mean as the least is below it
+    assert (0 < model.predict(X).min() < 1e-100) == (epsilon == math.inf)
 
 
 @every_model
@@ -352,6 +354,19 @@ def test_targets_over_tiny_exposures_are_clipped_and_no_error(name):
     assert np.isfinite(found.coef_).all()
     if name == "Gamma":  # which has no weights by exposure
         assert found.intercept_ == pytest.approx(expected.intercept_)
+
+
+@every_model
+def test_targets_beyond_their_bounds_are_clipped_whatever_the_exposure(name):
+    X, y, exposure = table(name, 400)
+    targets = y + 1.0
+    bounds = {"bounds_y": (lowest(name), float(targets.max())), "epsilon": 5.0}
+    wild = np.where(targets == targets.max(), 50 * targets, targets)
+    found, expected = (
+        model_of(name, exposure, **bounds).fit(X, of, exposure=exposure) for of in (wild, targets)
+    )
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert found.intercept_ == expected.intercept_
 
 
 def test_no_warning_depends_on_a_record(recwarn):
