@@ -44,8 +44,9 @@ class RateModel(Inference, DPRegressor):
     bounds_y : pair (low, high) or None, default=None
         Bounds of the target from domain knowledge, never from the data, scalars: 0, or for
         `DPGammaRegressor` the smallest cost there is, and the largest count or cost that a record
-        may have. Values outside are clipped; far too wide bounds cost little. None stands for
-        (0, 1), or (.001, 1), and warns `BoundsNotDeclaredWarning`.
+        may have. Values outside are clipped, with an exposure those that no exposure within its
+        bounds allows per unit of it; far too wide bounds cost little. None stands for (0, 1), or
+        (.001, 1), and warns `BoundsNotDeclaredWarning`.
     bounds_exposure : pair (low, high) or None, default=None
         Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. None:
         there is none, and methods take none.
@@ -127,9 +128,7 @@ class RateModel(Inference, DPRegressor):
         check_in_memory("a model with exposure", y)
         y, e = self._reader.targets(y), self._exposure(exposure)
         check_lengths(y=y, exposure=e)
-        _, largest = number_bounds(self.bounds_y, "bounds_y") or (0.0, 1.0)
         with np.errstate(all="ignore"):
-            y = np.minimum(y, largest)
             # finite targets stay finite, and those above 0 so
             rates = np.clip((y.T / e).T, np.where(y > 0, _TINIEST, 0.0), _LARGEST)
         power = 2 - self.loss.power

@@ -300,10 +300,11 @@ class UnitDescentPlan(Plan):
         if problem.is_wide:
             return WHOLE
         if problem.loss.task == "classification":
-            level = units.unit[-1] * own if problem.has_frequencies else 0.0
+            has_levels = problem.has_frequencies and problem.fit_intercept
+            level = units.unit[-1] * own if has_levels else 0.0
             clear = _clear_of_labels(units, slopes, walk, pulls, level)
             if self.correction is not None:
-                if problem.has_frequencies and tells_levels(units):
+                if has_levels and tells_levels(units):
                     doubt = _push_back(units, clear.part * slopes, own, walk)
                     clear = clear._replace(levels=doubt)
                 return clear

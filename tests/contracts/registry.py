@@ -44,6 +44,7 @@ from sklearn_dpsco.solvers import (
     Spider,
     Tree,
 )
+from sklearn_dpsco.solvers.base import Frame
 
 NAN, INF = np.nan, np.inf
 
@@ -633,10 +634,13 @@ def targets_of(name, values):
     return (low + high) / 2 + (high - low) / 2 * np.asarray(values)
 
 
-def predictions_of(name, raw):
-    """Raw predictions as the scores of a classifier, or as `predict` gives them."""
+def predictions_of(name, raw, model=None):
+    """Raw predictions as the scores of a classifier, or as `predict` of a model gives them."""
     if entry(name).of_rates:
-        return np.exp(np.minimum(raw, np.log(entry(name).bounds_y[1])))
+        frame = Frame() if model is None else model._scaled_model.frame
+        top = np.log(entry(name).bounds_y[1])
+        middle, reach = top + frame.target_center, frame.reach
+        return np.exp(np.clip(raw, middle - reach, min(top, middle + reach)))
     return np.clip(raw, *entry(name).bounds_y) if "bounds_y" in parameters_of(name) else raw
 
 

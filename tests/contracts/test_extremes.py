@@ -136,7 +136,7 @@ def test_predictions_of_rows_near_the_largest_float(name):
     expected = np.array([intercept] * 3 + [-np.inf])
     if getattr(model, "limits_X_", None) is not None:  # features are clipped
         expected = np.clip(X, *model.limits_X_) @ coef + intercept
-    expected = predictions_of(name, expected)
+    expected = predictions_of(name, expected, model)
     for kind in STORAGES.values():
         np.testing.assert_allclose(quietly(predict, kind(X)), expected, rtol=1e-12, atol=1e-300)
 

@@ -337,7 +337,7 @@ def test_attributes_and_linear_predictions(name, form):
         rows = rows if sparse.issparse(rows) else np.ascontiguousarray(rows)
         expected = np.ravel(rows @ model.coef_.T + model.intercept_)
         found = predict(storage(50 * X))
-        np.testing.assert_array_equal(found, predictions_of(name, expected))
+        np.testing.assert_array_equal(found, predictions_of(name, expected, model))
     assert np.any(model.coef_ != 0) == (form in descending_forms(name))
 
 

@@ -356,19 +356,6 @@ def test_targets_over_tiny_exposures_are_clipped_and_no_error(name):
         assert found.intercept_ == pytest.approx(expected.intercept_)
 
 
-@every_model
-def test_targets_beyond_their_bounds_are_clipped_whatever_the_exposure(name):
-    X, y, exposure = table(name, 400)
-    targets = y + 1.0
-    bounds = {"bounds_y": (lowest(name), float(targets.max())), "epsilon": 5.0}
-    wild = np.where(targets == targets.max(), 50 * targets, targets)
-    found, expected = (
-        model_of(name, exposure, **bounds).fit(X, of, exposure=exposure) for of in (wild, targets)
-    )
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
-    assert found.intercept_ == expected.intercept_
-
-
 def test_no_warning_depends_on_a_record(recwarn):
     X, y, exposure = table("Poisson", 400)
     for value in (0, 10**6, 1.7e308):

@@ -75,7 +75,7 @@ def test_predictions_in_a_frame_are_those_of_its_plain_model():
     X = rng.normal(size=(20, D))
     fields = {field.name for field in dataclasses.fields(Frame)}
     # for the descent alone, and a limit that no linear model has
-    assert set(FRAMES) == fields - {"class_weight", "mean_weight", "largest"}
+    assert set(FRAMES) == fields - {"class_weight", "mean_weight", "reach"}
     for fit_intercept in (True, False):
         w = rng.normal(size=D + fit_intercept)
         case = facts(20, fit_intercept=fit_intercept)
