@@ -522,6 +522,9 @@ FTRL = by_task(
     _TASKS,
     reach=(1.0, 8.0),  # l2 norm of the noise in the prediction for the longest row
     whitened_reach=(1.0, 5.0),  # the same after whitening, where fewer steps are enough
+    # Times this and the root of the number of outputs, of classes in streams of a known length: the
+    # one epoch of these is as long as the stream, and log-odds of 3 are a clear label.
+    reach_of_known=(1.0, 0.4),
     noisy=(0.15, 0.6),  # relative noise of the mean gradient above which less than that is allowed
     clip=(0.3, 0.5),
     accurate=(0.002, 0.008),  # noise below which the clip grows to 1

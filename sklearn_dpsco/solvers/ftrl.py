@@ -418,6 +418,8 @@ class FTRL(Solver):
         if q == math.inf:
             noisy = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
         reach = rules.whitened_reach if is_whitened else rules.reach
+        if problem.loss.task == "classification" and not self.doubling:
+            reach *= rules.reach_of_known * math.sqrt(problem.n_outputs)
         allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
         rate = min(stable / batch_size, allowed / noisy)
         # (an epoch of several goes on from a model, which is lost the slower)

@@ -14,6 +14,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
 from support import recomputed_epsilon, rest_is_slow, scaled_table, storage
 
 from sklearn_dpsco import (
@@ -719,6 +720,20 @@ def test_without_a_horizon_what_is_known_of_the_target_is_kept():
         model = DPFTRLRegressor(bounds_X=(-4, 4), bounds_y=(0, 100), random_state=seed)
         scores.append(model.partial_fit(X, y).score(X, y))
     assert np.median(scores) > -5, scores
+
+
+def test_labels_of_small_tables_are_not_predicted_by_noise():
+    losses = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(800, 2)).clip(-4, 4)
+        y = rng.logistic(size=800) + X[:, 0] > 2.2
+        model = DPFTRLClassifier(
+            epsilon=0.5, bounds_X=(-4, 4), classes=[False, True], relation="zero-out"
+        )
+        of_model = model.set_params(random_state=seed).fit(X, y).predict_proba(X)
+        losses.append(log_loss(y, of_model) - log_loss(y, np.full(800, y.mean())))
+    assert np.median(losses) < 0.15, losses  # .34 once
 
 
 def test_a_horizon_that_is_too_small_warns():
