@@ -45,9 +45,9 @@ class _FrankWolfeMixin(DPLinearModel):
         n times epsilon is large against the number of features, there are at most 1000 of them, the
         bounds do not come with the length of the rows, and no number in units of the bounds is
         declared (a set with its radius, `gradient_clip`, `data_norm`, `learning_rate` or
-        `l2_penalty` of the solver). X is copied then; sparse X stays sparse and is not centred, so
-        that its model is another one than that of the same numbers stored densely. Not with
-        delta=0.
+        `l2_penalty` of the solver), as it is by the simplex of a regression, whose sum is 1. X is
+        copied then; sparse X stays sparse and is not centred, so that its model is another one than
+        that of the same numbers stored densely. Not with delta=0.
     solver : str or Solver, default="auto"
         "selection", "gradient", "rounds", "tree", "spider", or an object with settings:
         `solvers.Selection`, `solvers.Gradient`, `solvers.Rounds`, `solvers.Tree`,

@@ -65,10 +65,13 @@ def sized_set(problem: Problem, radius: float) -> Geometry:
     kind = problem.feasible_set
     if isinstance(kind, Geometry):
         return kind
-    # without the origin the radius fixes the size of the model: 1 for convex combinations
-    is_fixed = problem.loss.task == "regression" and not kind.contains_origin
     # noise beyond all measure would ask for a radius that no set may have
-    return kind(1.0 if is_fixed else max(radius, 1e-50))
+    return kind(1.0 if has_fixed_size(problem) else max(radius, 1e-50))
+
+
+def has_fixed_size(problem: Problem) -> bool:
+    """Whether the radius of a set without the origin is the size of the model: 1, for mixtures."""
+    return problem.loss.task == "regression" and not problem.feasible_set.contains_origin
 
 
 def growing(smallest: float, noise: float, accurate: float) -> float:

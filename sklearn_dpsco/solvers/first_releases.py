@@ -33,7 +33,7 @@ from ..losses import Absolute, Quantile, Squared
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from . import base, statistics
+from . import base, defaults, statistics
 from .base import Frame, Part, Plan, Problem, Solver, named_releases, releases_of
 from .defaults import BOX_UNITS, intercept_share, unit_rules
 from .defaults import FIRST_RELEASES as RULES
@@ -290,7 +290,10 @@ class Box:
         is_learned = learns_units(solver, problem, budget)
         if problem.units == "auto":
             # a radius and the length of a row are in the units of the bounds, too
-            is_free = isinstance(problem.feasible_set, type) and problem.row_norm is None
+            kind = problem.feasible_set
+            is_free = isinstance(kind, type) and problem.row_norm is None
+            # and so is that of combinations that are convex, of the columns as they are
+            is_free = is_free and not defaults.has_fixed_size(problem)
             is_clear = Purse(problem, budget).accuracy >= BOX_UNITS.clear * problem.n_features
             is_learned = auto and is_learned and is_free and is_clear
         if not is_learned:

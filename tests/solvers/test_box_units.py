@@ -209,6 +209,22 @@ def test_units_are_learned_by_default_where_nothing_is_declared_and_noise_is_sma
         assert learns(solver=solver, units="learned"), solver
 
 
+def test_mixtures_are_of_the_columns_as_they_are():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (5000, 3))
+    y = X @ [0.5, 0.3, 0.2] + 0.05 * rng.normal(size=5000)
+    model = DPLassoFW(
+        bounds_X=(0, 1), bounds_y=(0, 1), feasible_set="simplex", fit_intercept=False
+    ).set_params(random_state=0, solver="gradient", epsilon=3.0)
+    model.fit(X, y)
+    assert model.coef_.sum() == pytest.approx(1)
+    assert model.score(X, y) > 0.8
+    # of a set whose size the plan chooses, units are free
+    sizes = {"n_samples": 5000, "n_features": 3}
+    assert model.plan(**sizes).first.units is None
+    assert model.set_params(feasible_set="l1").plan(**sizes).first.units is not None
+
+
 def test_learned_units_that_cannot_be_are_refused():
     for solver, public, budget, match in (
         (Selection(), facts(100, 3), PrivacyBudget(1.0, 0.0), "no pure-DP form"),
