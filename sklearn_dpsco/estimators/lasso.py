@@ -34,10 +34,11 @@ class _FrankWolfeMixin(DPLinearModel):
         parameter is at least twice its weak convexity.
     feasible_set : {"l1", "simplex", "l2", "linf"} or Geometry, default="l1"
         The set of the scaled coefficients. Of a name, the plan chooses the radius from the numbers
-        of records, features and outputs and the budget; it falls as the noise grows. An object has
-        its own: ``L1Ball(3.0)``. "simplex" (non-negative, summing to the radius) and
-        ``Polytope(points)``, the convex hull of given points, need ``fit_intercept=False``. "l2"
-        and "linf" have no vertices to select: they are for ``solver="gradient"``.
+        of records, features and outputs and the budget; it falls as the noise grows and, in learned
+        units, the rarer one of two classes is. An object has its own: ``L1Ball(3.0)``. "simplex"
+        (non-negative, summing to the radius) and ``Polytope(points)``, the convex hull of given
+        points, need ``fit_intercept=False``. "l2" and "linf" have no vertices to select: they are
+        for ``solver="gradient"``.
     units : {"auto", "bounds", "learned"}, default="auto"
         Of features and targets, in which the solver works: those of the bounds (see `bounds_X`), or
         learned ones, for which a part of the budget buys a centre and a width of each column and of

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
@@ -29,14 +30,14 @@ from .._progress import steps
 from .._types import Array, Auto
 from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
-from ..losses import Loss, bounded_clip
+from ..losses import Logistic, Loss, bounded_clip
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import ROUNDING, Allowance, Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
+from .base import MOST_STEPS, Frame, Plan, Problem, Solver, SolverResult
 from .defaults import FRANK_WOLFE
 from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records
@@ -62,6 +63,8 @@ class FrankWolfePlan(SetPlan):
     min_selections : int
         From 2 on, the last iterate is the result, without the coefficients that fewer
         selections can make.
+    fades_by_frequency : bool
+        "gradient": whether the set is smaller than `geometry` where one of two classes is rare.
     """
 
     step: Gaussian | SelectVertex | None = None
@@ -70,10 +73,25 @@ class FrankWolfePlan(SetPlan):
     curvature: float = 0.0
     vertices: Vertices | None = None
     min_selections: int = 1
+    fades_by_frequency: bool = False
+
+    def _for_rare_labels(self, frame: Frame) -> FrankWolfePlan:
+        """With a set, and noise in it, as small as suits a rare one of two classes.
+
+        Few records tell of it: the noise that decides on the radius is that of a gradient over the
+        variance of the labels, whose root the radius is proportional to. It follows from the
+        released frequency, and no sensitivity from the set.
+        """
+        if not self.fades_by_frequency:
+            return self
+        part = math.sqrt(max(4 * expit(frame.offset) * expit(-frame.offset), 1e-6))
+        geometry = replace(self.geometry, radius=self.geometry.radius * part)
+        return replace(self, geometry=geometry, smoothing=self.smoothing / part)
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
+        self = self._for_rare_labels(frame)
         data, size = data.kept(), self.problem.size
         coef = np.array(self.geometry.center(size), dtype=np.float64)
         terms = Terms(frame.offset, self.problem.loss, self.gradient_clip)
@@ -333,7 +351,10 @@ class Gradient(FrankWolfe):
         smoothing = left_over / (rules.smoothing * geometry.radius)
         curvature = rules.curvature * problem.loss.smoothness + self.l2_penalty
         fields = {"geometry": geometry, "first": first, "step": step, "gradient_clip": clip}
+        is_free = isinstance(problem.feasible_set, type) and problem.fit_intercept
+        is_binary = type(problem.base_loss) is Logistic and problem.n_outputs == 1
         fields |= {"smoothing": smoothing, "curvature": curvature}
+        fields |= {"fades_by_frequency": is_free and is_binary and box.is_learned}
         return self._finish(problem, budget, box.allowance.kind, max_iter, **fields)
 
 
