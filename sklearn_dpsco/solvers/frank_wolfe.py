@@ -91,8 +91,11 @@ class FrankWolfePlan(SetPlan):
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
-        self = self._for_rare_labels(frame)
-        data, size = data.kept(), self.problem.size
+        return self._for_rare_labels(frame)._walked(data.kept(), frame, stream)
+
+    def _walked(self, data: SolverData, frame: Frame, stream: RandomStream) -> SolverResult:
+        """The steps after what comes first, from the centre of the set on."""
+        size = self.problem.size
         coef = np.array(self.geometry.center(size), dtype=np.float64)
         terms = Terms(frame.offset, self.problem.loss, self.gradient_clip)
         # the mean of the second half of the iterates, or the last one
