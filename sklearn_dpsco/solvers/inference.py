@@ -191,8 +191,7 @@ class NewtonSteps(Part):
         noise = basis @ noise @ basis.T + _left(units, longest, basis @ far, bread.inverse)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
-        of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k
-        # (a power of an error that is too large would raise)
+        of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k  # whose ** would overflow
         level = float(errors[-k:].mean()) * level_unit**2 + of_slopes * of_slopes
         if self.moments is None:
             return self._on_level(units, best, stream), level, None

@@ -1084,7 +1084,8 @@ def _push_back(units: Units, slopes: Array, own: Array, walk: Walk) -> Array:
     p = softmax(_points_of(units, slopes) + _class_offsets(units), axis=1)
     _, _, shorter = _shortened(p, clip)
     left = p * shorter
-    pushed = np.log(left.mean(axis=0) / (p * left.sum(axis=1, keepdims=True)).mean(axis=0))
+    of_all = (p * left.sum(axis=1, keepdims=True)).mean(axis=0)
+    pushed = np.log(np.maximum(left.mean(axis=0), TINY) / np.maximum(of_all, TINY))
     curvature = units.frame.mean_weight * unit**2 * (p * (1 - p)).mean(axis=0)
     # what part of the way there the steps have come, on average over the second half of them
     done = np.maximum(-np.expm1(-0.75 * walk.length * curvature), _LEAST_DONE)
