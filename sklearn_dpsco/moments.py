@@ -35,7 +35,7 @@ from ._checks import (
 )
 from ._fitting import Accounting, PrivateEstimator, in_order
 from ._types import Array, FeatureBounds
-from .data.bounds import check_feature_bounds, feature_scaling
+from .data.bounds import check_declared, check_feature_bounds, feature_scaling
 from .data.compressed import slices
 from .data.rows import SolverData, chunk_rows, row_slices, scaled_rows, sum_on_threads
 from .estimates import Estimates, telling_unknown
@@ -427,12 +427,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
                 X = self._features(X, reset=True, min_samples=2)
-                if self.bounds_X is None:
-                    raise ValueError(
-                        "PrivateMoments needs bounds_X: values are clipped to a range that nobody "
-                        "chose, and intervals would be those of what is left. Declare the bounds "
-                        "from domain knowledge, not from the data"
-                    )
+                check_declared("PrivateMoments", bounds_X=self.bounds_X)
                 n, d = X.shape
                 bounds, _ = declared_bounds(self.bounds_X, d)
                 known = feature_scaling(bounds, d, self._feature_names())

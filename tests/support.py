@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 from scipy.stats import binomtest, chi2, norm
+from sklearn.metrics import log_loss
 
 from sklearn_dpsco import DPLassoFW, Guarantee, PrivacyBudget, solvers
 from sklearn_dpsco.audit import map_mechanisms
@@ -264,6 +265,21 @@ def quiet(plan, factor=1e-9):
     return map_mechanisms(
         plan, lambda _, m: dataclasses.replace(m, scale=m.scale * factor, precision="float")
     )
+
+
+def above_frequencies(model, n, threshold):
+    """Log losses of nine tables of n rows of two columns, less those of the frequencies.
+
+    The first column tells of a label that is True above a threshold.
+    """
+    losses = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 2)).clip(-4, 4)
+        y = rng.logistic(size=n) + X[:, 0] > threshold
+        of_model = model.set_params(random_state=seed).fit(X, y).predict_proba(X)
+        losses.append(log_loss(y, of_model) - log_loss(y, np.full(n, y.mean())))
+    return losses
 
 
 def without_noise(plan, **changes):

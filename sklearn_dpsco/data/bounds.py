@@ -337,6 +337,16 @@ def _undeclared(name: str, what: str, low: float = -1.0, advice: str = "") -> tu
     return low, 1.0
 
 
+def check_declared(what: str, **bounds: Any) -> None:
+    """Refuse what has intervals where one of these bounds was not given."""
+    if missing := [name for name, given in bounds.items() if given is None]:
+        raise ValueError(
+            f"{what} needs {' and '.join(missing)}: values are clipped to a range that nobody "
+            "chose, and intervals would be those of what is left. Declare the bounds from domain "
+            "knowledge, not from the data"
+        )
+
+
 def check_target_bounds(
     bounds: Any, n_targets: int | None = None, name: str = "bounds_y"
 ) -> tuple[Array, Array] | None:

@@ -290,13 +290,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     ) -> LocalTable | BlocksTable:
         """The validated arguments of a fit; of blocks of rows elsewhere, all `groups` come here."""
         reader, by_user = self._reader, self.inference and rows_per_user > 1
-        names = ("bounds_X", "bounds_y") if self.inference else ()
-        if missing := [name for name in names if getattr(self, name, "") is None]:
-            raise ValueError(
-                f"inference=True needs {' and '.join(missing)}: values are clipped to a range that "
-                "nobody chose, and intervals would be those of what is left. Declare the bounds "
-                "from domain knowledge, not from the data"
-            )
+        if self.inference:
+            own = (name for name in ("bounds_X", "bounds_y") if hasattr(self, name))
+            bounds.check_declared("inference=True", **{name: getattr(self, name) for name in own})
         if by_user and groups is None:
             raise ValueError(
                 "inference=True with max_rows_per_user > 1 needs groups, the user of each row: "

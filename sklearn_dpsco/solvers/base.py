@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from .._checks import auto_or, check_bool, check_choice, check_count, check_real, check_size
@@ -247,6 +248,11 @@ class Frame:
     class_weight: Array | None = None  # of balanced classes, in [0, 1], still to be multiplied
     mean_weight: float = 1.0  # of all classes, declared or balanced, by released frequencies
     outer: Frame | None = None  # of the units in which all this is stated
+
+    @property
+    def balance(self) -> float:
+        """4 p (1 - p), p the frequency of the second of two classes that the offset stands for."""
+        return float(4 * expit(self.offset) * expit(-self.offset))
 
     def weighted(self, data: SolverData) -> SolverData:
         """The records, their weights times those of their classes if classes are balanced."""

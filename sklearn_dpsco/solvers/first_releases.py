@@ -33,9 +33,9 @@ from ..losses import Absolute, Quantile, Squared
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
-from . import base, defaults, statistics
+from . import base, statistics
 from .base import Frame, Part, Plan, Problem, Solver, named_releases, releases_of
-from .defaults import BOX_UNITS, intercept_share, unit_rules
+from .defaults import BOX_UNITS, has_fixed_size, intercept_share, unit_rules
 from .defaults import FIRST_RELEASES as RULES
 from .learned_units import LearnedUnits, Purse, pays, plan_units
 from .records import in_box
@@ -289,11 +289,10 @@ class Box:
         """By the problem's `units`, "auto" for learned ones where they pay and `auto` allows it."""
         is_learned = learns_units(solver, problem, budget)
         if problem.units == "auto":
-            # a radius and the length of a row are in the units of the bounds, too
-            kind = problem.feasible_set
-            is_free = isinstance(kind, type) and problem.row_norm is None
-            # and so is that of combinations that are convex, of the columns as they are
-            is_free = is_free and not defaults.has_fixed_size(problem)
+            # a radius and the length of a row are in the units of the bounds, too, and so is the
+            # size of combinations that are convex, of the columns as they are
+            is_free = isinstance(problem.feasible_set, type) and problem.row_norm is None
+            is_free = is_free and not has_fixed_size(problem)
             is_clear = Purse(problem, budget).accuracy >= BOX_UNITS.clear * problem.n_features
             is_learned = auto and is_learned and is_free and is_clear
         if not is_learned:

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from .._checks import LARGEST, auto_or, check_count, check_size
 from .._kernels.arguments import Move
@@ -84,7 +83,7 @@ class FrankWolfePlan(SetPlan):
         """
         if not self.fades_by_frequency:
             return self
-        part = math.sqrt(max(4 * expit(frame.offset) * expit(-frame.offset), 1e-6))
+        part = math.sqrt(max(frame.balance, 1e-6))
         geometry = replace(self.geometry, radius=self.geometry.radius * part)
         return replace(self, geometry=geometry, smoothing=self.smoothing / part)
 

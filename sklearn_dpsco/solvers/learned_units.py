@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import chdtri, expit
+from scipy.special import chdtri
 
 from .._types import Array
 from ..data.rows import UNIT_ROUNDOFF, SolverData
@@ -207,7 +207,7 @@ class LearnedUnits(Part):
         data = frame.weighted(data)
         is_binary = problem.loss.task == "classification" and problem.n_outputs == 1
         # rare classes: fewer records carry information about the coefficients
-        balance = float(4 * expit(frame.offset) * expit(-frame.offset)) if is_binary else 1.0
+        balance = frame.balance if is_binary else 1.0
         balance *= frame.mean_weight
         growth = rules.growth * self.accuracy * (n / data.n_samples) * balance
         growth = max(1.0, growth / (problem.n_features + 1))

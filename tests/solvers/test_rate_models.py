@@ -568,12 +568,13 @@ def test_nor_are_they_limited_because_weights_are_small(declared):
     """Sizes are of targets times weights over the largest: a limit was a twelfth of the mean."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (10_000, 2))
-    y = rng.poisson(2 * np.exp(0.5 * X[:, 0])).astype(float)
+    y = rng.poisson(0.6 * np.exp(3 * X[:, 0])).astype(float)
     model = DPPoissonRegressor(
         epsilon=3.0, delta=1e-6, relation="zero-out", bounds_X=(-1, 1), bounds_y=(0, 50),
         max_weight=declared, precision="float", random_state=0,
     ).fit(X, y, sample_weight=np.ones(len(y)))  # fmt: skip
     assert 0.95 < model.predict(X).mean() / y.mean() < 1.05
+    assert model.predict(X).max() > 5 * y.mean()
 
 
 @pytest.mark.parametrize("power", POWERS)
