@@ -91,11 +91,14 @@ class _StreamingModel(DPLinearModel):
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
     units : {"auto", "bounds", "learned"}, default="auto"
-        Of the features, in which the solver works: those of the bounds (see `bounds_X`), or
-        uncorrelated ones: up to a tenth of the records, after those of the intercept, buys second
-        moments. "auto" is "learned" where that many records are enough, `feasible_set` is "l2", and
-        `mirror_map`, `data_norm` and `learning_rate` of the solver are left to the plan; the set is
-        then one of coefficients of uncorrelated features.
+        In which the solver works: those of the bounds, or learned from records that are used for
+        nothing else. Of features these are uncorrelated ones: up to a tenth of the records, after
+        those of the intercept, buys second moments, where that many are enough, `feasible_set` is
+        "l2" and `mirror_map`, `data_norm` and `learning_rate` of the solver are left to the plan;
+        the set is then one of coefficients of uncorrelated features. "learned" asks for them. Of
+        targets the unit is a multiple of their spread, which the first records tell (up to 16 %
+        of a known length), if loss ("squared", "absolute", "quantile"), set, `learning_rate`
+        and `gradient_clip` state nothing in those of the bounds.
     solver : {"auto", "ftrl"} or FTRL, default="auto"
         `solvers.FTRL` has settings; both names stand for its defaults.
     accountant : None, BudgetAccountant or Branch, default=None

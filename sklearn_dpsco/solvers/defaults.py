@@ -538,6 +538,19 @@ FTRL = by_task(
     prefix_noise=2.8,  # of the last of `n_steps` sums, in units of sensitivity / mu
     relative_noise=0.15,  # in many coordinates, above which the map "power" is better
     smallest_batch=4,  # the mean gradient of fewer records varies too much
+    # Records for each selection of the units of the targets, in units of its noise, what is enough
+    # to be of use, and the least and most part of a stream; the spread in bounds of which nothing
+    # is known; and the width of a target in spreads, times the third root of n mu / phi over this
+    # and the root of the number of coefficients, so that a long stream's means have no bias.
+    target_records=40.0,
+    target_records_of_open=20.0,  # where no length is known
+    least_target_records=12.0,
+    useful_target_records=100,  # of fewer, 90 % zeros tell nothing of the others
+    least_targets=0.02,
+    most_targets=0.08,
+    target_guess=2.0**-6,  # too large spreads cost more than too small ones
+    target_width=8.0,
+    accurate_targets=400.0,
     # The noise that the first release aims at: the standard deviation of the mean target, and the
     # l2 norm for the means of the features.
     target_noise=0.1,

@@ -10,8 +10,9 @@ over the feasible set, :math:`D_\Psi` the Bregman divergence of a mirror map. Ea
 enters one step, so that the whole sequence of iterates costs one release. This replaces the method
 of Arora, Marinov and Ullah (2020), whose noise is too small.
 
-The first records buy private means of the targets and the features, and where their number allows
-it the next ones the second moments, each with the full budget. A stream of unknown length is cut
+The first records buy units of the targets of a regression, the next ones private means of the
+targets and the features, and where their number allows it others the second moments, each with the
+full budget. A stream of unknown length is cut
 into epochs that double; each has its own records, and starts from the last result.
 
 Sensitivities: doc/privacy, sections 2.4 and 6.
@@ -23,6 +24,7 @@ import copy
 import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,9 +33,9 @@ from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
 from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
-from ..losses import Loss, bounded_clip
-from ..mechanisms import Gaussian, PrefixSum
-from ..privacy.budget import PrivacyBudget
+from ..losses import Absolute, Loss, Quantile, Squared, bounded_clip
+from ..mechanisms import Gaussian, PrefixSum, SelectVertex
+from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
@@ -42,7 +44,96 @@ from .base import Frame, Part, Plan, Problem, Solver, SolverResult, releases_of
 # of targets and of rows in a vector of norm at most 1, with room for roundings
 _HALF = (1 - 8 * UNIT_ROUNDOFF) * math.sqrt(0.5)
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
+LONGEST_SELECTION = 2**24  # records of a selection, which are enough for any
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
+
+
+@dataclass(frozen=True)
+class TargetMedians(Part):
+    """A selection for each target over the first records of a stream: of its median.
+
+    Attributes
+    ----------
+    problem : Problem
+    n_records : int
+    noise : SelectVertex
+    """
+
+    release_name: ClassVar[str] = "target median"
+    group: ClassVar[str] = "median records"
+
+    problem: Problem
+    n_records: int
+    noise: SelectVertex
+
+    @property
+    def count(self) -> int:
+        """Selections of a record."""
+        return self.problem.n_outputs
+
+    @cached_property
+    def grids(self) -> list[Array]:
+        """Of each target, the numbers between which records are counted."""
+        return [self.problem.target_scaling.places(k) for k in range(self.count)]
+
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the counts of some records, for one target after the other."""
+        of_each = [statistics.target_counts(data, k, None, g) for k, g in enumerate(self.grids)]
+        total += np.concatenate(of_each)
+
+    def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
+        """The frame, with the medians as the centres of the targets."""
+        facts = self.n_records, self.noise, stream
+        found = [statistics.target_median(c, self.problem, k, *facts) for k, c in self._each(total)]
+        return replace(frame, target_center=_of_outputs(found))
+
+    def _each(self, total: Array) -> Any:
+        """The number of each target, and its counts."""
+        ends = np.cumsum([grid.size + 1 for grid in self.grids])
+        return enumerate(np.split(total, ends[:-1]))
+
+
+@dataclass(frozen=True)
+class TargetSpreads(TargetMedians):
+    """Selections over the next records: of the spread of each target about its centre.
+
+    Attributes
+    ----------
+    width : float
+        The bound on the distance of a target from its centre, in spreads. Later records' targets
+        are (y - centre) / (width spread), clipped to [-1, 1].
+    """
+
+    release_name: ClassVar[str] = "target spread"
+    group: ClassVar[str] = "spread records"
+
+    width: float
+
+    @cached_property
+    def grids(self) -> list[Array]:
+        """Of distances from the centres."""
+        return [statistics.SPREADS] * self.count
+
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the counts of some records, for one target after the other."""
+        centers = enumerate(np.broadcast_to(frame.target_center, self.count))
+        of_each = [statistics.target_counts(data, k, float(c), self.grids[k]) for k, c in centers]
+        total += np.concatenate(of_each)
+
+    def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
+        """The frame, with units of the targets: those of the bounds where these are not too wide."""
+        facts = self.n_records, self.noise, stream
+        guess = defaults.FTRL["regression"].target_guess
+        spreads = [statistics.spread_on_grid(c, *facts, guess) for _, c in self._each(total)]
+        scales, centers = self.width * np.array(spreads), np.asarray(frame.target_center)
+        centers = np.where(scales < 1, centers, 0.0)
+        scales = np.minimum(scales, 1.0)
+        return replace(frame, target_center=_of_outputs(centers), target_scale=_of_outputs(scales))
+
+
+def _of_outputs(values: Any) -> Any:
+    """An array of the numbers of several targets, or the number of one."""
+    return np.asarray(values) if len(values) > 1 else float(values[0])
 
 
 @dataclass(frozen=True)
@@ -80,8 +171,8 @@ class FirstMeans(Part):
         total[:k] += _HALF * targets.sum(axis=0)
         total[k:] += (_HALF / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
 
-    def run(self, total: Array, stream: RandomStream) -> Frame:
-        """Private means of the targets and features, shrunk by their noise."""
+    def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
+        """The frame, with private means of the targets and features, shrunk by their noise."""
         released, k = self.noise.release(total, stream), self.problem.n_outputs
         for_rows = _HALF * self.n_records
         for_targets = for_rows / statistics.target_norm(self.problem, 2)
@@ -89,7 +180,7 @@ class FirstMeans(Part):
         variance = (self.noise.scale / for_targets) ** 2
         offset = statistics.constant_for_mean(self.problem, means, variance).offset
         rows = statistics.shrunk_vector(released[k:], self.noise.variance) * (self.norm / for_rows)
-        return Frame(offset, np.clip(rows, -1.0, 1.0))
+        return replace(frame, offset=offset, center=np.clip(rows, -1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -177,8 +268,11 @@ class FTRLPlan(Plan):
         Whether the model is the average of the iterates, or the last one.
     data_norm : float
         B: bound on the l2 norm of a row; gradients of longer rows are scaled down.
+    targets : tuple of TargetMedians and TargetSpreads
+        Selections on the first records of a regression, of the units of the targets of all later
+        ones; none where the bounds are these.
     first : FirstMeans or None
-        Release on the first records, which are used for nothing else; None without an intercept,
+        Release on the next records, which are used for nothing else; None without an intercept,
         or in a stream of very few records.
     moments : SecondMoments or None
         Release on the records after these, of which the coordinates of all later rows are made.
@@ -192,6 +286,7 @@ class FTRLPlan(Plan):
     gradient_clip: float
     average: bool
     data_norm: float
+    targets: tuple[TargetMedians, ...]
     first: FirstMeans | None
     moments: SecondMoments | None
     epochs: tuple[Epoch, ...]
@@ -208,10 +303,10 @@ class FTRLPlan(Plan):
         return run.result()
 
     @property
-    def parts(self) -> tuple[FirstMeans | SecondMoments | Epoch, ...]:
+    def parts(self) -> tuple[TargetMedians | FirstMeans | SecondMoments | Epoch, ...]:
         """The parts of the stream in their order."""
         before = (part for part in (self.first, self.moments) if part is not None)
-        return (*before, *self.epochs)
+        return (*self.targets, *before, *self.epochs)
 
     def guarantee_after(self, n_seen: int) -> Guarantee:
         """The guarantee of only those parts of the stream that begin within `n_seen` records."""
@@ -293,7 +388,8 @@ class FTRL(Solver):
                 f"a stream has at most {LONGEST_STREAM} records, got n_samples={problem.n_samples}"
             )
         rules, loss = defaults.FTRL[problem.loss.task], problem.loss
-        allowance = budget.gaussian_allowance
+        targets = self._plan_targets(problem, budget)
+        allowance = budget.mixed_allowance if targets else budget.gaussian_allowance
         norm = self.data_norm or defaults.data_norm(problem)
         # of the mean of all gradients, for a clip of 1
         noise = defaults.gradient_noise(problem, budget, norm, allowance.amount)
@@ -303,22 +399,23 @@ class FTRL(Solver):
         clip = clip or defaults.growing_clip(problem, rules.clip, noise, rules.accurate)
         # every l_p norm of the coefficients that bounds a prediction is at most this
         largest = geometry.radius * 2 * problem.dimension
-        first = self._plan_first(problem, budget, norm)
-        moments = self._plan_moments(problem, budget, norm)
+        first = self._plan_first(problem, budget, allowance, norm)
+        moments = self._plan_moments(problem, budget, allowance, norm)
         if moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)
             part = defaults.growing(rules.shortest_rows, noise, rules.accurate_rows)
             norm = rules.longest_rows * part * math.sqrt(problem.dimension)
         facts = geometry, mirror_map, bounded_clip(loss, clip, largest), self.average, norm
         common = problem, budget, self.form, 0, Guarantee.of(budget, ())
-        plan = FTRLPlan(*common, *facts, first, moments, (), self.shuffle)
+        plan = FTRLPlan(*common, *facts, targets, first, moments, (), self.shuffle)
         left = problem.n_samples - sum(part.n_records for part in plan.parts)
         size = 2 * rules.n_steps if self.doubling else left
         epochs: list[Epoch] = []
         while left > 0:
-            epochs.append(self._epoch(plan, len(epochs), min(size, left)))
+            epochs.append(self._epoch(plan, allowance, len(epochs), min(size, left)))
             left, size = left - size, 2 * size
         n_steps = sum(epoch.noise.n_steps for epoch in epochs)
-        guarantee = Guarantee.of(budget, releases_of(first, moments, *epochs), allowance.kind)
+        releases = releases_of(*targets, first, moments, *epochs)
+        guarantee = Guarantee.of(budget, releases, allowance.kind)
         return replace(plan, max_iter=n_steps, epochs=tuple(epochs), guarantee=guarantee)
 
     def _mirror_map(
@@ -333,13 +430,42 @@ class FTRL(Solver):
         is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
+    def _plan_targets(self, problem: Problem, budget: PrivacyBudget) -> tuple[TargetMedians, ...]:
+        """Units of the targets, where few of the records are enough to tell them.
+
+        None if a number or the size of a set is stated in those of the bounds.
+        """
+        loss, n = problem.base_loss, problem.n_samples
+        is_free = type(loss) in (Squared, Absolute, Quantile) and problem.units != "bounds"
+        is_free = is_free and {self.gradient_clip, self.learning_rate} == {None}
+        is_free = is_free and isinstance(problem.feasible_set, type)
+        if not is_free or defaults.has_fixed_size(problem):
+            return ()
+        rules, allowance = defaults.FTRL["regression"], budget.mixed_allowance
+        # (what rounds in the scores of fewer records is less)
+        change = statistics.median_score(min(n, LONGEST_SELECTION), budget.record_factor)
+        noises = [SelectVertex.calibrate(change, allowance, problem.n_outputs) for _ in range(2)]
+        scale = noises[0].scale
+        noisy = rules.target_records_of_open if self.doubling else rules.target_records
+        wanted = max(noisy * scale, rules.useful_target_records)
+        if not self.doubling:
+            wanted = min(max(wanted, rules.least_targets * n), rules.most_targets * n)
+        n_records = int(min(wanted, LONGEST_SELECTION))
+        if n_records <= rules.least_target_records * scale or n_records > n // 4:
+            return ()
+        m = n * math.sqrt(2 * allowance.amount / problem.dimension) / budget.record_factor
+        growth = 1.0 if self.doubling else max(1.0, m / rules.accurate_targets) ** (1 / 3)
+        medians = TargetMedians(problem, n_records, noises[0])
+        spreads = TargetSpreads(problem, n_records, noises[1], growth * rules.target_width)
+        return (medians, spreads) if problem.fit_intercept else (spreads,)
+
     def _plan_first(
-        self, problem: Problem, budget: PrivacyBudget, norm: float
+        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance, norm: float
     ) -> FirstMeans | None:
         """Of so many records that their noise is what `defaults.FTRL` aims at."""
         if not problem.fit_intercept:
             return None
-        rules, allowance = defaults.FTRL[problem.loss.task], budget.gaussian_allowance
+        rules = defaults.FTRL[problem.loss.task]
         noise = budget.record_factor / math.sqrt(2 * allowance.amount) / _HALF
         aim = rules.target_noise_of_open if self.doubling else rules.target_noise
         wanted = max(noise / aim, noise * norm * math.sqrt(problem.n_features) / rules.means_noise)
@@ -354,7 +480,7 @@ class FTRL(Solver):
         return FirstMeans(problem, norm, n_records, mechanism)
 
     def _plan_moments(
-        self, problem: Problem, budget: PrivacyBudget, norm: float
+        self, problem: Problem, budget: PrivacyBudget, allowance: Allowance, norm: float
     ) -> SecondMoments | None:
         """None unless units may be learned and the noise is well below the moments."""
         rules, d, n = defaults.FTRL[problem.loss.task], problem.n_features, problem.n_samples
@@ -364,7 +490,6 @@ class FTRL(Solver):
             is_free = {self.data_norm, self.mirror_map, self.learning_rate} == {None}
             if not (is_free and problem.units == "auto" and problem.feasible_set is L2Ball):
                 return None
-        allowance = budget.gaussian_allowance
         # the mean moment is about B^2 / (4 d) where the columns fill half of their bounds
         spread = budget.record_factor / math.sqrt(2 * allowance.amount)
         noise_of_one = 4 * d * (spread * math.sqrt(2 * d))
@@ -388,7 +513,7 @@ class FTRL(Solver):
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
-    def _epoch(self: Any, plan: FTRLPlan, number: int, size: int) -> Epoch:
+    def _epoch(self: Any, plan: FTRLPlan, allowance: Allowance, number: int, size: int) -> Epoch:
         problem, budget = plan.problem, plan.budget
         rules = defaults.FTRL[problem.loss.task]
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
@@ -397,7 +522,7 @@ class FTRL(Solver):
         norm, clip, width = plan.data_norm, plan.gradient_clip, problem.size
         change, largest = gradient_sum(problem, budget, batch_size, clip, norm)
         facts: Any = {"n_steps": -(-size // batch_size), "width": width, "largest_norm": largest}
-        noise = PrefixSum.calibrate(change, budget.gaussian_allowance, **facts)
+        noise = PrefixSum.calibrate(change, allowance, **facts)
         group = f"epoch {number}"
         if self.learning_rate is not None:
             return Epoch(noise, size, batch_size, self.learning_rate / batch_size, group)
@@ -458,8 +583,7 @@ class FTRLRun:
         start = 0
         while start < data.n_samples:
             stop = min(start + self._left, data.n_samples)
-            part = data.part(slice(start, stop))
-            self._take(part.rows, part.y)
+            self._take(data.part(slice(start, stop)))
             self.n_seen += stop - start
             self._left -= stop - start
             start = stop
@@ -483,13 +607,20 @@ class FTRLRun:
             coef = matrix.ravel()
         return self._frame.result(coef, problem, self.n_steps)
 
-    def _take(self, rows: Rows, y: Array) -> None:
+    def _take(self, data: SolverData) -> None:
         """Add what records of the present part contribute."""
-        plan, part = self.plan, self._part
+        plan, part, frame = self.plan, self._part, self._frame
+        if isinstance(part, TargetMedians):
+            part.add(self._sum, data, frame)
+            return
+        if plan.targets:
+            facts = frame.target_center, frame.target_scale, 1.0
+            data = statistics.in_target_units(data, *facts)
+        rows, y = data.rows, data.y
         if isinstance(part, FirstMeans):
             part.add(self._sum, rows, y)
             return
-        rows = rows.centered(self._frame.center)
+        rows = rows.centered(frame.center)
         if isinstance(part, SecondMoments):
             part.add(self._sum, rows)
             return
@@ -497,15 +628,15 @@ class FTRLRun:
             white = _centred(rows) @ self._whitening
             rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
-        terms = Terms(self._frame.offset, plan.problem.loss, plan.gradient_clip)
+        terms = Terms(frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = self._coef.reshape(plan.problem.shape)
         self._sum += rows.clipped_gradient_sum(coef, y, terms, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""
         plan, part = self.plan, self._part
-        if isinstance(part, FirstMeans):
-            self._frame = part.run(self._sum, stream)
+        if isinstance(part, (TargetMedians, FirstMeans)):
+            self._frame = part.run(self._sum, self._frame, stream)
             return
         if isinstance(part, SecondMoments):
             self._whitening = part.run(self._sum, stream)
@@ -535,6 +666,8 @@ class FTRLRun:
             if is_new:
                 self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
             size, width = min(part.batch_size, size), self._coef.size
+        elif isinstance(part, TargetMedians):
+            width = sum(grid.size + 1 for grid in part.grids)
         else:
             width = part.noise.dimension
         self._left, self._size, self._sum = size, size, np.zeros(width)

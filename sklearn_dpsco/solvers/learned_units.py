@@ -243,11 +243,9 @@ class LearnedUnits(Part):
         if self.target_median is not None:
             for j in range(k):
                 places = problem.target_scaling.places(j)
-                # anywhere within the bounds, or close to their middle on all scales
-                prior = np.log1p(1 / (8 * np.abs(places) + 2.0**-5))
                 counts = data.sum(statistics.target_counts, j, None, places)
-                facts = counts, n, places, prior, self.target_median, stream
-                centers[j] = statistics.median_on_grid(*facts)
+                facts = problem, j, n, self.target_median, stream
+                centers[j] = statistics.target_median(counts, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         if self.target_spread is not None:
             for j in range(k):

@@ -634,6 +634,21 @@ def median_on_grid(
     return float(grid[mechanism.release(mechanism.with_prior(-missed, log_prior), stream)])
 
 
+def target_median(
+    counts: Array,
+    problem: Problem,
+    k: int,
+    n_samples: int,
+    mechanism: SelectVertex,
+    stream: RandomStream,
+) -> float:
+    """A private median of target k, by its counts on the places of its scaling."""
+    places = problem.target_scaling.places(k)
+    # anywhere within the bounds, or close to their middle on all scales
+    prior = np.log1p(1 / (8 * np.abs(places) + 2.0**-5))
+    return median_on_grid(counts, n_samples, places, prior, mechanism, stream)
+
+
 def clip_prior(octaves: Array, widest: float) -> Array:
     """Log prior of sizes 2^octaves of a clip, about 1.
 
@@ -677,7 +692,11 @@ def scale_on_grid(
 
 
 def spread_on_grid(
-    counts: Array, n_samples: int, mechanism: SelectVertex, stream: RandomStream
+    counts: Array,
+    n_samples: int,
+    mechanism: SelectVertex,
+    stream: RandomStream,
+    guess: float = 0.25,
 ) -> float:
     r"""A private spread of deviations, by the `place_counts` of their sizes on `SPREADS`.
 
@@ -711,7 +730,7 @@ def spread_on_grid(
         return inside / s + 2 * float(ndtr(-s)) - q
 
     unit = float(brentq(excess, 0.1, 1 / q)) / NORMAL_MEDIAN
-    prior = -0.5 * np.abs(candidates - math.log2(0.25 * unit))
+    prior = -0.5 * np.abs(candidates - math.log2(guess * unit))
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds
     return min(1.0, float(2.0 ** candidates[found] / unit))

@@ -577,8 +577,9 @@ def test_the_guarantee_counts_what_was_released_so_far():
         model.partial_fit(X[n_seen : n_seen + size], y[n_seen : n_seen + size])
         n_seen += size
         names.append([release.group for release in model.guarantee_.releases])
-    assert names[0] == ["first records"]
-    assert names[-1][:3] == ["first records", "moment records", "epoch 0"]
+    assert names[0] == ["median records"]
+    before = ["median records", "spread records", "first records", "moment records"]
+    assert names[-1][:5] == [*before, "epoch 0"]
     assert all(len(a) <= len(b) for a, b in pairwise(names))
     sizes = [epoch.n_records for epoch in model.plan_.epochs]
     assert all(b == 2 * a for a, b in pairwise(sizes[:-1]))

@@ -124,7 +124,7 @@ CASES = {
     "magnitudes, targets": (HEAVY, facts(L2Ball, n_outputs=3), 300.0, 1e-6, DENSE),
     "log norms": (GUESSES, facts(L2Ball), 300.0, 1e-6, BOTH),
     "buckets": (BUCKETS, facts(L2Ball), 300.0, 1e-6, BOTH),
-    "stream": (STREAM, facts(L2Ball, 6, n=60), 3e3, 1e-6, BOTH),
+    "stream": (STREAM, facts(L2Ball, 6, n=200), 3e3, 1e-6, BOTH),
     "stream, classes": (STREAM, facts(L2Ball, 6, n=60, **THREE), 3e3, 1e-6, DENSE),
 }
 

@@ -310,7 +310,7 @@ def test_without_noise_the_first_records_of_a_stream_give_their_means():
     for part in (slice(0, 10), slice(10, n)):
         first.add(total, make_rows(X[part], True, present[part]), y[part])
     silent = dataclasses.replace(first.noise, scale=1e-13, precision="float")
-    frame = dataclasses.replace(first, noise=silent).run(total, stream())
+    frame = dataclasses.replace(first, noise=silent).run(total, Frame(), stream())
     factor = present * np.minimum(1.0, first.norm / np.sqrt((X**2).sum(axis=1) + 1))
     np.testing.assert_allclose(frame.center, factor @ X / n, atol=1e-10)
     assert frame.offset == pytest.approx((present * y).mean(), abs=1e-10)
