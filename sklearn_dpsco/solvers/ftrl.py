@@ -121,7 +121,7 @@ class TargetSpreads(TargetMedians):
         total += np.concatenate(of_each)
 
     def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
-        """The frame, with units of the targets: those of the bounds where these are not too wide."""
+        """The frame with units of the targets, those of the bounds if these are not too wide."""
         facts = self.n_records, self.noise, stream
         guess = defaults.FTRL["regression"].target_guess
         spreads = [statistics.spread_on_grid(c, *facts, guess) for _, c in self._each(total)]
