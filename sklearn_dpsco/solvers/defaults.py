@@ -326,7 +326,6 @@ WIDE_UNITS = {
 # Widths of learned boxes, in units of what was released. (benchmarks/utility.py --wider)
 BOX_UNITS = rule_set(
     width=2.0,  # of a column, in units of E z^2 / E abs(z)
-    target_width=6.0,  # of a target, in median distances from its centre
     row_bound=1.5,  # of centred rows in the second moments, in units of their median norm
     aim=20.0,  # the m sqrt(share) of a median
     doubt=2.0,  # what is added to a mean square, in units of its noise
@@ -334,6 +333,16 @@ BOX_UNITS = rule_set(
     clear=5.0,  # the m over n_features from which such units are the default
     times=1.4,  # and the m, over that from which those of a descent are
 )
+
+
+def target_width(problem: Problem, accuracy: float) -> float:
+    """How far targets may be from their median, in spreads.
+
+    Far ones make noise, and means are biased without them: the less so, the more is known. The
+    accuracy is n mu / phi.
+    """
+    relative = accuracy / (150 * math.sqrt(problem.dimension))
+    return 6.0 * max(1.0, relative) ** (1 / 3)
 
 
 def unit_rules(problem: Problem) -> Any:
@@ -540,17 +549,14 @@ FTRL = by_task(
     smallest_batch=4,  # the mean gradient of fewer records varies too much
     # Records for each selection of the units of the targets, in units of its noise, what is enough
     # to be of use, and the least and most part of a stream; the spread in bounds of which nothing
-    # is known; and the width of a target in spreads, times the third root of n mu / phi over this
-    # and the root of the number of coefficients, so that a long stream's means have no bias.
+    # is known.
     target_records=40.0,
     target_records_of_open=20.0,  # where no length is known
-    least_target_records=12.0,
+    least_target_records=9.0,
     useful_target_records=100,  # of fewer, 90 % zeros tell nothing of the others
     least_targets=0.02,
-    most_targets=0.08,
+    most_targets=0.06,
     target_guess=2.0**-6,  # too large spreads cost more than too small ones
-    target_width=8.0,
-    accurate_targets=400.0,
     # The noise that the first release aims at: the standard deviation of the mean target, and the
     # l2 norm for the means of the features.
     target_noise=0.1,

@@ -35,7 +35,7 @@ from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import base, statistics
 from .base import Frame, Part, Plan, Problem, Solver, named_releases, releases_of
-from .defaults import BOX_UNITS, has_fixed_size, intercept_share, unit_rules
+from .defaults import BOX_UNITS, has_fixed_size, intercept_share, target_width, unit_rules
 from .defaults import FIRST_RELEASES as RULES
 from .learned_units import LearnedUnits, Purse, pays, plan_units
 from .records import in_box
@@ -323,9 +323,11 @@ def learned_box(
     rules, problem, slots, frame = BOX_UNITS, units.problem, data.n_samples, Frame()
     n = statistics.rows_present(data, units.present, stream)
     if problem.loss.task == "regression":
-        data, frame, _ = units.release_targets(data, n, stream)
-        frame = replace(frame, target_scale=rules.target_width * frame.target_scale)
-        data = data.map(statistics.in_target_units, 0.0, rules.target_width, 1.0)
+        _, frame, _ = units.release_targets(data, n, stream)
+        width = target_width(problem, units.accuracy)
+        frame = statistics.bounded_frame(frame.target_center, frame.target_scale, width)
+        facts = frame.target_center, frame.target_scale, 1.0
+        data = data.map(statistics.in_target_units, *facts)
     data = data.row_major()
     center, rough, length = units.release_center(data, n, stream, of_box=True)
     measured = data.map(statistics.measure, None if data.is_sparse else center)

@@ -125,10 +125,7 @@ class TargetSpreads(TargetMedians):
         facts = self.n_records, self.noise, stream
         guess = defaults.FTRL["regression"].target_guess
         spreads = [statistics.spread_on_grid(c, *facts, guess) for _, c in self._each(total)]
-        scales, centers = self.width * np.array(spreads), np.asarray(frame.target_center)
-        centers = np.where(scales < 1, centers, 0.0)
-        scales = np.minimum(scales, 1.0)
-        return replace(frame, target_center=_of_outputs(centers), target_scale=_of_outputs(scales))
+        return statistics.bounded_frame(frame.target_center, _of_outputs(spreads), self.width)
 
 
 def _of_outputs(values: Any) -> Any:
@@ -453,10 +450,10 @@ class FTRL(Solver):
         n_records = int(min(wanted, LONGEST_SELECTION))
         if n_records <= rules.least_target_records * scale or n_records > n // 4:
             return ()
-        m = n * math.sqrt(2 * allowance.amount / problem.dimension) / budget.record_factor
-        growth = 1.0 if self.doubling else max(1.0, m / rules.accurate_targets) ** (1 / 3)
+        m = 0.0 if self.doubling else n * math.sqrt(2 * allowance.amount) / budget.record_factor
+        width = defaults.target_width(problem, m)
         medians = TargetMedians(problem, n_records, noises[0])
-        spreads = TargetSpreads(problem, n_records, noises[1], growth * rules.target_width)
+        spreads = TargetSpreads(problem, n_records, noises[1], width)
         return (medians, spreads) if problem.fit_intercept else (spreads,)
 
     def _plan_first(

@@ -213,6 +213,13 @@ def in_target_units(
     return SolverData(data.rows, np.clip(y, -largest, largest))
 
 
+def bounded_frame(center: Any, spread: Any, width: float) -> Frame:
+    """Units of targets so many spreads wide, or those of the bounds if these are narrower."""
+    scale = width * np.asarray(spread)
+    center = np.where(scale < 1, center, 0.0)
+    return Frame(target_center=center[()], target_scale=np.minimum(scale, 1.0)[()])
+
+
 def constant_for_mean(
     problem: Problem,
     noisy: Array,
