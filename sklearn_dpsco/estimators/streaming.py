@@ -98,7 +98,8 @@ class _StreamingModel(DPLinearModel):
         the set is then one of coefficients of uncorrelated features. "learned" asks for them. Of
         targets the unit is a multiple of their spread, which the first records tell (up to 16 %
         of a known length), if loss ("squared", "absolute", "quantile"), set, `learning_rate`
-        and `gradient_clip` state nothing in those of the bounds.
+        and `gradient_clip` state nothing in those of the bounds. Where a third of the records are
+        empty, it may be that of the bounds.
     solver : {"auto", "ftrl"} or FTRL, default="auto"
         `solvers.FTRL` has settings; both names stand for its defaults.
     accountant : None, BudgetAccountant or Branch, default=None

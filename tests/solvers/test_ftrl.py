@@ -103,6 +103,7 @@ def test_bounds_of_targets_that_are_far_too_wide_cost_little(n_targets):
     n, d = 4000, 3
     X = rng.uniform(-1, 1, (n, d))
     signal = X @ rng.normal(size=(d, n_targets)) + 0.3 * rng.standard_normal((n, n_targets))
+    signal *= np.geomspace(1, 0.05, 2)[:n_targets]  # each has a unit of its own
     explained = []
     for width in (3.0, 500.0):
         y = signal / width - 0.4 if width > 3 else signal / width
@@ -113,8 +114,8 @@ def test_bounds_of_targets_that_are_far_too_wide_cost_little(n_targets):
             data = SolverData(make_rows(X, True), y[:, 0] if n_targets == 1 else y)
             found = plan.run(data, stream())
             error = y - (X @ np.atleast_2d(found.coef).T + found.intercept)
-            explained.append(1 - np.mean(error**2) / y.var(axis=0).mean())
-    assert min(explained) > 0.7
+            explained += list(1 - np.mean(error**2, axis=0) / y.var(axis=0))
+    assert min(explained) > 0.5
 
 
 def test_the_regularizer_follows_the_noise():
