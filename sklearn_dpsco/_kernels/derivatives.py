@@ -16,7 +16,7 @@ from .jit import njit
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
 _KNOWN = losses.Squared(), losses.Logistic(), losses.Tweedie()
-_SQUARED, _LOGISTIC, _TWEEDIE = map(losses.kernel_id, _KNOWN)
+_SQUARED, _LOGISTIC, _ = _USUAL = tuple(map(losses.kernel_id, _KNOWN))
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
@@ -135,19 +135,31 @@ def _exp(x: float) -> float:
     return total * np.int64(exponent << np.int64(52)).view(np.float64)
 
 
+def is_usual(slope: Slope) -> bool:
+    """Whether derivatives are taken for several numbers at a time; no envelope has such code."""
+    return slope.loss_id == MULTINOMIAL or (slope.loss_id in _USUAL and slope.beta == math.inf)
+
+
 # Of blocks of records: all arrays have the length of a block, whatever the number of records in it,
 # since the end of a shorter array would be taken by other steps, of other rounding.
 
 
 @njit(cache=True, error_model="numpy")
-def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any) -> None:
+def replace_by_derivatives(
+    slope: Slope, z: Any, y: Any, bounds: Any, work: Any, others: Any
+) -> None:
     """Put clipped derivatives in the place of the predictions z of shape (K, block), with offsets.
 
     The slope has no offset, and its clip bounds each derivative; `bounds` are on the l2 norms of
-    the records' K derivatives. `work` is overwritten.
+    the records' K derivatives. `work` is overwritten. Where `others` is None, the loss is one that
+    `is_usual`: the formulas of all others take as long to compile as the rest.
     """
     n_outputs = z.shape[0]
-    if slope.loss_id == MULTINOMIAL:
+    if others is not None:  # branches for each number
+        for k in range(n_outputs):
+            for t in range(work.size):
+                z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])
+    elif slope.loss_id == MULTINOMIAL:
         work[:] = -math.inf
         for k in range(n_outputs):
             for t in range(work.size):
@@ -166,18 +178,16 @@ def replace_by_derivatives(slope: Slope, z: Any, y: Any, bounds: Any, work: Any)
         for k in range(n_outputs):
             for t in range(work.size):
                 z[k, t] = -y[k, t] / (1.0 + _exp(_clipped(y[k, t] * z[k, t], 700.0)))
-    elif slope.loss_id == _SQUARED and slope.beta == math.inf:
-        z -= y
-    elif slope.loss_id == _TWEEDIE and slope.beta == math.inf:
+    elif slope.loss_id == _SQUARED:
+        for k in range(n_outputs):
+            for t in range(work.size):
+                z[k, t] -= y[k, t]
+    else:  # of rates
         for k in range(n_outputs):
             for t in range(work.size):
                 score = _clipped(z[k, t], losses.FAR)
                 of_target = y[k, t] * _exp((1.0 - slope.parameter) * score)
                 z[k, t] = _exp((2.0 - slope.parameter) * score) - of_target
-    else:  # branches for each number
-        for k in range(n_outputs):
-            for t in range(work.size):
-                z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])
     if n_outputs == 1:
         for t in range(work.size):
             z[0, t] = _clipped(z[0, t], min(bounds[t], slope.clip))

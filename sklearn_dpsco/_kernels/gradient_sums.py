@@ -60,28 +60,31 @@ def gradient_sum(
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, records: OfRecords, chunks: Any, coef: Any, moved: Any, of_loss: Any, total: Any
-) -> None:
-    """Add sum_i factor_i r_i [x_i, 1] to `total`, r_i the clipped derivatives of the K outputs.
+    X: Any, records: OfRecords, chunks: Any, coef: Any, moved: Any, of_loss: Any, others: Any
+) -> Any:
+    """Sum of factor_i r_i [x_i, 1], r_i the clipped derivatives of the K outputs, as (K, d + 1).
 
     At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step; the
-    loss is given by offset and slope. `coef` and `total` have shape (K, d + 1).
+    loss is given by offset and slope. `coef` has shape (K, d + 1). For `others` see
+    `replace_by_derivatives`.
 
     Where the coefficients are None, `moved` is (product, move, output), else that is None: first
     the products <[x_i, 1], coef>, of shape (n, K), move in that output as `Move` says, and in the
     others by the decay. The rows of a block stay in the cache from their products to their sum.
     """
-    (begin, last, chunk), d, part = chunks, X.shape[1], np.empty(total.shape)
+    (begin, last, chunk), d, n_outputs = chunks, X.shape[1], records.y.shape[1]
+    total, part = np.zeros((n_outputs, d + 1)), np.empty((n_outputs, d + 1))
     # of a block: predictions, targets, bounds, and one to work in
-    z, y = np.zeros((total.shape[0], _BLOCK)), np.zeros((total.shape[0], _BLOCK))
-    buffers = z, y, np.ones(_BLOCK), np.zeros(_BLOCK)
+    z, targets = np.zeros((n_outputs, _BLOCK)), np.zeros((n_outputs, _BLOCK))
+    clips, work = np.full(_BLOCK, of_loss[1].clip), np.empty(_BLOCK)
+    buffers = z, targets, clips, work
     for first in range(begin, last, chunk):
         part[:] = 0.0
         end = min(last, first + chunk)
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
             if coef is not None:
-                for k in range(z.shape[0]):
+                for k in range(n_outputs):
                     products.row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
                     for t in range(_BLOCK):
                         z[k, t] += coef[k, d]
@@ -89,23 +92,24 @@ def dense_gradient_at(
                 product, move, output = moved
                 column = min(move.coordinate, d - 1)
                 for i in range(start, stop):
-                    for k in range(z.shape[0]):
+                    for k in range(n_outputs):
                         product[i, k] *= move.decay
                     x = np.float64(X[i, column]) if column == move.coordinate else 1.0
                     product[i, output] += move.amount * x
-                    for k in range(z.shape[0]):
+                    for k in range(n_outputs):
                         z[k, i - start] = product[i, k]
-            _add_block(X, records, (start, stop), of_loss, buffers, part)
+            _add_block(X[start:stop], records, start, of_loss, buffers, part, others)
         total += part
+    return total
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_block(
-    X: Any, records: OfRecords, ends: Any, of_loss: Any, buffers: Any, part: Any
+    X: Any, records: OfRecords, start: int, of_loss: Any, buffers: Any, part: Any, others: Any
 ) -> None:
     """Add the sum over the rows of a block, whose products are in the first buffer."""
-    (z, targets, clips, work), (offset, slope), (start, stop) = buffers, of_loss, ends
-    size, d = stop - start, X.shape[1]
+    (z, targets, clips, work), (offset, slope) = buffers, of_loss
+    (size, d), stop = X.shape, start + X.shape[0]
     # slices, as no place in them is negative, which the compiler would have to look for
     y, scale = records.y[start:stop], records.scale[start:stop]
     factor, bounds = records.factor[start:stop], records.bounds[start:stop]
@@ -115,16 +119,16 @@ def _add_block(
             targets[k, t] = y[t, k]
         for t in range(scale.size):
             line[t] *= scale[t]
-        line += offset[k]
-    clips[:] = slope.clip
+        for t in range(line.size):
+            line[t] += offset[k]
     for t in range(bounds.size):
         clips[t] = min(slope.clip, bounds[t])
-    replace_by_derivatives(slope, z, targets, clips, work)
+    replace_by_derivatives(slope, z, targets, clips, work, others)
     for k in range(z.shape[0]):
         line = z[k, :size]
         for t in range(factor.size):
             line[t] *= factor[t]
-        products.add_rows(X[start:stop], line, part[k, :d])
+        products.add_rows(X, line, part[k, :d])
         part[k, d] += products.plain_sum(line)
 
 

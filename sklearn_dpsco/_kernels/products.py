@@ -197,6 +197,34 @@ def shortened_sum(
 
 
 @njit(cache=True, nogil=True)
+def octave_sum(
+    X: Any, present: Any, is_centred: bool, usual: float, most: float, norm_error: float, total: Any
+) -> None:
+    """Add what `mean_octaves` is the mean of for pairs of rows, of shape (2, d)."""
+    d, longest = X.shape[1], most * math.sqrt(X.shape[1])
+    octaves, is_equal = np.empty(d), np.empty(d)
+    bits = octaves.view(np.int64)
+    for i in range(0, present.size - 1, 2):
+        if not (present[i] and present[i + 1]):
+            continue
+        for j in range(d):
+            a, b = X[i, j], X[i + 1, j]
+            octaves[j] = abs(a - b) if is_centred else max(abs(a), abs(b))
+        square = 0.0
+        for j in range(d):
+            # exponent and digits, read as one number
+            octave = np.float64(bits[j] >> 20) * 2.0**-32 - 1023.0 - usual
+            is_equal[j] = most if octaves[j] == 0.0 else 0.0
+            octaves[j] = 0.0 if octaves[j] == 0.0 else octave
+            square += octaves[j] * octaves[j] + is_equal[j] * is_equal[j]
+        norm = math.sqrt(square * (1.0 + norm_error))
+        factor = min(1.0, longest / max(norm, 1e-300)) * (1.0 - 2.0**-50) / longest
+        for j in range(d):
+            total[0, j] += factor * octaves[j]
+            total[1, j] += factor * is_equal[j]
+
+
+@njit(cache=True, nogil=True)
 def shares_of_first(values: Any, order: Any, starts: Any, ends: Any, most: float, out: Any) -> None:
     """What counts of each value >= 0 if a user's first ones count until they add up to `most`."""
     for u in range(starts.size):

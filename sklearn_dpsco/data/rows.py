@@ -419,6 +419,7 @@ class Rows:
 
         At coefficients, or where these are None at products and how they move.
         """
+        from .._kernels.derivatives import is_usual
         from .._kernels.gradient_sums import dense_gradient_at
 
         y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
@@ -426,14 +427,12 @@ class Rows:
         factor = _NONE if self.factor is None else self.factor
         records = OfRecords(y, scale, factor, _NONE if bounds is None else bounds)
         offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
-        shape = (y.shape[1], self.n_columns + 1)
+        facts = coef, moved, (offset, slope), None if is_usual(slope) else True
 
-        def added(part: slice) -> Array:
-            total, chunks = np.zeros(shape), (part.start, part.stop, self.chunk)
-            dense_gradient_at(self.X, records, chunks, coef, moved, (offset, slope), total)
-            return total
+        def added(part: slice) -> Any:
+            return dense_gradient_at(self.X, records, (part.start, part.stop, self.chunk), *facts)
 
-        total = sum_on_threads(added, self.tasks, np.zeros(shape), uses_blas=False)
+        total = sum_on_threads(added, self.tasks, uses_blas=False)
         return np.ascontiguousarray(total.T[: self.dimension])
 
     def _csr_sweep(self, point: Any, y: Array, slope: Slope) -> Array:

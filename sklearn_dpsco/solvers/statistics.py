@@ -348,21 +348,17 @@ def mean_octaves(data: Any, d: int, n_pairs: int, most: float, is_centred: bool)
     Whatever the centre is; without one, of the larger of both. Those that are 0, as of flags, say
     nothing, and are counted: a second half of the vector has `most` for each. Vectors are shortened
     to the norm of one that has `most` in each column, and over it. Pairs are drawn at random, the
-    same in all fits, as tables may be sorted.
+    same in all fits, as tables may be sorted. Octaves are linear between powers of two: logarithms
+    would take most of the time.
     """
+    from .._kernels.products import octave_sum
+
     which = np.random.default_rng(0).choice(data.n_samples, 2 * n_pairs, replace=False)
-    total, longest = np.zeros(2 * d), most * math.sqrt(d)
+    total, facts = np.zeros((2, d)), (is_centred, USUAL_OCTAVES, most, norm_error(2 * d))
     for some in data.in_order(which, 2 * max(1, _PAIRED_NUMBERS // d)):
-        x, present = some.rows.dense(slice(0, some.n_samples)), some.rows.present()
-        first, second = x[::2], x[1::2]
-        apart = np.abs(first - second) if is_centred else np.maximum(np.abs(first), np.abs(second))
-        is_equal = apart == 0
-        octaves = np.log2(np.where(is_equal, 2.0**USUAL_OCTAVES, apart)) - USUAL_OCTAVES
-        squares = np.einsum("ij,ij->i", octaves, octaves) + most**2 * is_equal.sum(axis=1)
-        norms = np.sqrt(squares) * (1 + norm_error(2 * d))
-        factors = clipped_to(longest, norms) / longest * (present[::2] & present[1::2])
-        total += np.append(factors @ octaves, most * (factors @ is_equal))
-    return total / n_pairs
+        x = some.rows.dense(slice(0, some.n_samples))
+        octave_sum(x, some.rows.present(), *facts, total)
+    return total.ravel() / n_pairs
 
 
 def clipped_to(bound: float, norms: Array) -> Array:
