@@ -913,6 +913,7 @@ _ROUNDOFF = 2.0**-52  # relative error of an operation, and as much again
 _KINDS: tuple[type[_Known], ...] = (*_LOSSES.values(), Tweedie)
 _KERNEL_IDS: dict[type[Loss], int] = {kind: number for number, kind in enumerate(_KINDS)}
 FORMULAS = tuple(kind.formula for kind in _KINDS)
+USUAL: tuple[type[_Known], ...] = Squared, Logistic, Tweedie  # of the default models
 
 
 def kernel_id(loss: Loss) -> int | None:

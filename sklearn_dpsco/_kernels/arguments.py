@@ -58,6 +58,15 @@ class Slope(NamedTuple):
     beta: float = math.inf
 
 
+class UsualSlope(Slope):
+    """That of a loss of `losses.USUAL`, or `MULTINOMIAL`: code for it is compiled without the rest.
+
+    The formulas of all losses together take as long as a kernel.
+    """
+
+    __slots__ = ()
+
+
 class Tables(NamedTuple):
     """A `Slope` in tables: functions of z, linear from knot to knot, constant beyond both ends."""
 

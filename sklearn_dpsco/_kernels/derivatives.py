@@ -9,14 +9,13 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from .. import losses
-from .arguments import MULTINOMIAL, Slope, Tables
+from .arguments import MULTINOMIAL, Slope, Tables, UsualSlope
 from .jit import njit
 
 # All is inlined by LLVM (`forceinline`), which makes the same code as numba's own inlining: that
 # copies the long lists of cases before types are known, several seconds for each kernel.
 
-_KNOWN = losses.Squared(), losses.Logistic(), losses.Tweedie()
-_SQUARED, _LOGISTIC, _ = _USUAL = tuple(map(losses.kernel_id, _KNOWN))
+_SQUARED, _LOGISTIC = losses.kernel_id(losses.Squared()), losses.kernel_id(losses.Logistic())
 
 # exp(r) = sum r^k / k!, to the last bit but one for abs(r) <= log(2) / 2
 _TAYLOR = tuple(1 / math.factorial(k) for k in range(14))
@@ -25,7 +24,7 @@ _LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _TO_INTEGER = 1.5 * 2.0**52  # added to a small number, leaves the nearest integer in its last bits
 
 
-def _or_else(loss_id: int, formula: Any, others: Any) -> Any:
+def _or_else(loss_id: int | None, formula: Any, others: Any) -> Any:
     """The formula for that number of a loss, for the rest the others."""
     formula = njit(cache=False, forceinline=True)(formula)
 
@@ -48,6 +47,9 @@ overload(losses.clip, jit_options={"forceinline": True}, strict=False)(
 _derivative: Any = None  # the first formula comes first: it is added last
 for _number, _formula in reversed([*enumerate(losses.FORMULAS)]):
     _derivative = _or_else(_number, _formula, _derivative)
+_usual: Any = None
+for _kind in losses.USUAL:
+    _usual = _or_else(losses.kernel_id(_kind()), _kind.formula, _usual)
 
 
 @njit(cache=True, forceinline=True)
@@ -62,6 +64,12 @@ def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
     """The derivative that `slope` describes."""
     z = slope.offset + prediction
     return _clipped(_derivative(slope.loss_id, z, y, slope.parameter, slope.beta), slope.clip)
+
+
+@njit(cache=True, forceinline=True)
+def _usual_derivative(slope: UsualSlope, prediction: float, y: float) -> float:
+    z = slope.offset + prediction
+    return _clipped(_usual(slope.loss_id, z, y, slope.parameter, slope.beta), slope.clip)
 
 
 @njit(cache=True)
@@ -85,7 +93,7 @@ def _tabulated_derivative(tables: Tables, prediction: float, number: float) -> f
 
 
 def derivative(slope: Slope | Tables, prediction: float, y: float) -> float:
-    """The derivative by a `Slope` or by `Tables`: code of one kind knows nothing of the other."""
+    """The derivative by a slope or by `Tables`: code of one kind knows nothing of the others."""
     if isinstance(slope, Tables):
         return _tabulated_derivative(slope, prediction, y)
     return clipped_derivative(slope, prediction, y)
@@ -96,6 +104,8 @@ def derivative(slope: Slope | Tables, prediction: float, y: float) -> float:
 def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
     if slope.instance_class is Tables:
         return lambda slope, prediction, y: _tabulated_derivative(slope, prediction, y)
+    if slope.instance_class is UsualSlope:
+        return lambda slope, prediction, y: _usual_derivative(slope, prediction, y)
     return lambda slope, prediction, y: clipped_derivative(slope, prediction, y)
 
 
@@ -135,31 +145,40 @@ def _exp(x: float) -> float:
     return total * np.int64(exponent << np.int64(52)).view(np.float64)
 
 
-def is_usual(slope: Slope) -> bool:
-    """Whether derivatives are taken for several numbers at a time; no envelope has such code."""
-    return slope.loss_id == MULTINOMIAL or (slope.loss_id in _USUAL and slope.beta == math.inf)
-
-
 # Of blocks of records: all arrays have the length of a block, whatever the number of records in it,
 # since the end of a shorter array would be taken by other steps, of other rounding.
 
 
-@njit(cache=True, error_model="numpy")
-def replace_by_derivatives(
-    slope: Slope, z: Any, y: Any, bounds: Any, work: Any, others: Any
-) -> None:
+def replace_by_derivatives(slope: Any, z: Any, y: Any, bounds: Any, work: Any) -> None:
     """Put clipped derivatives in the place of the predictions z of shape (K, block), with offsets.
 
     The slope has no offset, and its clip bounds each derivative; `bounds` are on the l2 norms of
-    the records' K derivatives. `work` is overwritten. Where `others` is None, the loss is one that
-    `is_usual`: the formulas of all others take as long to compile as the rest.
+    the records' K derivatives. `work` is overwritten.
     """
+    (_in_lanes if isinstance(slope, UsualSlope) else _one_by_one)(slope, z, y, bounds, work)
+
+
+@overload(replace_by_derivatives, jit_options={"forceinline": True}, strict=False)
+def _compiled_replacement(slope: Any, z: Any, y: Any, bounds: Any, work: Any) -> Any:
+    if slope.instance_class is UsualSlope:
+        return lambda slope, z, y, bounds, work: _in_lanes(slope, z, y, bounds, work)
+    return lambda slope, z, y, bounds, work: _one_by_one(slope, z, y, bounds, work)
+
+
+@njit(cache=True, error_model="numpy")
+def _one_by_one(slope: Slope, z: Any, y: Any, bounds: Any, work: Any) -> None:
+    """By branches for each number."""
+    for k in range(z.shape[0]):
+        for t in range(work.size):
+            z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])
+    _shorten(z, slope.clip, bounds, work)
+
+
+@njit(cache=True, error_model="numpy")
+def _in_lanes(slope: UsualSlope, z: Any, y: Any, bounds: Any, work: Any) -> None:
+    """By loops of which the compiler takes several numbers at a time."""
     n_outputs = z.shape[0]
-    if others is not None:  # branches for each number
-        for k in range(n_outputs):
-            for t in range(work.size):
-                z[k, t] = clipped_derivative(slope, z[k, t], y[k, t])
-    elif slope.loss_id == MULTINOMIAL:
+    if slope.loss_id == MULTINOMIAL:
         work[:] = -math.inf
         for k in range(n_outputs):
             for t in range(work.size):
@@ -188,16 +207,16 @@ def replace_by_derivatives(
                 score = _clipped(z[k, t], losses.FAR)
                 of_target = y[k, t] * _exp((1.0 - slope.parameter) * score)
                 z[k, t] = _exp((2.0 - slope.parameter) * score) - of_target
-    if n_outputs == 1:
-        for t in range(work.size):
-            z[0, t] = _clipped(z[0, t], min(bounds[t], slope.clip))
-    else:
-        _shorten(z, slope.clip, bounds, work)
+    _shorten(z, slope.clip, bounds, work)
 
 
 @njit(cache=True, error_model="numpy")
 def _shorten(z: Any, clip: float, bounds: Any, work: Any) -> None:
     """As `losses.clipped_to` and `losses.clipped_rows`: numbers are clipped first."""
+    if z.shape[0] == 1:
+        for t in range(work.size):
+            z[0, t] = _clipped(z[0, t], min(bounds[t], clip))
+        return
     work[:] = 0.0
     for k in range(z.shape[0]):
         for t in range(work.size):

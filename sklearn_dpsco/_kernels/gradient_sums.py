@@ -13,7 +13,7 @@ import numpy as np
 
 from . import products
 from .arguments import Change, OfRecords, RowForm, Slope
-from .derivatives import clipped_derivative, replace_by_derivatives
+from .derivatives import derivative, replace_by_derivatives
 from .jit import njit
 
 _BLOCK = 256  # rows: they fit into a cache, and any number of lanes divides them
@@ -45,7 +45,7 @@ def gradient_sum(
                 square = max(square - 2.0 * row_center + center_square, 0.0) + error
                 product -= center_w
             s = products.row_factor(factor[i], square + bias * bias, bound)
-            r = s * clipped_derivative(slope, product + bias * w[d], y[i])
+            r = s * derivative(slope, product + bias * w[d], y[i])
             if X is not None:
                 for j in range(d):
                     total[j] += r * (X[i, j] - center[j])
@@ -60,13 +60,12 @@ def gradient_sum(
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, records: OfRecords, chunks: Any, coef: Any, moved: Any, of_loss: Any, others: Any
+    X: Any, records: OfRecords, chunks: Any, coef: Any, moved: Any, of_loss: Any
 ) -> Any:
     """Sum of factor_i r_i [x_i, 1], r_i the clipped derivatives of the K outputs, as (K, d + 1).
 
     At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step; the
-    loss is given by offset and slope. `coef` has shape (K, d + 1). For `others` see
-    `replace_by_derivatives`.
+    loss is given by offset and slope. `coef` has shape (K, d + 1).
 
     Where the coefficients are None, `moved` is (product, move, output), else that is None: first
     the products <[x_i, 1], coef>, of shape (n, K), move in that output as `Move` says, and in the
@@ -98,14 +97,14 @@ def dense_gradient_at(
                     product[i, output] += move.amount * x
                     for k in range(n_outputs):
                         z[k, i - start] = product[i, k]
-            _add_block(X[start:stop], records, start, of_loss, buffers, part, others)
+            _add_block(X[start:stop], records, start, of_loss, buffers, part)
         total += part
     return total
 
 
 @njit(cache=True, inline="always")
 def _add_block(
-    X: Any, records: OfRecords, start: int, of_loss: Any, buffers: Any, part: Any, others: Any
+    X: Any, records: OfRecords, start: int, of_loss: Any, buffers: Any, part: Any
 ) -> None:
     """Add the sum over the rows of a block, whose products are in the first buffer."""
     (z, targets, clips, work), (offset, slope) = buffers, of_loss
@@ -123,7 +122,7 @@ def _add_block(
             line[t] += offset[k]
     for t in range(bounds.size):
         clips[t] = min(slope.clip, bounds[t])
-    replace_by_derivatives(slope, z, targets, clips, work, others)
+    replace_by_derivatives(slope, z, targets, clips, work)
     for k in range(z.shape[0]):
         line = z[k, :size]
         for t in range(factor.size):
@@ -155,10 +154,10 @@ def dense_change_at(
             i = rows[t]
             row = X[i]
             z = products.inner_product(row, coef[:d]) + intercept
-            r = clipped_derivative(slope, scale[i] * z, y[i])
+            r = derivative(slope, scale[i] * z, y[i])
             if change.kept > 0.0:
                 z = products.inner_product(row, before[:d]) + intercept_before
-                r -= change.kept * clipped_derivative(slope, scale[i] * z, y[i])
+                r -= change.kept * derivative(slope, scale[i] * z, y[i])
                 r = min(max(r, -change.largest), change.largest)
             r *= factor[i]
             part_b += r

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import RecordWalk, Slope
-from .derivatives import clipped_derivative
+from .derivatives import derivative
 from .jit import njit
 from .products import inner_product
 from .sampling import MORE_WORDS, UNCERTAIN, coin, exp_minus, index_of
@@ -36,8 +36,8 @@ def _change(
     """What the record's derivative contributes; `moved` is what the last move added to <x, w>."""
     scale, factor = factors
     before = (product - moved) / walk.kept
-    change = clipped_derivative(slope, scale * product, y)
-    change -= walk.kept * clipped_derivative(slope, scale * before, y)
+    change = derivative(slope, scale * product, y)
+    change -= walk.kept * derivative(slope, scale * before, y)
     return factor * min(max(change, -walk.clip), walk.clip)
 
 

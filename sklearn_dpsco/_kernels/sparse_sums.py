@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import Compressed, Slope
-from .derivatives import clipped_derivative
+from .derivatives import derivative
 from .jit import njit
 
 # Positions are unsigned throughout: numba then drops its test for negative indices, which
@@ -52,7 +52,7 @@ def gradient_at(
                     if at < end and indices[at] == column:
                         z += move.amount * data[at]
                 product[i] = z
-            r = factor[i] * clipped_derivative(slope, scale[i] * z, y[i])
+            r = factor[i] * derivative(slope, scale[i] * z, y[i])
             part_b += r
             for k in range(start, end):
                 part[np.uint64(indices[k])] += r * data[k]

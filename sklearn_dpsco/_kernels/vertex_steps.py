@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import Compressed, Slope
-from .derivatives import clipped_derivative
+from .derivatives import derivative
 from .jit import njit
 
 
@@ -53,7 +53,7 @@ def contribute(
         total, weight = product[i] + intercept, unit * factor[i]
         for side in range(2):
             s = right if side else left
-            old, new = r[i, side], weight * clipped_derivative(slope, scale[i] * (s * total), y[i])
+            old, new = r[i, side], weight * derivative(slope, scale[i] * (s * total), y[i])
             if new == old:
                 continue
             r[i, side] = new

@@ -38,6 +38,7 @@ from .._kernels.arguments import (
     OfRecords,
     RowForm,
     Slope,
+    UsualSlope,
     dense_or_stored,
     read_only,
 )
@@ -54,7 +55,7 @@ def _slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
     """The derivative as kernels take it, None if it is a user's; if `is_joint`, without offset."""
     loss, offset, beta = terms.loss, terms.offset, math.inf
     if is_joint and isinstance(loss, losses.Multinomial):
-        return Slope(MULTINOMIAL, 0.0, terms.clip, 0.0)
+        return UsualSlope(MULTINOMIAL, 0.0, terms.clip, 0.0)
     if is_joint:
         loss, offset = losses.base_loss(loss), 0.0
     if isinstance(loss, losses.Envelope):
@@ -64,7 +65,8 @@ def _slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
     loss_id = losses.kernel_id(loss)
     if loss_id is None:
         return None
-    return Slope(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
+    kind = UsualSlope if type(loss) in losses.USUAL and beta == math.inf else Slope
+    return kind(loss_id, loss.kernel_parameter, terms.clip, offset, beta)
 
 
 @dataclass(frozen=True)
@@ -419,7 +421,6 @@ class Rows:
 
         At coefficients, or where these are None at products and how they move.
         """
-        from .._kernels.derivatives import is_usual
         from .._kernels.gradient_sums import dense_gradient_at
 
         y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
@@ -427,7 +428,7 @@ class Rows:
         factor = _NONE if self.factor is None else self.factor
         records = OfRecords(y, scale, factor, _NONE if bounds is None else bounds)
         offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
-        facts = coef, moved, (offset, slope), None if is_usual(slope) else True
+        facts = coef, moved, (offset, slope)
 
         def added(part: slice) -> Any:
             return dense_gradient_at(self.X, records, (part.start, part.stop, self.chunk), *facts)

@@ -356,8 +356,9 @@ def mean_octaves(data: Any, d: int, n_pairs: int, most: float, is_centred: bool)
     which = np.random.default_rng(0).choice(data.n_samples, 2 * n_pairs, replace=False)
     total, facts = np.zeros((2, d)), (is_centred, USUAL_OCTAVES, most, norm_error(2 * d))
     for some in data.in_order(which, 2 * max(1, _PAIRED_NUMBERS // d)):
-        x = some.rows.dense(slice(0, some.n_samples))
-        octave_sum(x, some.rows.present(), *facts, total)
+        x, part = some.rows.dense(slice(0, some.n_samples)), np.zeros((2, d))
+        octave_sum(x, some.rows.present(), *facts, part)
+        total += part
     return total.ravel() / n_pairs
 
 
