@@ -145,7 +145,8 @@ def test_afterwards_default_fits_compile_nothing(caplog):
     sklearn_dpsco.compile_kernels()
     rng = np.random.default_rng(1)
     with caplog.at_level(logging.INFO, "sklearn_dpsco"):
-        for (n, d), dtype in (((60, 3), float), ((2000, 12), np.float32), ((1500, 1300), float)):
+        shapes = (60, 3), (2000, 12), (1500, 1300), (20_000, 3)  # the last learns sizes of columns
+        for (n, d), dtype in zip(shapes, (float, np.float32, float, float), strict=True):
             X = (rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.3)).astype(dtype)
             for kind in sorted(PREDICTORS - COUNTS, key=lambda kind: kind.__name__):
                 y = (X[:, 0] > 0).astype(int) if is_classifier(kind()) else X[:, 0]

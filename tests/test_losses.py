@@ -19,6 +19,7 @@ from sklearn_dpsco._kernels.arguments import Slope
 from sklearn_dpsco.data.rows import Terms, make_rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.losses import (
+    USUAL,
     Absolute,
     Envelope,
     EpsilonInsensitive,
@@ -403,11 +404,14 @@ def test_compiled_derivatives_are_those_of_arrays(loss):
         betas += [beta for beta in BETAS if beta > loss.weak_convexity]
     for beta, clip, offset in itertools.product(betas, (np.inf, 0.2), (0.0, -0.3)):
         slope = Slope(kernel_id(loss), loss.kernel_parameter, clip, offset, beta)
-        found = [derivatives.clipped_derivative(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
         at = z + offset, y
         plain = loss.derivative(*at) if beta == np.inf else loss.envelope_derivative(*at, beta)
-        expected = np.clip(plain, -clip, clip)
-        np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15, err_msg=f"{beta}")
+        expected, rules = np.clip(plain, -clip, clip), [derivatives.clipped_derivative]
+        if type(loss) in USUAL:
+            rules.append(derivatives.usual_derivative)
+        for rule in rules:
+            found = [rule(slope, zi, yi) for zi, yi in zip(z, y, strict=True)]
+            np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15, err_msg=f"{beta}")
 
 
 def test_best_constant_of_a_regression_is_the_mean():

@@ -24,7 +24,7 @@ _LOG_2, _LOG_2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _TO_INTEGER = 1.5 * 2.0**52  # added to a small number, leaves the nearest integer in its last bits
 
 
-def _or_else(loss_id: int | None, formula: Any, others: Any) -> Any:
+def _or_else(loss_id: int, formula: Any, others: Any) -> Any:
     """The formula for that number of a loss, for the rest the others."""
     formula = njit(cache=False, forceinline=True)(formula)
 
@@ -49,7 +49,7 @@ for _number, _formula in reversed([*enumerate(losses.FORMULAS)]):
     _derivative = _or_else(_number, _formula, _derivative)
 _usual: Any = None
 for _kind in losses.USUAL:
-    _usual = _or_else(losses.kernel_id(_kind()), _kind.formula, _usual)
+    _usual = _or_else(losses.FORMULAS.index(_kind.formula), _kind.formula, _usual)
 
 
 @njit(cache=True, forceinline=True)
@@ -67,7 +67,8 @@ def clipped_derivative(slope: Slope, prediction: float, y: float) -> float:
 
 
 @njit(cache=True, forceinline=True)
-def _usual_derivative(slope: UsualSlope, prediction: float, y: float) -> float:
+def usual_derivative(slope: UsualSlope, prediction: float, y: float) -> float:
+    """The same of `losses.USUAL` alone."""
     z = slope.offset + prediction
     return _clipped(_usual(slope.loss_id, z, y, slope.parameter, slope.beta), slope.clip)
 
@@ -105,7 +106,7 @@ def _compiled_derivative(slope: Any, prediction: Any, y: Any) -> Any:
     if slope.instance_class is Tables:
         return lambda slope, prediction, y: _tabulated_derivative(slope, prediction, y)
     if slope.instance_class is UsualSlope:
-        return lambda slope, prediction, y: _usual_derivative(slope, prediction, y)
+        return lambda slope, prediction, y: usual_derivative(slope, prediction, y)
     return lambda slope, prediction, y: clipped_derivative(slope, prediction, y)
 
 

@@ -218,7 +218,7 @@ def octave_sum(
             octaves[j] = 0.0 if octaves[j] == 0.0 else octave
             square += octaves[j] * octaves[j] + is_equal[j] * is_equal[j]
         norm = math.sqrt(square * (1.0 + norm_error))
-        factor = min(1.0, longest / max(norm, 1e-300)) * (1.0 - 2.0**-50) / longest
+        factor = (1.0 - 2.0**-50) / max(longest, norm)
         for j in range(d):
             total[0, j] += factor * octaves[j]
             total[1, j] += factor * is_equal[j]

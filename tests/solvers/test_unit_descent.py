@@ -383,7 +383,7 @@ def test_octaves_are_those_of_differences_of_which_0_says_nothing():
     data = solver_data(X, np.zeros(len(X)))
     found = 100 * statistics.mean_octaves(data, 4, len(X) // 2, 50.0, True)
     expected = np.log2([0.1, 1e-3, 1e-4]) - 0.48 - statistics.USUAL_OCTAVES
-    np.testing.assert_allclose(found[:3], expected, atol=0.1)
+    np.testing.assert_allclose(found[:3], expected, atol=0.04)
     assert 0 < found[3] < 0.2
     assert (found[4:7] == 0).all()
     share = X[:, 3].mean()
