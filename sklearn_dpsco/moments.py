@@ -126,7 +126,6 @@ class MomentsPlan(Plan):
             moments = purse.noise(of_squares, _ROUGH, d * (d + 1) // 2, n_rounds)
         if n_rounds > 1:
             tails = purse.noise(mean, _TAILS, d * _OCTAVES.size)
-        if n_rounds > 1:
             sizes = plan_sizes(purse)
         long, length, far = (purse.rank(share) for share in (_SIZE, _SIZE, _FAR))
         center = purse.noise(mean, _CENTER, d, 1 if sizes is None else N_CENTERS)

@@ -430,11 +430,12 @@ class PrivacyUtilityDisplay:
             cv = kind(n_splits=10, test_size=0.25, random_state=random_state)
         splits = list(check_cv(cv, y, classifier=of_classes).split(X, y))
         epsilons = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+        loss = getattr(stand_ins.model_of(estimator), "loss", None)
+        power = loss.power if isinstance(loss, Tweedie) else None  # None: no counts or costs
         if isinstance(non_private, str):
-            non_private = _non_private(estimator)
+            non_private = _non_private(estimator, power)
         if isinstance(trivial, str):
             trivial = DummyClassifier() if of_classes else DummyRegressor()
-        power = _power(estimator)
         name = "accuracy" if of_classes else "R2" if power is None else "D2"
         if scoring is not None:
             is_name = isinstance(scoring, str)
@@ -542,23 +543,17 @@ class PrivacyUtilityDisplay:
         return self
 
 
-def _non_private(estimator: Any) -> Any:
+def _non_private(estimator: Any, power: float | None) -> Any:
     """A model of its kind without privacy, in a pipeline behind the same steps."""
     if isinstance(estimator, Pipeline):
         *before, (name, last) = estimator.steps
         copies = [(of, clone(step, safe=False)) for of, step in before]
-        return Pipeline([*copies, (name, _non_private(last))])
+        return Pipeline([*copies, (name, _non_private(last, power))])
     if hasattr(estimator, "estimator"):  # a search
-        return _non_private(estimator.estimator)
+        return _non_private(estimator.estimator, power)
     linear: Any = RidgeCV(np.logspace(-3, 3, 13))
     if is_classifier(estimator):
         linear = LogisticRegression(max_iter=1000)
-    elif (power := _power(estimator)) is not None:
+    elif power is not None:
         linear = TweedieRegressor(power=power, link="log", alpha=1e-3, max_iter=1000)
     return make_pipeline(StandardScaler(with_mean=False), linear)  # also of sparse columns
-
-
-def _power(estimator: Any) -> float | None:
-    """Of the variance that a model of counts or costs assumes; None of another one."""
-    loss = getattr(stand_ins.model_of(estimator), "loss", None)
-    return loss.power if isinstance(loss, Tweedie) else None

@@ -134,17 +134,16 @@ def plan_probes(
         given = n_samples, budget, tuple(candidates)
         return SearchPlan(*given, probes, choice, refits, guarantee, probe, refit, currency)
 
-    # the last way, with batches as if they were not random, is always possible
-    ways: list[Callable[[], SearchPlan]] = [partial(planned, plain)]
-    if not budget.is_pure:
-        ways.insert(0, partial(planned, "zcdp", has_order=True))
+    ways: list[Callable[[], SearchPlan]] = []
     if budget.mixed_allowance.kind == "gdp":
         by_losses = partial(_plan_in_losses, budget, planned)
-        ways[:0] = [partial(planned, "gdp", has_order=True), by_losses]
+        ways += [partial(planned, "gdp", has_order=True), by_losses]
+    if not budget.is_pure:
+        ways.append(partial(planned, "zcdp", has_order=True))
     for way in ways:
         with suppress(UnfitCurrencyError):
             return way()
-    raise AssertionError("a plan does not fit its part of the budget")
+    return planned(plain)  # with batches as if they were not random: always possible
 
 
 def _plan_in_losses(budget: PrivacyBudget, planned: Callable[..., SearchPlan]) -> SearchPlan:

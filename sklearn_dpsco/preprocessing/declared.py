@@ -235,14 +235,10 @@ def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]
     if isinstance(step, FeatureUnion):
         yield from (pair for pair in step.transformer_list if pair[1] != "drop")
         return
-    found = getattr(step, "transformers_", None)
-    if found is None:
-        found = [*step.transformers, ("remainder", step.remainder, None)]
-    for name, branch, columns in found:
-        is_empty = False
-        if isinstance(columns, list | tuple | np.ndarray):
-            mask = np.asarray(columns)
-            is_empty = len(columns) == 0 or (mask.dtype == bool and not mask.any())
+    given = [*step.transformers, ("remainder", step.remainder, None)]
+    for name, branch, columns in getattr(step, "transformers_", given):
+        mask = np.asarray(columns) if isinstance(columns, list | tuple | np.ndarray) else None
+        is_empty = mask is not None and (mask.size == 0 or (mask.dtype == bool and not mask.any()))
         if not (is_empty or (isinstance(branch, str) and branch == "drop")):
             yield name, branch
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -87,8 +86,8 @@ def read_column(X: Any, name: str) -> Cells:
     is_polars = is_of_polars(column)
     if is_polars:
         type_name = column.dtype.base_type().__name__
-        found = [kind for kind, names in _POLARS_KINDS.items() if type_name in names.split()]
-        kind = found[0] if found else "other"
+        kinds = (kind for kind, names in _POLARS_KINDS.items() if type_name in names.split())
+        kind = next(kinds, "other")
         is_plain = kind == "numbers" and type_name != "Boolean"
     else:
         type_name, kind = str(column.dtype), _kind_of(column.dtype)
@@ -147,8 +146,7 @@ class OutputColumn(NamedTuple):
         return self.source if self.category is None else f"{self.source}_{self.category}"
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A column of the table, as the schema declares it, and the columns that it becomes.
 
     A number is clipped and scaled as estimators do, and a boolean is a number of 0 to 1. Of a list,
@@ -161,18 +159,21 @@ class Field:
     unknown: str  # one of `UNKNOWN`
     outside: str  # one of `OUTSIDE`
     reference: int | None  # position of the category that has no column
-    scaling: Any = field(init=False)  # of a number or a boolean, else None
-    columns: list[OutputColumn] = field(init=False)
-    ends: list[tuple[float, float]] = field(init=False)  # bounds of these columns
-    square: float = field(init=False)  # their largest sum of squares
+    scaling: Any  # of a number or a boolean, else None
+    columns: list[OutputColumn]
+    ends: list[tuple[float, float]]  # bounds of these columns
+    square: float  # their largest sum of squares
 
-    def __post_init__(self) -> None:
-        name, declared, missing = self.name, self.declared, self.missing
+    @classmethod
+    def of(
+        cls, name: str, declared: Any, missing: Any, unknown: str, outside: str, reference: Any
+    ) -> Field:
+        """What follows from the rules of a column."""
         more = ["missing"] * bool(missing == "indicator")
         scaling, columns, ends, square = None, [], [], 1.0
         if isinstance(declared, list):
-            kept = [category for k, category in enumerate(declared) if k != self.reference]
-            more = [*kept, *["other"] * (self.unknown == "other"), *more]
+            kept = [category for k, category in enumerate(declared) if k != reference]
+            more = [*kept, *["other"] * (unknown == "other"), *more]
             if not more:
                 raise ValueError(
                     f"drop leaves no column of schema[{name!r}], which names one category: leave "
@@ -190,8 +191,8 @@ class Field:
             square += ((low + high) / 2) ** 2 * len(more)
         columns += [OutputColumn(name, category) for category in more]
         ends += [(0.0, 1.0)] * len(more)
-        facts = {"scaling": scaling, "columns": columns, "ends": ends, "square": square}
-        self.__dict__.update(facts, missing=missing)
+        rules = missing, unknown, outside, reference
+        return cls(name, declared, *rules, scaling, columns, ends, square)
 
     def encode(self, cells: Cells) -> Iterator[tuple[int, Any, Any]]:
         """Entries of the columns: triples (column, rows, values)."""
@@ -291,7 +292,7 @@ def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) 
             )
         declared = _declared(name, given)
         reference = _reference(name, declared, of_drop)
-        fields.append(Field(name, declared, of_missing[name], *rules, reference))
+        fields.append(Field.of(name, declared, of_missing[name], *rules, reference))
     return fields
 
 
