@@ -98,6 +98,9 @@ class Overviewed:
         """All releases, below a line that says of what."""
         return self.guarantee.overview().of(self._headline.format(self))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.overview().lines[0]}>"
+
     def __str__(self) -> str:
         return self.overview().text()
 

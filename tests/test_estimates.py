@@ -368,6 +368,7 @@ def test_shown():
     found = estimates(title="of this", notes=("and that",), predicting=np.ones((1, 3)))
     lines = str(found).splitlines()
     assert lines[:2] == ["of this", "and that"]
+    assert repr(found) == "<Estimates: of this>"
     assert lines[2].split()[:2] == ["coef", "std"]
     assert len(lines) == 6
     assert "<table>" in found._repr_html_()

@@ -232,7 +232,7 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
         schema = step.schema if isinstance(step, PublicEncoder) else {}
         declared = schema.get("period", ())
         unknown = [p for p in first["period"].tolist() if p not in declared]
-        if unknown and isinstance(declared, list):  # of whose hazard nothing is known
+        if unknown and isinstance(declared, list | np.ndarray):  # of whose hazard nothing is known
             raise ValueError(
                 "rows must have the periods of the fit: its encoder does not declare "
                 f"{listed(unknown)}"

@@ -712,9 +712,6 @@ class DPScore(Overviewed):
     def __format__(self, layout: str) -> str:
         return format(float(self), layout) if layout else str(self)
 
-    def __repr__(self) -> str:
-        return f"<DPScore: {self.overview().lines[0]}>"
-
     def to_frame(self) -> Any:
         """The numbers as a pandas data frame.
 

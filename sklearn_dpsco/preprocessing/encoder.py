@@ -222,7 +222,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
             message depends on a cell.
         """
         fields = self._fields()
-        for name, value in self.schema.items():
+        for field in fields:
+            name, value = field.name, field.declared
             # two integers are probably meant as bounds
             is_list = isinstance(value, list) and len(value) == 2
             if is_list and all(type(end) is int for end in value) and value[1] - value[0] > 1:

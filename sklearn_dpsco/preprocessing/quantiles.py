@@ -68,7 +68,8 @@ class BoundsPlan(Overviewed):
         since bounds that are a little too wide do less harm than those that cut off, but not
         so far out that noise could choose a bound beyond all records.
     grids : tuple of ndarray
-        The candidates of each column, increasing; one for all without outer bounds.
+        The candidates of each column, increasing; one for all columns of the same outer bounds,
+        or of none.
     log_prior : ndarray or None
         Of the candidates, in units of the noise's scale.
     select : SelectVertex
@@ -171,9 +172,6 @@ class PrivateBounds(Overviewed):
     def guarantee(self) -> Guarantee:
         """What the bounds cost."""
         return self.plan.guarantee
-
-    def __repr__(self) -> str:
-        return f"<PrivateBounds: {self.overview().lines[0]}>"
 
     def overview(self) -> Overview:
         """The bounds of the first columns, and what they cost."""

@@ -236,7 +236,9 @@ def test_what_is_wrong_is_said(sure):
 
 def test_periods_that_the_encoder_does_not_declare_are_refused():
     # each would count as the reference, the first period
-    model = make_pipeline(ENCODER, classifier()).fit(ROWS, ROWS["event"])
     finer = person_periods(people(4).drop(columns=["time", "event"]), periods=[0, 1, 2, 3, 4, 5])
-    with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
-        survival_curve(model, finer)
+    for declared in (SCHEMA["period"], np.array(SCHEMA["period"])):
+        encoder = PublicEncoder(SCHEMA | {"period": declared}, drop="first", extra="drop")
+        model = make_pipeline(encoder, classifier()).fit(ROWS, ROWS["event"])
+        with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
+            survival_curve(model, finer)

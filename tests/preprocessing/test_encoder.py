@@ -448,8 +448,9 @@ def test_nice_bounds_hold_the_values():
 
 
 def test_a_list_that_is_meant_as_bounds_is_named():
-    with pytest.warns(PrivacyParameterWarning, match=r"write a tuple, \(18, 98\)"):
-        PublicEncoder({"age": [18, 98]}).fit()
+    for declared in ([18, 98], np.array([18, 98])):
+        with pytest.warns(PrivacyParameterWarning, match=r"write a tuple, \(18, 98\)"):
+            PublicEncoder({"age": declared}).fit()
 
 
 def test_a_column_that_stands_twice_is_named():
