@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import numpy as np
 from sklearn.utils.validation import validate_data
@@ -139,12 +141,26 @@ class Accounting(NamedTuple):
         return plan_within(self.of_size(n_samples).budget, make)
 
 
+_LINEAGES: WeakValueDictionary[str, Lineage] = WeakValueDictionary()
+
+
 @dataclass(eq=False)
 class Lineage:
     """Fits without an accountant of an estimator and of its clones, in this process."""
 
     claims: dict[tuple[Any, ...], list[None]] = field(default_factory=dict)  # an item for each fit
     has_copies: bool = False  # in files or other processes, where their fits are not seen
+    name: str = field(default_factory=lambda: uuid4().hex)
+
+    def __post_init__(self) -> None:
+        _LINEAGES[self.name] = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lineage._restored, (self.name,)  # a copy in this process shares it
+
+    @classmethod
+    def _restored(cls, name: str) -> Lineage:
+        return _LINEAGES.get(name) or cls(name=name)
 
     def count(self, guarantee: Any, noise_is_secret: bool) -> Fits | None:
         """One more fit; `Guarantee.fits` of it, None if it is the only one."""
@@ -357,8 +373,9 @@ class PrivateFit:
         # a block does not reach other processes: what is sent there takes its accountant along, so
         # that a fit in a worker fails instead of spending nothing
         state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
-        state.pop("_lineage", None)
         if "guarantee_" not in state:  # a copy that is perhaps fitted where nobody counts
+            # (and whose state, which caches hash, is that of its parameters)
+            state.pop("_lineage", None)
             self.__dict__.setdefault("_lineage", Lineage()).has_copies = True
         if state.get("accountant") is None and (active := accountant_in_force(None)) is not None:
             state["accountant"] = active

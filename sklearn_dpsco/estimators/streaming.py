@@ -9,18 +9,21 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self
+from uuid import uuid4
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_count
+from .._checks import check_count, warn_user
+from .._fitting import Lineage
 from .._progress import progress_bar
 from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling, largest_weight
 from ..data.cells import check_classes, check_order, column_names
 from ..data.compressed import slices
 from ..data.rows import piece_rows
+from ..exceptions import PrivacyLeakWarning
 from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.accountant import accountant_in_force
@@ -30,6 +33,10 @@ from ..solvers.base import Solver, by_name
 from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 from ._records import BlocksTable, LocalTable, Targets
+
+# By stream, the part of it that began last in this process; the rest are copies from before it.
+_LAST_PARTS: dict[str, str] = {}
+_LAST_PARTS_LOCK = threading.RLock()
 
 _NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _ENDED = (
@@ -53,12 +60,25 @@ class _Progress:
     charged: list[Account]
     rows_of_users: ChainMap[Any, int] | None  # of the last chunk, before those of earlier ones
     lock: Any = field(repr=False, compare=False)
+    name: str = field(default_factory=lambda: uuid4().hex)  # and that of its last part, in copies
+    part: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"noise": None, "lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, lock=threading.RLock())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a copy of this went on, in this process, from here or from a point before."""
+        return _LAST_PARTS.get(self.name, self.part) != self.part
+
+    def go_on(self) -> None:
+        """Begin another part, of a stream of its own if a copy has gone on."""
+        if self.is_behind:
+            self.name = uuid4().hex
+        self.part = _LAST_PARTS[self.name] = uuid4().hex
 
     def stream(self, random_state: Any) -> RandomStream:
         """The stream of noise; a fresh one after a pickle or a copy."""
@@ -130,8 +150,9 @@ class _StreamingModel(DPLinearModel):
     A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
     the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
     fresh noise; go on with one copy only, since two that go on release the past twice: they
-    compose. Going back to an older pickle counts as a second copy, unless nothing that the
-    later one gave was seen.
+    compose. Within a process, a second one is charged to the accountant again, in full, and
+    without one warns and is counted among the fits. Going back to an older pickle counts as a
+    second copy, unless nothing that the later one gave was seen.
 
     References
     ----------
@@ -270,14 +291,36 @@ class _StreamingModel(DPLinearModel):
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
                 if progress is None:
                     progress = self._begin(X, targets, counted is not None, lock)
-                else:  # the account in force, unless one that covers it was charged
-                    account, charged = accountant_in_force(self.accountant), progress.charged
-                    if account is not None and not any(one.covers(account) for one in charged):
-                        # in full: what is released from now on may hold all of the stream
-                        self._spend(account, progress.plan, has_groups=counted is not None)
-                        progress.charged = [*charged, account]
+                with _LAST_PARTS_LOCK:
+                    self._charge_more(progress, counted is not None)
+                    progress.go_on()
             self._feed(progress, table, counted)
         return self
+
+    def _charge_more(self, progress: _Progress, has_groups: bool) -> None:
+        """Charge the stream again, in full: what comes may release all that it holds.
+
+        To the account in force, unless one that covers it was charged; and after a copy went on,
+        whose releases of the same records compose with these, to all that were charged.
+        """
+        account, charged = accountant_in_force(self.accountant), progress.charged
+        is_covered = account is None or any(one.covers(account) for one in charged)
+        accounts = [] if is_covered else [account]
+        if progress.is_behind:
+            accounts += charged
+            if not accounts:
+                warn_user(
+                    "a copy of this stream has gone on, and releases the same records a second "
+                    "time: the guarantees of both compose. Go on with one copy only, or give an "
+                    "accountant, which is charged for each",
+                    PrivacyLeakWarning,
+                )
+                self.__dict__.setdefault("_lineage", Lineage()).has_copies = True
+                accounts = [None]
+        for one in accounts:
+            self._spend(one, progress.plan, has_groups=has_groups)
+        if not is_covered:
+            progress.charged = [*charged, account]
 
     def _begin(self, X: Any, targets: Targets, has_groups: bool, lock: Any) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""

@@ -201,6 +201,9 @@ def test_copies_elsewhere_are_told_of():
     loaded = pickle.loads(pickle.dumps(fitted))
     assert loaded.guarantee_.fits == fitted.guarantee_.fits
     assert not fitted.fit(X, y).guarantee_.fits.has_copies
+    # and is one of the family where its fits are seen
+    for count, again in enumerate((loaded, copy.deepcopy(fitted), copy.copy(loaded)), 4):
+        assert n_fits(again.fit(X, y)) == count
 
 
 def test_fits_of_all_threads_are_counted():

@@ -159,7 +159,8 @@ def test_a_restored_stream_draws_fresh_noise(kind):
         model.partial_fit(X[:200], y[:200])
         other = duplicate(model)
         first = model.partial_fit(X[200:], y[200:]).coef_
-        second = other.partial_fit(X[200:], y[200:]).coef_
+        with pytest.warns(PrivacyLeakWarning, match=r"a copy of this stream has gone on"):
+            second = other.partial_fit(X[200:], y[200:]).coef_
         assert np.abs(first - second).max() > 1e-9, f"{duplicate.__name__}, seed={seed}"
 
 
@@ -661,7 +662,7 @@ def test_a_stream_pays_once_for_a_branch_and_what_lies_in_it():
     paths = []
     for account in (first, inside, second, first, accountant, second.parallel().branch()):
         model.set_params(accountant=account).partial_fit(X[:5], y[:5])
-        pickle.loads(pickle.dumps(model)).partial_fit(X[:5], y[:5])  # has the same receipts
+        model = restored(model).partial_fit(X[:5], y[:5])  # has the same receipts
         paths.append(accountant.ledger[-1].branch)
     assert paths == [first.path] * 2 + [second.path] * 2 + [()] * 2
     assert len(accountant.ledger) == 3
@@ -672,6 +673,39 @@ def test_a_stream_pays_once_for_a_branch_and_what_lies_in_it():
         model.set_params(accountant=rows).partial_fit(X[5:10], y[5:10], groups=users)
     model.set_params(accountant=one).partial_fit(X[5:10], y[5:10], groups=users)
     assert (model.n_seen_, len(accountant.ledger)) == (10, 4)
+
+
+def test_each_copy_of_a_stream_that_goes_on_is_charged():
+    X, y = table(DPFTRLRegressor)
+    accountant = BudgetAccountant(9.0, 1e-6)
+    model = model_of(DPFTRLRegressor, accountant=accountant, horizon=300).partial_fit(X[:5], y[:5])
+    first, second = copy.deepcopy(model), restored(model)
+    for turn, n_charges in (
+        (first, 1),
+        (second, 2),
+        (model, 3),
+        (first, 3),
+        (second, 3),
+        (model, 3),
+    ):
+        turn.partial_fit(X[5:10], y[5:10])
+        assert len(accountant.ledger) == n_charges
+    # one that cannot be paid releases nothing, however often it is tried
+    poor = BudgetAccountant(1.0, 1e-6)
+    model = model_of(DPFTRLRegressor, epsilon=0.7, accountant=poor, horizon=300)
+    older = copy.deepcopy(model.partial_fit(X[:5], y[:5]))
+    model.partial_fit(X[5:10], y[5:10])
+    for _ in range(2):
+        with pytest.raises(PrivacyBudgetError):
+            older.partial_fit(X[5:10], y[5:10])
+    assert older.n_seen_ == 5
+    # without an accountant they are fits of one family
+    model = model_of(DPFTRLRegressor, horizon=300).partial_fit(X[:5], y[:5])
+    older = restored(model)
+    assert model.partial_fit(X[5:10], y[5:10]).guarantee_.fits is None
+    with pytest.warns(PrivacyLeakWarning, match=r"the guarantees of both compose"):
+        older.partial_fit(X[5:10], y[5:10])
+    assert older.guarantee_.fits.n_fits == 2
 
 
 # ------------------------------------------------------------------------------ learning
