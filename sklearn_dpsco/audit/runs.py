@@ -50,7 +50,7 @@ def audit(
     ----------
     estimator : estimator
         With the interface of scikit-learn; clones of it are fitted, and its `accountant` is not
-        charged.
+        charged. (Within the block of one, an audit is an error.)
     data, neighbour : pair (X, y)
         Two invented tables of the same shape that differ in one record, or in as many as the
         estimator's `max_rows_per_user`. The more they change the model, the better the bounds: take
@@ -91,6 +91,11 @@ def audit(
     _check_trials(n_trials, statistic, confidence, verbose)
     if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         raise ValueError(f"estimator must have fit and get_params, got {estimator!r}")
+    if accountant_in_force(None) is not None:
+        raise ValueError(
+            "the block of an accountant is open, to which every fit of an audit would be charged: "
+            "audit outside of it, before real data are used"
+        )
     parameters = estimator.get_params()
     fixed: dict[str, Any] = {"accountant": None} if "accountant" in parameters else {}
     # is left out, and what it says is kept

@@ -229,6 +229,9 @@ class Guarantee(Overviewed):
         """What is promised, the claim, and a row for each release, or for each part."""
         lines = [promise(claim_of(self), self.noise_is_secret)]
         lines += self.fits.lines if self.fits else []
+        more = [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
+        if self.slack:
+            more.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
         if self.parts:
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
@@ -236,11 +239,9 @@ class Guarantee(Overviewed):
             ]
             head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
             layout = "  {:32s} {:>6s} {:>9s}"
-            return Overview((*lines, head), ("part", "share", "releases"), layout, rows)
+            return Overview((*lines, head, *more), ("part", "share", "releases"), layout, rows)
         lines += [f"{self.claim}, {self.composition} composition"] * (not self.is_void)
-        lines += [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
-        if self.slack:
-            lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
+        lines += more
         has_groups = any(release.group for release in self.releases)
         columns = ("release", "uses", "mechanism", "sensitivity", "noise scale", "records")
         rows = [

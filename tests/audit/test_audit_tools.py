@@ -235,6 +235,8 @@ def test_statistic_pipeline_sparse_data_and_classes():
 def test_the_accountant_of_the_estimator_is_not_charged():
     accountant = BudgetAccountant(4.0, DELTA)
     audit(lasso(accountant=accountant), *tables(), 20)
+    with accountant, pytest.raises(ValueError, match=r"audit outside of it"):
+        audit(lasso(), *tables(), 20)
     assert accountant.ledger == ()
 
 

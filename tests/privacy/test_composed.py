@@ -136,6 +136,12 @@ def test_parts_are_for_users_of_the_same_number_of_rows():
         Guarantee.of_parts(WHOLE, "gdp", [("one", [other])])
 
 
+def test_what_is_shown_of_parts_says_of_whom():
+    budget = PrivacyBudget(1.0, 1e-6, rows_per_user=2)
+    whole = Guarantee.of_parts(budget, "gdp", [("one", [guarantee(budget)])])
+    assert whole.overview().lines[-1] == "  for users of up to 2 rows"
+
+
 @pytest.mark.parametrize("copied", [lambda a: a, copy.copy, copy.deepcopy, clone])
 def test_a_part_is_spent_once_by_all_of_its_copies(copied):
     part = WHOLE.part(0.5, "gdp")
