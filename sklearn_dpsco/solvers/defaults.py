@@ -268,8 +268,9 @@ LEARNED_UNITS = by_task(
     clear_count=4.0,
     # Coefficients along directions whose moment is not above `clear_moment` times its noise are
     # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
-    # spectral norm of the noise.
-    doubts_from=60.0,
+    # spectral norm of the noise. (From `doubts_all` on; below, moments need be less clear.)
+    doubts_from=30.0,
+    doubts_all=60.0,
     clear_moment=2.0,
     clear_usual=0.63,
     scalar_share=0.01,  # for the top eigenvalue

@@ -573,16 +573,19 @@ class LearnedUnits(Part):
     def _release_centers(
         self, data: Any, unit: Array, bound: float, n: int, stream: RandomStream
     ) -> tuple[Array, Array]:
-        """The centre, several times, and its noise, from rows cut to a bound in the units' root.
+        """The centre and its noise, by several means of rows cut to a bound in the units' root.
 
-        The noise falls with how far columns are thought to be from the last centre.
+        Their noise falls with how far columns are thought to be from the last centre. The centre is
+        their average by precision, shrunk as a whole: shrunk one by one, moves that are below the
+        noise of all columns together would leave one of these far off.
         """
         assert self.center is not None
-        by, center, precision = np.sqrt(unit), np.zeros(unit.size), np.zeros(unit.size)
+        by, center, noise = np.sqrt(unit), np.zeros(unit.size), np.full(unit.size, math.inf)
+        total, precision = np.zeros((2, unit.size))
         variance, ratio = self.center.variance, data.n_samples / n
         for t in range(N_CENTERS):
             if t > 0:
-                away = np.hypot(1 / unit, 1.5 / np.sqrt(precision))
+                away = np.hypot(1 / unit, 1.5 * noise)
                 before, by = by, np.sqrt(unit / away)
                 bound *= float((by / before).max())
                 # (next to no noise is worth no cut)
@@ -590,10 +593,12 @@ class LearnedUnits(Part):
                 bound = min(bound, max(1.5 * float(np.linalg.norm(by * away)), least))
             mean = np.asarray(data.sum(statistics.centred_sum, center, by / bound))
             noisy = self.center.release(mean / data.n_samples, stream)
-            moved = ratio * bound * statistics.shrunk_vector(noisy, variance) / by
-            center = np.clip(center + moved, -1.0, 1.0)
-            precision = precision + (by / bound / ratio) ** 2 / max(variance, TINY)
-        return center, 1 / np.sqrt(precision)
+            own = (by / bound / ratio) ** 2 / max(variance, 1e-99)  # (its inverse is no infinity)
+            total += own * (center + ratio * bound * noisy / by)
+            precision += own
+            noise = 1 / np.sqrt(precision)
+            center = np.clip(statistics.shrunk_vector(total * noise, 1.0) * noise, -1.0, 1.0)
+        return center, noise
 
     def _release_moments(
         self,
@@ -645,15 +650,17 @@ class LearnedUnits(Part):
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
         noise = rules.clear_usual * ridge
         # (without sizes of columns, small ones may be bounds that are too wide)
-        least = rules.doubts_from * len(by) ** 1.5
-        if self.sizes is None or self.accuracy <= ratio * least or usual <= noise:
+        known = self.accuracy / ratio / len(by) ** 1.5
+        if self.sizes is None or known <= rules.doubts_from or usual <= noise:
             return None
+        # (where signals are hardly above noise, those that are shrunk by chance cost most)
+        least = rules.clear_moment * math.sqrt(min(1.0, known / rules.doubts_all))
         clear = 1 - (noise / usual) ** 2
         plain, sizes, turn = np.linalg.svd(by.astype(np.float64) * bound)
         ridges = ridge * (np.linalg.solve(before, plain) ** 2).sum(axis=0)
         moments = np.maximum(1 / sizes**2 - ridges, TINY)
         noise = ridges * scale / ridge
-        sure = 1 - np.minimum(rules.clear_moment * noise / moments, 1.0) ** 2
+        sure = 1 - np.minimum(least * noise / moments, 1.0) ** 2
         return Doubts(turn, 1 - clear * (1 - sure), sure * moments * sizes**2 / bound**2)
 
     def _release_top(self, found: Array, ratio: float, stream: RandomStream) -> float:

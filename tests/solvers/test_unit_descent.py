@@ -273,6 +273,29 @@ def test_a_spread_is_never_far_too_large_in_wide_bounds():
         assert scored[-1][best + 4 * 5 :].max() < scored[-1][best] - 17 * noise
 
 
+def test_a_spread_of_hidden_values_is_not_by_chance_a_far_too_large_one():
+    """Where fewer differ from the others than the noise hides, or hardly more."""
+    for n_others in (20, 75):
+        values = np.where(np.arange(1500) < n_others, 0.02, 0.0)
+        counts = place_counts(values, np.ones(1500, dtype=bool), SPREADS)
+        found = [
+            spread_on_grid(counts, 1500, SelectVertex(1.0, 25.0), stream(k)) for k in range(99)
+        ]
+        assert np.quantile(found, 0.9) < 0.5  # of the bounds
+
+
+def test_the_noise_of_a_centre_is_what_it_is_said_to_be():
+    """Also of a column far from 0, among others whose centres are 0 and hide its moves."""
+    plan, errors = planned(9000, 5, epsilon=8.0), []
+    X = np.random.default_rng(0).normal(size=(9000, 5)).clip(-5, 5) / 5
+    X[:, 0] = 0.67 + X[:, 0] / 500
+    data, unit = solver_data(X, np.zeros(9000)), np.array([500.0, 6, 6, 6, 6])
+    for k in range(60):
+        found, noise = plan.units._release_centers(data, unit, 21.0, 9000, stream(k))
+        errors.append((found - X.mean(axis=0)) / noise)
+    assert np.sqrt(np.mean(np.square(errors), axis=0)).max() < 1.4
+
+
 def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
     rng = np.random.default_rng(0)
     X = rng.multivariate_normal(np.zeros(4), 0.6 * np.eye(4) + 0.4, 20_000).clip(-4, 4)
