@@ -177,6 +177,10 @@ class _Known(Loss):
     is_convex: ClassVar[bool] = True
     _steepest: ClassVar[float | None] = None  # bounds the derivative; if convex, its ends do
     smoothness: ClassVar[float] = math.inf
+    # of z, y, the parameter and beta: the derivative of the envelope, at an infinite beta that of
+    # the loss itself. For arrays, and compiled for numbers (`_kernels/derivatives.py`). Where the
+    # envelope has no closed form, beta is not looked at.
+    formula: ClassVar[Any]
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -188,15 +192,6 @@ class _Known(Loss):
     def kernel_parameter(self) -> float:  # type: ignore[override]
         """The parameter that the formula takes (0 if it takes none)."""
         return next((getattr(self, one.name) for one in fields(self) if one.metadata), 0.0)
-
-    @staticmethod
-    def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
-        """The derivative of the envelope, at an infinite beta that of the loss itself.
-
-        For arrays, and compiled for numbers (`_kernels/derivatives.py`). Where the envelope has no
-        closed form, `beta` is not looked at.
-        """
-        raise NotImplementedError
 
     def derivative(self, z: Array, y: Array) -> Array:
         with np.errstate(over="ignore"):  # of exp, which gives the limit 0
@@ -383,9 +378,6 @@ class Logistic(_Known):
     def formula(z: Any, y: Any, parameter: float, beta: float) -> Any:
         # numpy's exp is ten times faster than scipy's expit
         return -y / (1.0 + np.exp(y * z))
-
-    def derivative_bound(self, prediction_bound: float, y_bound: float = 1.0) -> float:
-        return float(expit(prediction_bound))
 
     def best_constant(self, mean: float) -> float:
         # the log-odds, kept finite
