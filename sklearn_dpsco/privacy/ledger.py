@@ -44,7 +44,8 @@ COSTS = ("pure_epsilon", "rho", "rho_at_order", "half_mu_squared", "slack")
 _LATER = "noise_is_secret", "has_groups"  # files of earlier versions lack them
 # Costs that are left out of a file where they are this, the default: earlier versions lack both.
 _USUAL = {"half_mu_squared": math.inf, "slack": 0.0}
-_COLUMN = {"gdp": "half_mu_squared", "zcdp": "rho_at_order"}  # the cost that adds up
+# place of the cost that adds up
+_COLUMN = {"gdp": COSTS.index("half_mu_squared"), "zcdp": COSTS.index("rho_at_order")}
 _MOST_UNITS = 64  # that are told apart: as a rule few are, since most costs grow together
 
 
@@ -217,16 +218,13 @@ class Snapshot(NamedTuple):
         """What the costs may add up to, in the currency of `composition`."""
         return self.whole.mu**2 / 2 if self.composition == "gdp" else self.whole.rho
 
-    def cost(self, unit: Array) -> float:
-        """What a unit bears in this currency."""
-        return float(unit[COSTS.index(_COLUMN[self.composition])])
-
     @property
     def is_within(self) -> bool:
         """Whether what each unit bears passes a test: that of epsilons, or that of the currency."""
         pure, whole = self.budget.epsilon * ROUNDING, self.size * ROUNDING
+        column = _COLUMN[self.composition]
         return all(
-            (unit[0] <= pure or self.cost(unit) <= whole) and unit[-1] <= self.slack
+            (unit[0] <= pure or unit[column] <= whole) and unit[-1] <= self.slack
             for unit in self.ledger.units()
         )
 
@@ -251,7 +249,7 @@ class Snapshot(NamedTuple):
         delta = check_real("delta", delta, low=0, high=1, high_open=True)
         found, is_gdp = [], self.composition == "gdp"
         for unit in self.ledger.units(path):
-            left = max(0.0, self.size - self.cost(unit)) / n_fits
+            left = max(0.0, self.size - float(unit[_COLUMN[self.composition]])) / n_fits
             pure = (self.budget.epsilon - unit[0]) / n_fits
             if delta == 0:
                 size = math.sqrt(2 * left)
