@@ -281,8 +281,7 @@ class BudgetAccountant(Account):
         state = self._in_turn()
         budget, charges = state.budget, state.ledger.charges
         claim = budget.epsilon, budget.delta, budget.relation, state.max_rows_per_user
-        names = branch_names([charge.branch for charge in charges])
-        facts = state.spent(), state.left(), charges, names
+        facts = state.spent(), state.left(), charges, branch_names(charges)
         return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
@@ -298,8 +297,8 @@ class BudgetAccountant(Account):
         pandas = import_pandas("BudgetAccountant.to_frame")
         columns = [name for name in Charge.__dataclass_fields__ if name != "guarantee"]
         charges = self.ledger
-        places = branch_names([charge.branch for charge in charges])
-        rows = [c.summary() | {"branch": b} for c, b in zip(charges, places, strict=True)]
+        places = zip(charges, branch_names(charges), strict=True)
+        rows = [charge.summary() | {"branch": name} for charge, name in places]
         # any text, also what has no UTF-8
         kinds = dict.fromkeys(("label", "estimator", "branch"), object)
         series = {c: pandas.Series([r[c] for r in rows], dtype=kinds.get(c)) for c in columns}

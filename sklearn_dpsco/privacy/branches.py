@@ -364,13 +364,14 @@ def _name_of(path: BranchPath) -> str:
     return path[-1].partition(" ")[2]
 
 
-def branch_names(paths: Sequence[BranchPath]) -> list[str]:
-    """What people call these branches."""
-    return [" > ".join(levels) or "all records" for levels in branch_levels(paths)]
+def branch_names(charges: Sequence[Any]) -> list[str]:
+    """What people call the branches of these charges."""
+    return [" > ".join(levels) or "all records" for levels in branch_levels(charges)]
 
 
-def branch_levels(paths: Sequence[BranchPath]) -> list[list[str]]:
+def branch_levels(charges: Sequence[Any]) -> list[list[str]]:
     """From the outermost: by numbers, as they come, and by names that were given."""
+    paths: list[BranchPath] = [charge.branch for charge in charges]
     known: dict[BranchPath, dict[str, int]] = {}  # groups of a branch, and branches of a group
     for path in paths:
         for k, part in enumerate(path):
