@@ -291,7 +291,7 @@ class Estimates(Overviewed):
             whose coefficients (of all outputs) are tested; "name = 2" says their value. Or linear
             equations, as of statsmodels: "a = b", "a - 2 * b = 1, c = 0". Or a dict of names and
             values, {"a": 2}. Or a matrix R of the functions R b, b the coefficients of one output
-            after the other, each with its intercept last.
+            after the other, each with its intercept last; or a pair of it and the values.
         value : float or array-like of shape (q,), default=0
             Of functions that say none themselves.
 
@@ -355,6 +355,8 @@ class Estimates(Overviewed):
         """What hypotheses are called, their functions as the rows of a matrix, and their values."""
         self.warn_if_void()
         given = [hypotheses] if isinstance(hypotheses, str) else hypotheses
+        if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 2:
+            given, value = given
         if isinstance(given, Mapping):
             given = [f"{name} = {float(x)!r}" for name, x in given.items()]
         if not isinstance(given, list | tuple):

