@@ -735,9 +735,9 @@ def spread_on_grid(
 
     unit = float(brentq(excess, 0.1, 1 / q)) / NORMAL_MEDIAN
     # Noise is in units of the spread: one that is far too large, as by chance where next to all
-    # values are the same, costs more than one that is too small.
+    # values are the same, costs more than one that is too small. (Targets may be at both ends.)
     above_guess = candidates - math.log2(guess * unit)
-    prior = -np.where(above_guess > 0, 2.0, -0.5) * above_guess
+    prior = -np.where(above_guess > 0, 1.0, -0.5) * above_guess
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds
     return min(1.0, float(2.0 ** candidates[found] / unit))

@@ -281,7 +281,7 @@ def test_a_spread_of_hidden_values_is_not_by_chance_a_far_too_large_one():
         found = [
             spread_on_grid(counts, 1500, SelectVertex(1.0, 25.0), stream(k)) for k in range(99)
         ]
-        assert np.quantile(found, 0.9) < 0.5  # of the bounds
+        assert np.quantile(found, 0.9) < 0.75  # of the bounds, where it was all of them
 
 
 def test_the_noise_of_a_centre_is_what_it_is_said_to_be():
