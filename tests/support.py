@@ -25,7 +25,7 @@ from sklearn_dpsco.data.pieces import Pieces
 from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball
 from sklearn_dpsco.losses import Logistic, Squared
-from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers.base import Problem
@@ -43,6 +43,14 @@ SOLVERS = {
 }
 # what the automatic choice takes where all else drowns in noise
 CONSTANT = solvers.FrankWolfe().with_facts(form="constant")
+
+
+class Recorder(SelectVertex):
+    """Keeps the scores that it gets, and selects the best."""
+
+    def release(self, scores, stream):
+        self.__dict__["scores"] = scores
+        return int(np.argmax(scores))
 
 
 def gaussian(epsilon, delta=1e-6, relation="replace-one", composition="gdp"):

@@ -581,8 +581,7 @@ class LearnedUnits(Part):
         leave one of these far off.
         """
         assert self.center is not None
-        by, center, noise = np.sqrt(unit), np.zeros(unit.size), np.full(unit.size, math.inf)
-        total, precision = np.zeros((2, unit.size))
+        by, center, noise = np.sqrt(unit), np.zeros(unit.size), np.zeros(unit.size)
         variance, ratio = self.center.variance, data.n_samples / n
         for t in range(N_CENTERS):
             if t > 0:
@@ -594,7 +593,7 @@ class LearnedUnits(Part):
                 bound = min(bound, max(1.5 * float(np.linalg.norm(by * away)), least))
             mean = np.asarray(data.sum(statistics.centred_sum, center, by / bound))
             noisy = self.center.release(mean / data.n_samples, stream)
-            if t == 1:
+            if t < 2:
                 total, precision = np.zeros((2, unit.size))
             own = (by / bound / ratio) ** 2 / max(variance, 1e-99)  # (its inverse is no infinity)
             total += own * (center + ratio * bound * noisy / by)

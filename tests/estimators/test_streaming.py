@@ -680,14 +680,8 @@ def test_each_copy_of_a_stream_that_goes_on_is_charged():
     accountant = BudgetAccountant(9.0, 1e-6)
     model = model_of(DPFTRLRegressor, accountant=accountant, horizon=300).partial_fit(X[:5], y[:5])
     first, second = copy.deepcopy(model), restored(model)
-    for turn, n_charges in (
-        (first, 1),
-        (second, 2),
-        (model, 3),
-        (first, 3),
-        (second, 3),
-        (model, 3),
-    ):
+    turns = first, second, model, first, second, model
+    for turn, n_charges in zip(turns, (1, 2, 3, 3, 3, 3), strict=True):
         turn.partial_fit(X[5:10], y[5:10])
         assert len(accountant.ledger) == n_charges
     # one that cannot be paid releases nothing, however often it is tried

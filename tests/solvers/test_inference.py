@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from support import (
+    Recorder,
     assert_refuses,
     free_problem,
     half_is_enough,
@@ -46,7 +47,6 @@ from sklearn_dpsco.data.rows import SolverData, make_rows, place_counts
 from sklearn_dpsco.estimates import Estimates
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import Squared, Tweedie
-from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Descent, NoisyMD, inference
@@ -899,20 +899,14 @@ def test_columns_that_are_mostly_0_leave_others_their_intervals():
 
 def test_sizes_beyond_all_rows_are_hardly_ever_selected():
     """A hundred places, each about eight noises of the selection less likely than the right one."""
-    scored = []
-
-    class Recorder(SelectVertex):
-        def release(self, scores, stream):
-            scored.append(scores)
-            return int(np.argmax(scores))
-
     steps = planned(10_000, 8, "classification").inference
-    steps = dataclasses.replace(steps, size=Recorder(2.0, steps.size.scale))
+    select = Recorder(2.0, steps.size.scale)
+    steps = dataclasses.replace(steps, size=select)
     sizes = np.sqrt(np.random.default_rng(0).chisquare(8, 10_000)) / 6
     counts = place_counts(sizes, np.ones(10_000, dtype=bool), inference._SIZES)
     copy = SimpleNamespace(sum=lambda *_: counts)
     steps._sizes(copy, 10_000, (steps.n_large,), stream_from_random_state(0))
-    law = softmax(scored[0] / steps.size.scale)
+    law = softmax(select.scores / select.scale)
     assert law[1.2 * sizes.max() < inference._SIZES].sum() < 0.002
 
 

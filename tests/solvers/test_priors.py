@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import problem, stream
+from support import Recorder, problem, stream
 
 from sklearn_dpsco.audit import mechanisms
 from sklearn_dpsco.geometry import Geometry, L2Ball
@@ -18,14 +18,6 @@ from sklearn_dpsco.solvers.learned_units import Purse, plan_units
 from sklearn_dpsco.solvers.statistics import median_on_grid, scale_on_grid
 
 N = 300_000
-
-
-class Recorder(SelectVertex):
-    """Keeps the scores that it gets."""
-
-    def release(self, scores, stream):
-        self.__dict__["scores"] = scores
-        return 0
 
 
 def heavy_tail(budget, **settings):

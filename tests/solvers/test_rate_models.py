@@ -542,7 +542,7 @@ def test_predictions_are_not_far_beyond_what_few_targets_exceed():
         ratios.append(model.predict(X).mean() / y.mean())
         largest.append(model.predict(X + 100).max())
     assert min(ratios) > 0.7, ratios
-    assert max(ratios) < 1.7, ratios
+    assert max(ratios) < 1.6, ratios
     assert max(largest) < 500, largest
 
 
@@ -690,4 +690,4 @@ def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
 
     monkeypatch.setattr(statistics, "n_present", of_rows_alone)
     with_ends = [np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds]
-    assert sum(with_ends) <= 3
+    assert sum(with_ends) <= 1

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 from support import (
+    Recorder,
     free_problem,
     quiet,
     recomputed_epsilon,
@@ -177,13 +178,7 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relatio
 def test_scores_of_a_median_change_by_no_more_than_their_range():
     rng = np.random.default_rng(0)
     grid = np.linspace(-1, 1, 33)
-    recorded, worst = [], {}
-
-    class Recorder(SelectVertex):
-        def release(self, scores, stream):
-            recorded.append(scores)
-            return 0
-
+    worst = {}
     for trial in range(300):
         n = int(rng.integers(1, 12))
         values = rng.choice([-1.0, -0.5, 0.0, 0.01, 1.0], n) + rng.choice([0, 1e-3], n)
@@ -194,21 +189,21 @@ def test_scores_of_a_median_change_by_no_more_than_their_range():
         others[i], absent[i] = rng.choice(grid), False
         # medians, places above which some records are, spreads, and lengths of rows, some of 0
         for n_above in (None, int(rng.integers(n + 1)), "spread", "length"):
-            recorded.clear()
+            recorded = []
             for data in ((values, present), (others, present), (values, absent)):
-                mechanism = Recorder(1.0, 1.0 if n_above != "length" else 2.0 ** -(trial % 5))
+                select = Recorder(1.0, 1.0 if n_above != "length" else 2.0 ** -(trial % 5))
                 if n_above == "length":
                     numbers = np.abs(data[0]), data[1]
                     rows = SimpleNamespace(sum=lambda _, grid, of=numbers: place_counts(*of, grid))
-                    statistics.scale_on_grid(rows, n, 2.0, 1.0, mechanism, stream(trial))
-                    continue
-                if n_above == "spread":
+                    statistics.scale_on_grid(rows, n, 2.0, 1.0, select, stream(trial))
+                elif n_above == "spread":
                     counts = place_counts(np.abs(data[0]), data[1], SPREADS)
-                    spread_on_grid(counts, n, mechanism, stream(trial))
-                    continue
-                counts = place_counts(*data, grid)
-                noise = mechanism, stream(trial), n_above
-                median_on_grid(counts, n, grid, np.zeros(33), *noise)
+                    spread_on_grid(counts, n, select, stream(trial))
+                else:
+                    counts = place_counts(*data, grid)
+                    noise = select, stream(trial), n_above
+                    median_on_grid(counts, n, grid, np.zeros(33), *noise)
+                recorded.append(select.scores)
             for largest, k in ((2, 1), (1, 2)):
                 kind = n_above if isinstance(n_above, str) else "rank"
                 changes = worst.setdefault((kind, largest), [])
@@ -257,20 +252,14 @@ def test_a_spread_is_that_of_normal_numbers_and_not_0_where_most_are_equal():
 
 
 def test_a_spread_is_never_far_too_large_in_wide_bounds():
-    scored = []
-
-    class Recorder(SelectVertex):
-        def release(self, scores, stream):
-            scored.append(scores)
-            return int(np.argmax(scores))
-
     rng, noise = np.random.default_rng(0), 80.0
+    select = Recorder(1.0, noise)
     for values in (rng.standard_normal(5000), rng.lognormal(size=5000) - 1):
         counts = place_counts(np.abs(1e-3 * values), np.ones(5000, dtype=bool), SPREADS)
-        spread_on_grid(counts, 5000, Recorder(1.0, noise), stream(0))
-        best = int(np.argmax(scored[-1]))
+        spread_on_grid(counts, 5000, select, stream(0))
+        best = int(np.argmax(select.scores))
         # 2^5 and more times as large
-        assert scored[-1][best + 4 * 5 :].max() < scored[-1][best] - 17 * noise
+        assert select.scores[best + 4 * 5 :].max() < select.scores[best] - 17 * noise
 
 
 def test_a_spread_of_hidden_values_is_not_by_chance_a_far_too_large_one():
