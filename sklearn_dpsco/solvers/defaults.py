@@ -295,6 +295,11 @@ RATES = rule_set(
     not_normal=0.5,
     tail_of_costs=2.0,  # over that of exponential ones
     lost=0.55,  # tails of what is given back, over these (by simulation)
+    # Of the law by which a clip lowers the level of rates: the usual power of costs, by how much
+    # ranks must differ to tell another one, as logarithms, and the part of it that is given back.
+    power_of_costs=1.5,
+    power_doubt=0.3,
+    given_back=0.7,
     largest_mean=4.0,  # of predictions, over what few targets exceed
     # Of a descent before Newton steps, over the mean: rows of rates that are far too high already,
     # as exponentials may be, take longer steps than others return from.

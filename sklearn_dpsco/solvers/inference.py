@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import chdtrc, erfc, expit, ndtr, ndtri
+from scipy.special import chdtrc, erfc, expit, gammaincc, ndtr, ndtri
+from scipy.special import gamma as gamma_function
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
@@ -125,7 +126,9 @@ class Bread(NamedTuple):
 class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
 
-    size: SelectVertex  # twice of second derivatives, of first scores, and twice of last ones
+    # twice of second derivatives, of first scores, and twice of last ones; without a covariance of
+    # second derivatives and of the last level
+    size: SelectVertex
     n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
     n_large: int  # scores that exceed the first
@@ -275,29 +278,54 @@ class NewtonSteps(Part):
     def _on_level(self, units: Units, coef: Array, stream: RandomStream) -> Array:
         """Coefficients of rates with which the mean prediction is that of the targets.
 
-        Steps leave it another one where means are not exponentials of any slopes. As far as a
-        release tells that it is off: clipped where noise and what is lost beyond add up to least.
+        Steps leave it another one where means are not exponentials of any slopes, and clips where
+        tails are long. As far as a release tells that it is off: clipped where noise and what is
+        lost beyond add up to least.
         """
         problem, unit = units.problem, float(units.unit[-1])
         if self.level is None or self.level.scale == 0:  # or steps converge
             return coef
         one = units.ratio / units.frame.mean_weight  # of the released mean
-        clips = units.clip * 2.0 ** np.arange(0.0, 10.1, 0.25)
-        beyond = (clips - units.clip) / units.tail
-        errors = np.hypot(clips * one * self.level.scale, units.level_bias * np.exp(-beyond))
-        k = np.flatnonzero(errors <= max(RATES.least_level_error, errors.min()))[-1]
         copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
-        copy = copy.map(predicted, coef, units.frame.offset, units.largest).map(_level_alone)
-        mean = copy.map(scored).sum(score_sum, clips[k]) / problem.n_samples
+        copy = copy.map(predicted, coef, units.frame.offset, units.largest)
+        copy = copy.map(_level_alone).map(scored)
+        clips = units.clip * 2.0 ** np.arange(0.0, 10.1, 0.25)
+        lost = self._lost(copy, units, clips, stream)
+        errors = np.hypot(clips * one * self.level.scale, lost)
+        k = np.flatnonzero(errors <= max(RATES.least_level_error, errors.min()))[-1]
+        mean = copy.sum(score_sum, clips[k]) / problem.n_samples
         off = clips[k] * one * float(self.level.release(mean, stream)[0])
-        # of tails that are shorter less is lost
-        off -= RATES.lost * units.level_bias * math.exp(-beyond[k] / RATES.lost)
         if unit < RATES.least_level_unit:
             return coef
+        off -= RATES.given_back * float(lost[k])
         noise = float(errors[k]) ** 2
         doubt = max(RATES.least_level_error**2, min(off**2 - 2 * noise, RATES.most_off**2))
         level = math.log1p(min(20.0, max(-0.97, doubt / (doubt + noise) * off)))
         return np.append(coef[:-1], coef[-1] - level / unit)
+
+    def _lost(self, copy: Any, units: Units, clips: Array, stream: RandomStream) -> Array:
+        """By how much clips lower the mean of rates over theirs; of users as much as the first one.
+
+        By the law of Weibull, of which a size is a power of -log of the share beyond it: through
+        the place of the first clip, and a size that fewer exceed. The power is the usual one, the
+        closer together these are.
+        """
+        if units.users is not None:
+            return np.full(clips.shape, units.level_bias)
+        is_count, weight = units.problem.loss == Tweedie(1), units.frame.mean_weight
+        n, n_far = units.n_positive, max(1, self.n_large // 2)
+        (far,) = self._sizes(copy, max(units.n_present, 8 * self.n_large), (n_far,), stream)
+        size, power = units.clip + weight, 1.0 if is_count else RATES.power_of_costs
+        rank = max(1.0, (1.0 if is_count else RATES.tail_of_costs) * size / units.tail)
+        apart = math.log(max(math.log(max(n / n_far, 1.0)), TINY) / rank)
+        if apart > 0:
+            told = min(4.0, max(0.5, math.log(max((far + weight) / size, 1.0)) / apart))
+            power += (told - power) / (1 + (RATES.power_doubt / apart) ** 2)
+            size, rank = far + weight, rank * math.exp(apart)
+        ranks = rank * ((clips + weight) / size) ** (1 / power)
+        beyond = gamma_function(1 + power) * gammaincc(1 + power, ranks)
+        beyond -= ranks**power * np.exp(-ranks)
+        return np.asarray(n / units.n_present / weight * size / rank**power * beyond)
 
     def _sizes(
         self, copy: Any, n: int, ranks: tuple[int, ...], stream: RandomStream
@@ -355,7 +383,7 @@ class NewtonSteps(Part):
         exponential one, and of costs one of longer tails.
         """
         told = int(min(n, max(n_positive, 8 * self.n_large)))
-        usual = 1.0 if loss == Tweedie(1) else 1.5
+        usual = 1.0 if loss == Tweedie(1) else RATES.power_of_costs
         return told, _HEAVIEST[loss.task] if n_positive >= told else usual
 
     def clip(
@@ -676,7 +704,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             raise ValueError("inference=True needs to know whose rows are, for users of several")
         return None  # users are a promise alone
     k, left = _n_joint(problem), purse.left
-    left -= (5 if problem.inference else 1) * rules.size_share
+    left -= (5 if problem.inference else 2 - problem.by_user) * rules.size_share
     # by public facts alone; what a small rest needs says nothing of the rows that are needed
     if left <= 0.1 * problem.inference:
         if not problem.inference:
@@ -708,7 +736,7 @@ def _newton_steps(
     n_first = _n_first(problem, k, m)
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    n_sizes = 4 + (n_first > 0) if problem.inference else 1
+    n_sizes = 4 + (n_first > 0) if problem.inference else 1 + (is_rate and not problem.by_user)
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
     of_users = is_rate and problem.by_user
     factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
