@@ -13,7 +13,6 @@ import pytest
 from audit_cases import run_in_pieces
 from support import (
     above_frequencies,
-    cells_of,
     problem,
     quiet,
     recomputed_epsilon,
@@ -91,7 +90,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
 @rest_is_slow("relation", RELATIONS, ("replace-one",))
 def test_nor_does_a_record_of_pieces(relation):
     plan = run_in_pieces(planned("gradient", 20, 3, relation=relation))
-    found = check_sensitivity(plan, neighbours(plan.problem, relation, 3))
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
     assert not found.violations, found
 
 
@@ -104,7 +103,10 @@ def extreme_pairs(public, relation):
         (1e-300 * corner, corner), (5e-324 * corner, -axes[1]), (corner, (-1.0) ** np.arange(d)),
         (np.geomspace(1e-200, 1, d), np.geomspace(1, 1e-200, d)),
     ]  # fmt: skip
-    for place, kind, size in cells_of("half", places, STORAGES, (0.0, 1e-160, 0.01, 1.0)):
+    grid = itertools.product(*map(enumerate, (places, STORAGES, (0.0, 1e-160, 0.01, 1.0))))
+    for (i, place), (j, kind), (k, size) in grid:
+        if (i + j + k) % 4:  # one size of each place and storage, by turns
+            continue
         X = size * rng.uniform(-1, 1, (public.n_samples, d))
         y = rng.choice([-1.0, 1.0], public.n_samples)
         tables = []
@@ -125,7 +127,7 @@ def test_values_of_any_size_stay_within_the_sensitivities(relation):
 
 def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most():
     """So that two of them, at no obtuse angle, differ by the root of 2 at most."""
-    for seed, kind in itertools.product(range(8), STORAGES):
+    for seed, kind in itertools.product(range(6), STORAGES):
         rng, d = np.random.default_rng(seed), 1 + seed % 6
         X = rng.uniform(-1, 1, (40, d)) * 10.0 ** rng.choice([0, 0, 0, -5, -160, -310], (40, d))
         center = np.zeros(d) if kind != "dense" else rng.uniform(-1, 1, d)
@@ -142,7 +144,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
 
 def test_rows_that_are_not_shortened_are_found(monkeypatch):
     plan = planned("gradient", 20, 3)
-    pairs = neighbours(plan.problem, "replace-one", 6)
+    pairs = neighbours(plan.problem, "replace-one", 3)
     monkeypatch.setattr(first_releases, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.moments" in check_sensitivity(plan, pairs).violations
     monkeypatch.undo()
@@ -158,7 +160,9 @@ def test_records_that_leave_the_box_are_found(monkeypatch):
         return values if is_box else clip(values, low, high, **kwargs)
 
     monkeypatch.setattr(first_releases.np, "clip", not_to_the_box)
-    assert "step" in check_sensitivity(planned("selection", 20, 3)).violations
+    plan = planned("selection", 20, 3)
+    pairs = neighbours(plan.problem, "replace-one", 4)
+    assert "step" in check_sensitivity(plan, pairs).violations
 
 
 # ------------------------------------------------------------------------------- the plan
@@ -276,8 +280,8 @@ def test_constant_columns_and_no_noise_at_all_give_finite_models():
     X = rng.uniform(-1, 1, (300, 4)) * [1.0, 1.0, 0.0, 0.0]
     X[:, 3] = 0.7
     solvers = (Selection(), Gradient(), Rounds(), NoisyMD())
-    for k, (solver, epsilon) in enumerate(itertools.product(solvers, (0.1, 1.0, math.inf))):
-        kind = STORAGES[(k + k // 3) % 3]
+    for k, (solver, epsilon) in enumerate(itertools.product(solvers, (0.1, math.inf))):
+        kind = STORAGES[(k + k // 2) % 3]
         estimator = DPMirrorRegressor if isinstance(solver, NoisyMD) else DPLassoFW
         model = estimator(
             epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-1, 1), units="learned", solver=solver,
@@ -314,9 +318,9 @@ def test_widths_are_those_of_flags_and_of_normal_numbers():
 
 def test_bounds_a_hundred_times_too_wide_cost_next_to_nothing():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((10_000, 10)) * 10.0 ** np.linspace(-1, 1, 10)
+    X = rng.standard_normal((5000, 10)) * 10.0 ** np.linspace(-1, 1, 10)
     signal = (X / X.std(axis=0))[:, :4] @ [1.0, -1.0, 0.5, 0.5]
-    y = signal + rng.standard_normal(10_000)
+    y = signal + rng.standard_normal(5000)
     labels = np.where(y > 0, "b", "a")
     fitting = 4 * X.std(axis=0)
     for solver, units in (
@@ -366,7 +370,7 @@ def test_columns_in_which_most_rows_have_nothing_keep_their_slopes():
 
 
 def test_sets_of_all_norms_are_in_learned_units():
-    X = np.random.default_rng(0).uniform(-1, 1, (5000, 3))
+    X = np.random.default_rng(0).uniform(-1, 1, (2500, 3))
     y = X @ [0.4, -0.2, 0.1]
     for kind in ("l1", "l2", "linf"):
         for factor in (1, 100):

@@ -67,8 +67,11 @@ def targets(facts):
 def pairs(facts, relation, storages, numbers, longest):
     """Tables that differ in one of those records, every second one with an empty record more."""
     (X, places), (y, ends) = features(facts, longest), targets(facts)
-    every = itertools.product(numbers, storages, zip(places, itertools.cycle(ends)))
+    # of several numbers each storage has a half
+    each = (None,) if len(numbers) > 1 else storages
+    every = itertools.product(numbers, each, zip(places, itertools.cycle(ends)))
     for k, (i, store, (rows, own)) in enumerate(every):
+        store = store or storages[k // 2 % len(storages)]
         scale = np.ones(facts.n_samples)
         scale[(i + 1) % scale.size] = k % 2
         tables = []
@@ -124,7 +127,7 @@ CASES = {
     "magnitudes, targets": (HEAVY, facts(L2Ball, n_outputs=3), 300.0, 1e-6, DENSE),
     "log norms": (GUESSES, facts(L2Ball), 300.0, 1e-6, BOTH),
     "buckets": (BUCKETS, facts(L2Ball), 300.0, 1e-6, BOTH),
-    "stream": (STREAM, facts(L2Ball, 6, n=200), 3e3, 1e-6, BOTH),
+    "stream": (STREAM, facts(L2Ball, 6, n=60), 3e3, 1e-6, BOTH),
     "stream, classes": (STREAM, facts(L2Ball, 6, n=60, **THREE), 3e3, 1e-6, DENSE),
 }
 
