@@ -136,7 +136,7 @@ def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, d
     epsilon = 400.0 * ROWS * (4 if n_outputs == 4 else 1)
     plan = planned(80, d, task, n_outputs, epsilon, relation, max_iter=2)
     assert plan.correction is not None
-    found = replayed(plan, relation)
+    found = replayed(plan, relation, 4)
     assert not found.violations, found
     for name in ("of_users.size", "step", "correction.step", "correction.tail"):
         assert found.ratios[name] > 0.3, (name, found)

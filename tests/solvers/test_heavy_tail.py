@@ -388,7 +388,7 @@ def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity
     monkeypatch.setattr(replay, "_ROUNDS", 1)  # more, if a release is never moved, as two are here
     plan = unbounded(40, 3, task, 300.0, relation, max_iter=3)
     assert plan.feature_reach.far is not None
-    pairs = extreme_pairs(plan.problem, relation, np.random.default_rng(0), 8)
+    pairs = extreme_pairs(plan.problem, relation, np.random.default_rng(0), 6)
     found = check_sensitivity(plan, pairs)
     assert not found.violations, found.violations
     # what appears moves scores of a small share both up and down
@@ -431,7 +431,7 @@ def test_targets_may_be_0_or_of_very_different_sizes():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3))
     rare = np.where(rng.random(5000) < 0.002, 1.0, 0.0)
-    for seed, y in itertools.product(range(3), (np.zeros(5000), rare)):
+    for seed, y in itertools.product(range(2), (np.zeros(5000), rare)):
         model = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, y)
         assert model.plan_.solver == "descent"
         assert np.abs(model.predict(X)).max() < 1e-3, seed

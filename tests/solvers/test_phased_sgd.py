@@ -325,13 +325,13 @@ def in_units(loss, relation="replace-one", n=40, **kwargs):
 
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 @rest_is_slow("loss", [Squared(), Absolute(), Logistic(), Hinge()], ("Logistic()",), repr)
-def test_replays_in_learned_units_stay_within_the_sensitivities(loss, relation):
-    for n_outputs in (1, 3):
-        plan = in_units(loss, relation, n=20, n_outputs=n_outputs)
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 3))
-        assert not found.violations, f"{n_outputs}: {found.violations}"
-        assert found.ratios["phases[0].noise"] > 0.4, (n_outputs, found.ratios)
-        assert found.ratios["first.moments"] > 0.5, (n_outputs, found.ratios)
+@rest_is_slow("n_outputs", (1, 3), ("3",))
+def test_replays_in_learned_units_stay_within_the_sensitivities(loss, relation, n_outputs):
+    plan = in_units(loss, relation, n=20, n_outputs=n_outputs)
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
+    assert not found.violations, found.violations
+    assert found.ratios["phases[0].noise"] > 0.4, found.ratios
+    assert found.ratios["first.moments"] > 0.5, found.ratios
 
 
 def test_a_replay_finds_rows_in_learned_units_that_are_not_bounded(monkeypatch):

@@ -151,7 +151,7 @@ def in_units(X, unit, center):
 def test_the_size_of_the_moments_moves_as_far_as_stated_and_bounds_the_top_eigenvalue():
     rng = np.random.default_rng(1)
     n, d, worst = 15, 3, 0.0
-    for _ in range(300):
+    for _ in range(150):
         X = rng.standard_normal((n + 1, d)) * rng.choice([0.01, 1.0])
         X[[0, n]] = 3 * rng.standard_normal((2, d))
         unit, center = rng.random(d) + 0.3, 0.1 * rng.standard_normal(d)
@@ -292,8 +292,8 @@ def test_without_noise_no_column_drowns():
 
 
 def test_nothing_is_copied():
-    X, z = texts(5000, 2000)
-    for rows in (X, X[:1000].toarray()):
+    X, z = texts(4000, 1200)
+    for rows in (X, X[:800].toarray()):
         y = z[: rows.shape[0], 0] / 20
         model = DPMirrorRegressor(bounds_X=(0, 1), bounds_y=(-1, 1), random_state=0)
         tracemalloc.start()
