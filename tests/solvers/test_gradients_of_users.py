@@ -215,8 +215,8 @@ def test_fits_that_know_the_users_are_near_those_without_privacy(task):
 
 
 def test_whose_rows_they_are_is_known_of_tables_in_one_place():
-    X, y, groups = visits("regression", 0, users=600)
-    facts = {"epsilon": 4.0, "bounds_X": (-3, 3), "bounds_y": (-8, 8), "max_rows_per_user": 10}
+    X, y, groups = visits("regression", 0, users=400)
+    facts = {"epsilon": 6.0, "bounds_X": (-3, 3), "bounds_y": (-8, 8), "max_rows_per_user": 10}
 
     def releases(model, X=X, y=y, **groups):
         named = [release.name for release in model.fit(X, y, **groups).guarantee_.releases]
