@@ -13,7 +13,6 @@ import pytest
 from audit_cases import run_in_pieces
 from support import (
     above_frequencies,
-    cells_of,
     problem,
     quiet,
     recomputed_epsilon,
@@ -83,7 +82,8 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
             fit_intercept=fit_intercept,
         )  # fmt: skip
         assert is_learned(plan)
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 5))
+        pairs = neighbours(plan.problem, relation, 3, random_state=n_outputs + fit_intercept)
+        found = check_sensitivity(plan, pairs)
         assert not found.violations, found
         assert found.ratios["first.units.moments"] > 0.4, found
 
@@ -91,7 +91,7 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(form, relation, task):
 @rest_is_slow("relation", RELATIONS, ("replace-one",))
 def test_nor_does_a_record_of_pieces(relation):
     plan = run_in_pieces(planned("gradient", 20, 3, relation=relation))
-    found = check_sensitivity(plan, neighbours(plan.problem, relation, 3))
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
     assert not found.violations, found
 
 
@@ -104,7 +104,10 @@ def extreme_pairs(public, relation):
         (1e-300 * corner, corner), (5e-324 * corner, -axes[1]), (corner, (-1.0) ** np.arange(d)),
         (np.geomspace(1e-200, 1, d), np.geomspace(1, 1e-200, d)),
     ]  # fmt: skip
-    for place, kind, size in cells_of("half", places, STORAGES, (0.0, 1e-160, 0.01, 1.0)):
+    grid = itertools.product(*map(enumerate, (places, STORAGES, (0.0, 1e-160, 0.01, 1.0))))
+    for (i, place), (j, kind), (k, size) in grid:
+        if (i + j + k) % 4:  # one size of each place and storage, by turns
+            continue
         X = size * rng.uniform(-1, 1, (public.n_samples, d))
         y = rng.choice([-1.0, 1.0], public.n_samples)
         tables = []
@@ -125,7 +128,7 @@ def test_values_of_any_size_stay_within_the_sensitivities(relation):
 
 def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most():
     """So that two of them, at no obtuse angle, differ by the root of 2 at most."""
-    for seed, kind in itertools.product(range(8), STORAGES):
+    for seed, kind in itertools.product(range(6), STORAGES):
         rng, d = np.random.default_rng(seed), 1 + seed % 6
         X = rng.uniform(-1, 1, (40, d)) * 10.0 ** rng.choice([0, 0, 0, -5, -160, -310], (40, d))
         center = np.zeros(d) if kind != "dense" else rng.uniform(-1, 1, d)
@@ -142,7 +145,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
 
 def test_rows_that_are_not_shortened_are_found(monkeypatch):
     plan = planned("gradient", 20, 3)
-    pairs = neighbours(plan.problem, "replace-one", 6)
+    pairs = neighbours(plan.problem, "replace-one", 3)
     monkeypatch.setattr(first_releases, "clipped_to", lambda bound, norms: np.ones_like(norms))
     assert "first.units.moments" in check_sensitivity(plan, pairs).violations
     monkeypatch.undo()
@@ -158,7 +161,9 @@ def test_records_that_leave_the_box_are_found(monkeypatch):
         return values if is_box else clip(values, low, high, **kwargs)
 
     monkeypatch.setattr(first_releases.np, "clip", not_to_the_box)
-    assert "step" in check_sensitivity(planned("selection", 20, 3)).violations
+    plan = planned("selection", 20, 3)
+    pairs = neighbours(plan.problem, "replace-one", 4)
+    assert "step" in check_sensitivity(plan, pairs).violations
 
 
 # ------------------------------------------------------------------------------- the plan
@@ -180,7 +185,7 @@ def test_a_second_accountant_agrees_and_the_budget_is_spent():
 def test_units_are_learned_by_default_where_nothing_is_declared_and_noise_is_small():
     def learns(n=20_000, d=10, solver=None, budget=BUDGET, **declared):
         public = facts(n, d, **{"units": "auto"} | declared)
-        return is_learned((solver or FrankWolfe()).plan(public, budget))
+        return is_learned((solver or Gradient()).plan(public, budget))
 
     for solver in (FrankWolfe(), Gradient(), Gradient(max_iter=9)):
         assert learns(solver=solver), solver
@@ -188,7 +193,7 @@ def test_units_are_learned_by_default_where_nothing_is_declared_and_noise_is_sma
     assert learns(loss=Quantile(0.3))
     assert not learns(units="bounds")
     # noise of d means
-    assert not learns(n=200)
+    assert not learns(n=200, solver=FrankWolfe())
     assert not learns(n=2000, d=79)
     # in the units of the bounds
     for name in ("gradient_clip", "learning_rate", "l2_penalty", "data_norm"):
@@ -199,7 +204,7 @@ def test_units_are_learned_by_default_where_nothing_is_declared_and_noise_is_sma
     row = dataclasses.replace(facts(20_000, 10, "auto"), row_norm=1.0)
     assert not is_learned(FrankWolfe().plan(row, BUDGET))
     # no pure form
-    assert not learns(budget=PrivacyBudget(1.0, 0.0))
+    assert not learns(solver=FrankWolfe(), budget=PrivacyBudget(1.0, 0.0))
     # no copies
     assert learns(100_000, 1000, Gradient())
     assert not learns(100_000, 1001, Gradient())
@@ -255,7 +260,7 @@ def test_learned_units_that_cannot_be_are_refused():
 # -------------------------------------------------------------------------------- the box
 
 
-@pytest.mark.parametrize("kind", ["dense", "fortran", "csr", "csc"])
+@rest_is_slow("kind", ["dense", "fortran", "csr", "csc"], ("dense", "csr"))
 def test_records_are_in_the_box_whatever_the_columns_are(kind):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (200, 5)) * [1.0, 1e-3, 0.0, 0.0, 1.0]
@@ -276,8 +281,8 @@ def test_constant_columns_and_no_noise_at_all_give_finite_models():
     X = rng.uniform(-1, 1, (300, 4)) * [1.0, 1.0, 0.0, 0.0]
     X[:, 3] = 0.7
     solvers = (Selection(), Gradient(), Rounds(), NoisyMD())
-    for k, (solver, epsilon) in enumerate(itertools.product(solvers, (0.1, 1.0, math.inf))):
-        kind = STORAGES[(k + k // 3) % 3]
+    for k, (solver, epsilon) in enumerate(itertools.product(solvers, (0.1, math.inf))):
+        kind = STORAGES[(k + k // 2) % 3]
         estimator = DPMirrorRegressor if isinstance(solver, NoisyMD) else DPLassoFW
         model = estimator(
             epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-1, 1), units="learned", solver=solver,
@@ -314,9 +319,9 @@ def test_widths_are_those_of_flags_and_of_normal_numbers():
 
 def test_bounds_a_hundred_times_too_wide_cost_next_to_nothing():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((10_000, 10)) * 10.0 ** np.linspace(-1, 1, 10)
+    X = rng.standard_normal((5000, 10)) * 10.0 ** np.linspace(-1, 1, 10)
     signal = (X / X.std(axis=0))[:, :4] @ [1.0, -1.0, 0.5, 0.5]
-    y = signal + rng.standard_normal(10_000)
+    y = signal + rng.standard_normal(5000)
     labels = np.where(y > 0, "b", "a")
     fitting = 4 * X.std(axis=0)
     for solver, units in (
@@ -366,13 +371,12 @@ def test_columns_in_which_most_rows_have_nothing_keep_their_slopes():
 
 
 def test_sets_of_all_norms_are_in_learned_units():
-    X = np.random.default_rng(0).uniform(-1, 1, (5000, 3))
+    X = np.random.default_rng(0).uniform(-1, 1, (2500, 3))
     y = X @ [0.4, -0.2, 0.1]
     for kind in ("l1", "l2", "linf"):
-        for factor in (1, 100):
-            model = DPMirrorRegressor(
-                epsilon=4.0, bounds_X=(-factor, factor), bounds_y=(-factor, factor),
-                feasible_set=kind, solver=NoisyMD(), units="learned", random_state=0,
-            )  # fmt: skip
-            assert model.fit(X, y).score(X, y) > 0.85, (kind, factor)
-            assert is_learned(model.plan_), (kind, factor)
+        model = DPMirrorRegressor(
+            epsilon=4.0, bounds_X=(-100, 100), bounds_y=(-100, 100), feasible_set=kind,
+            solver=NoisyMD(), units="learned", random_state=0,
+        )  # fmt: skip
+        assert model.fit(X, y).score(X, y) > 0.85, kind
+        assert is_learned(model.plan_), kind

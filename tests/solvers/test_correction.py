@@ -115,7 +115,8 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
     if plan.correction.tail is not None:
         correction = dataclasses.replace(plan.correction, n_above=50)
         plan = dataclasses.replace(plan, correction=correction)
-    found = check_sensitivity(plan, neighbours(plan.problem, relation, 10 * n_outputs))
+    n_pairs = 10 if d == 14 else 4  # few reach far into many columns
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, n_pairs))
     assert not found.violations, found
     assert found.ratios["correction.step"] > 0.3, found
     if task == "regression" and d == 2:  # the means of the targets with a clip, and without
@@ -123,9 +124,10 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
         assert found.ratios["units.target_mean"] > 0.3, found
 
 
-@pytest.mark.parametrize(
-    ("task", "n_outputs", "d"), [("regression", 1, 14), ("classification", 4, 30)]
-)
+@rest_is_slow(
+    ("task", "n_outputs", "d"), [("regression", 1, 14), ("classification", 4, 30)],
+    ("regression-1-14",),
+)  # fmt: skip
 def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_outputs, d):
     plan = planned(60, d, task, n_outputs, 70.0 * n_outputs, max_iter=2)
     assert plan.correction.size is not None
@@ -137,7 +139,7 @@ def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_ou
             return on_line(sizes, spread)
 
     monkeypatch.setattr(statistics, "on_line", not_weighed)
-    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 6))
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 3))
     assert "correction.step" in found.violations, found
 
 
@@ -169,7 +171,7 @@ def skewed(law, z, rng):
     return amounts.clip(0, 50_000), (0, 50_000)
 
 
-@pytest.mark.parametrize("law", ["lognormal", "counts", "zeros"])
+@rest_is_slow("law", ["lognormal", "counts", "zeros"], ("zeros",))
 def test_squared_loss_estimates_means_of_skewed_targets(law):
     errors, gaps = [], []
     for seed in range(4):
@@ -184,7 +186,7 @@ def test_squared_loss_estimates_means_of_skewed_targets(law):
     assert max(gaps) < 0.03, gaps
 
 
-@pytest.mark.parametrize(("n", "n_targets"), [(900, 1), (1000, 2)])
+@rest_is_slow(("n", "n_targets"), [(900, 1), (1000, 2)], ("1000-2",))
 def test_levels_of_counts_are_kept_where_no_last_steps_follow(n, n_targets):
     biases = []
     for seed in range(9):
@@ -224,7 +226,7 @@ def test_targets_of_which_few_are_not_zero_keep_their_mean():
     """Also where the last steps have a clip that cuts all of those."""
     for n, share, least in ((3000, 0.1, 0.7), (10_000, 0.02, 0.15)):
         ratios = []
-        for seed in range(9):
+        for seed in range(5):
             X, _, rng = linear(n, 4, seed)
             y = rng.binomial(1, share, n)
             model = DPLinearRegression(bounds_y=(0, 1), random_state=seed, **COMMON).fit(X, y)
@@ -237,7 +239,7 @@ def test_targets_of_which_few_are_not_zero_keep_their_mean():
 def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):
     """Few spreads, in which means are cut, are far less than a standard deviation."""
     errors = []
-    for seed in range(9):
+    for seed in range(5):
         X, z, rng = linear(n, 5, seed)
         z += rng.logistic(size=n)
         y = np.where(z < np.quantile(z, share), 24.0, rng.uniform(0, 24, n))
@@ -248,7 +250,7 @@ def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):
 
 def test_wide_bounds_do_not_move_levels_by_the_noise_of_means():
     scores = []
-    for seed in range(12):
+    for seed in range(6):
         X, z, rng = linear(1000, 5, seed)
         y = z + rng.standard_normal(1000)
         model = DPLinearRegression(bounds_y=(-200, 200), random_state=seed, **COMMON)
@@ -260,7 +262,7 @@ def test_wide_bounds_do_not_move_levels_by_the_noise_of_means():
 def test_large_targets_that_are_fitted_keep_their_level(epsilon):
     """The released mean cuts those of a flag of few records, the last steps do not."""
     biases = []
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         X = np.column_stack([rng.random(4500) < 0.05, rng.uniform(-1, 1, (4500, 5))])
         y = 10 + X @ [60, 3, -2, 1, 0, 0] + 2 * rng.standard_normal(4500)
@@ -269,7 +271,7 @@ def test_large_targets_that_are_fitted_keep_their_level(epsilon):
     assert np.abs(biases).max() < 0.05, biases
 
 
-@pytest.mark.parametrize("intercept", [0.0, -3.0])
+@rest_is_slow("intercept", [0.0, -3.0], ("-3.0",))
 def test_logistic_loss_estimates_probabilities(intercept):
     for seed in range(3):
         X, z, rng = linear(8000, 8, seed)
@@ -285,7 +287,7 @@ def test_logistic_loss_estimates_probabilities(intercept):
 def test_rare_ones_of_several_classes_are_as_many_as_they_are():
     """Where steps on all coefficients would be noise."""
     labels = np.arange(4)
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-1, 1, (6000, 40))
         scores = X @ rng.standard_normal((40, 4)) + [1.0, 1.0, 0.0, -3.0]
@@ -299,16 +301,13 @@ def test_rare_ones_of_several_classes_are_as_many_as_they_are():
 def test_slopes_of_many_classes_are_as_steep_as_they_are():
     # the loss has a curvature of about one over their number
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (20_000, 8))
+    X = rng.uniform(-1, 1, (8000, 8))
     scores = X @ rng.standard_normal((8, 24))
     classes = (2 * scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    found = []
-    for seed in range(3):
-        model = DPLogisticRegression(epsilon=10.0, classes=range(24), random_state=seed, **COMMON)
-        raw = model.fit(X, classes).decision_function(X)
-        losses = [log_loss(classes, softmax(t * raw, axis=1)) for t in (1.0, 1.1)]
-        found.append(losses[0] - losses[1])
-    assert np.median(found) < 1e-3, found
+    model = DPLogisticRegression(epsilon=10.0, classes=range(24), random_state=0, **COMMON)
+    raw = model.fit(X, classes).decision_function(X)
+    losses = [log_loss(classes, softmax(t * raw, axis=1)) for t in (1.0, 1.1)]
+    assert losses[0] - losses[1] < 1e-3, losses
 
 
 def test_long_rows_count_less_and_bias_nothing():
@@ -324,7 +323,7 @@ def test_long_rows_count_less_and_bias_nothing():
 
 @pytest.mark.parametrize(("spread", "gap"), [(2.0, 0.005), (3.0, 0.1)])
 def test_rows_of_all_lengths_do_not_make_the_last_steps_overshoot(spread, gap):
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         X = np.exp(spread * rng.standard_normal((20_000, 1))).clip(0, 1e5)
         y = X[:, 0] + X.std() * rng.standard_normal(20_000)
@@ -335,7 +334,7 @@ def test_rows_of_all_lengths_do_not_make_the_last_steps_overshoot(spread, gap):
 
 def test_noise_sends_no_step_back_of_few_coefficients():
     found = []
-    for seed in range(20):
+    for seed in range(12):
         X, _, rng = linear(300, 1, seed)
         y = (0.8 * X[:, 0] + 0.1 * rng.standard_normal(300)).clip(-1, 1)
         facts = COMMON | {"relation": "replace-one", "bounds_y": (-1, 1), "random_state": seed}
@@ -345,9 +344,10 @@ def test_noise_sends_no_step_back_of_few_coefficients():
 
 
 # noise of products with such a column made its coefficient as large as others, however many rows
-@pytest.mark.parametrize(
-    ("n", "epsilon", "largest"), [(20_000, 1.0, np.median), (60_000, 3.0, np.max)]
-)
+@rest_is_slow(
+    ("n", "epsilon", "largest"), [(20_000, 1.0, np.median), (60_000, 3.0, np.max)], ("20000",),
+    lambda case: str(case[0]),
+)  # fmt: skip
 def test_columns_without_records_have_next_to_no_effect(n, epsilon, largest):
     sizes = []
     for seed in range(4):
@@ -395,7 +395,7 @@ def test_the_same_correction_comes_from_all_storages():
 def test_probabilities_of_a_rare_class_do_no_harm(n, epsilon):
     """Steps on a number that few records tell of would carry it anywhere."""
     losses = []
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, 5)).clip(-4, 4)
         y = rng.permutation(np.arange(n) < n // 100) * 1
@@ -408,7 +408,7 @@ def test_probabilities_of_a_rare_class_do_no_harm(n, epsilon):
 def test_rare_labels_are_as_many_as_they_are_with_inference():
     """Errors of slopes make probabilities of rare events larger on average."""
     ratios = []
-    for seed in range(12):
+    for seed in range(7):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((10_000, 5)).clip(-4, 4)
         y = (rng.random(len(X)) < expit(X @ [0.8, -0.5, 0.3, 0, 0] - 4.6)).astype(int)

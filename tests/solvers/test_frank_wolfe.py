@@ -11,6 +11,8 @@ from sklearn.metrics import log_loss
 from support import (
     CONSTANT,
     LOSSES,
+    cells_of,
+    half_is_enough,
     problem,
     rest_is_slow,
     scaled_table,
@@ -185,16 +187,16 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form, relation):
     budget = PrivacyBudget(3.0, 1e-6, relation)
     results = []
     for loss in (Hinge(), OwnHinge()):
-        solver = solver_of(form, max_iter=12)
-        facts = dataclasses.replace(problem(60, 3, loss=loss), feasible_set=L1Ball)
+        solver = solver_of(form, max_iter=6)
+        facts = dataclasses.replace(problem(40, 3, loss=loss), feasible_set=L1Ball)
         plan = solver.plan(facts, budget)
-        assert plan.problem == smoothed_for(facts, 1.0, 12)
+        assert plan.problem == smoothed_for(facts, 1.0, 6)
         assert isinstance(plan.problem.loss, Envelope)
         assert plan.gradient_clip == 1.0  # a smaller one would move the minimizer
-        found = check_sensitivity(plan, neighbours(facts, relation, 5))
+        found = check_sensitivity(plan, neighbours(facts, relation, 3))
         assert not found.violations, found
         assert found.ratios["step"] > 0.5, found
-        X, y = scaled_table(60, 3, task="classification")
+        X, y = scaled_table(40, 3, task="classification")
         plan = without_noise(plan)
         results.append(plan.run(solver_data(X, y), stream()).coef)
     np.testing.assert_allclose(results[0], results[1], atol=1e-9)
@@ -202,7 +204,7 @@ def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form, relation):
 
 def test_quantiles_have_their_share_of_the_targets_below():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (20_000, 4))
+    X = rng.uniform(-1, 1, (10_000, 4))
     y = np.clip(0.4 * X[:, 0] + 0.2 * rng.standard_normal(len(X)), -1, 1)
     for level in (0.2, 0.5, 0.9):
         model = DPLassoFW(
@@ -237,14 +239,15 @@ def best_loss(X, y, offset, loss, radius, *, fit_intercept):
     ("form", "task"), itertools.product(FORMS, TASKS),
     ("selection-regression", "gradient-classification"),
 )  # fmt: skip
-def test_without_noise_the_constrained_optimum_is_found(form, task):
+@half_is_enough
+def test_without_noise_the_constrained_optimum_is_found(form, task, cells):
     n, d = 60, 4
     # a radius that is active and one that is not
-    for radius, fit_intercept in itertools.product((0.5, 5.0), (True, False)):
+    for radius, fit_intercept in cells_of(cells, (0.5, 5.0), (True, False)):
         case = f"radius={radius}, fit_intercept={fit_intercept}"
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
-        solver = solver_of(form, max_iter=500, gradient_clip=1e6, data_norm=1e6)
+        solver = solver_of(form, max_iter=512, gradient_clip=1e6, data_norm=1e6)
         facts = problem(n, d, task=task, radius=radius, fit_intercept=fit_intercept)
         # a budget so large that the offset is the plain mean of the targets
         plan = without_noise(solver.plan(facts, PrivacyBudget(50.0)), smoothing=0.5)
@@ -266,7 +269,7 @@ def test_without_noise_and_with_a_clip_the_clipped_loss_is_minimized(form):
     n, d = 60, 3
     X, y = scaled_table(n, d)
     y[:6] = -y[:6]
-    solver = solver_of(form, max_iter=1200, gradient_clip=0.2, data_norm=1e6)
+    solver = solver_of(form, max_iter=384, gradient_clip=0.2, data_norm=1e6)
     plan = without_noise(solver.plan(problem(n, d, fit_intercept=False), BUDGET), smoothing=0.5)
     result = plan.run(solver_data(X, y, fit_intercept=False), stream())
     best = best_loss(X, y, 0.0, Huber(0.2), 2.0, fit_intercept=False)
@@ -322,7 +325,7 @@ def test_the_model_stays_on_the_simplex(form):
 def test_without_noise_the_optimum_on_the_simplex_is_found(form):
     X, _ = scaled_table(80, 4)
     y = X @ np.array([0.7, 0.3, 0.0, 0.0])
-    solver = solver_of(form, max_iter=1000, data_norm=1e6, gradient_clip=1e6)
+    solver = solver_of(form, max_iter=256, data_norm=1e6, gradient_clip=1e6)
     facts = problem(80, 4, feasible_set=Simplex, radius=1.0, fit_intercept=False)
     plan = without_noise(solver.plan(facts, BUDGET), smoothing=0.5)
     result = plan.run(solver_data(X, y, fit_intercept=False), stream())
@@ -381,7 +384,7 @@ def test_the_range_of_a_selection_is_that_of_the_vertices_whatever_a_set_says():
         assert plan.vertices.l1_diameter == pytest.approx(2.0, rel=1e-12)
         expected = budget.record_factor * 2.0 * 0.3 / n
         assert plan.step.sensitivity == pytest.approx(expected, rel=1e-6)
-        found = check_sensitivity(plan, neighbours(fact, budget.relation, 10))
+        found = check_sensitivity(plan, neighbours(fact, budget.relation, 6))
         assert not found.violations
         assert 0.4 < found.ratios["step"] <= 1
 

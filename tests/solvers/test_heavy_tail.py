@@ -196,7 +196,7 @@ def test_tables_too_small_to_descend_warn(kind):
 )
 def test_targets_far_from_0_are_found_in_small_tables(n, far, settings):
     scores = []
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, 3))
         y = X @ [1.0, -1.0, 0.5] + rng.standard_normal(n) + 1.8 * far
@@ -288,10 +288,13 @@ def extreme_pairs(facts, relation, rng, n_pairs=8):
     ("clipped-scof-replace-one", "coordinate-clipped-scof-slices-zero-out",
      "median-of-means-scof-zero-out", "smoothed-scof-slices-replace-one"),
 )  # fmt: skip
-def test_records_of_any_size_stay_within_the_sensitivities(oracle, form, relation):
+@half_is_enough
+def test_records_of_any_size_stay_within_the_sensitivities(oracle, form, relation, cells):
     worst = {}
-    public = itertools.product(TASKS, [0.0, 1e-6])
-    for (task, delta), fit_intercept in zip(public, [True, False, False, True], strict=True):
+    for task, delta, fit_intercept in (
+        ("regression", 0.0, True), ("classification", 1e-6, True),
+        ("regression", 1e-6, False), ("classification", 0.0, False),
+    )[: 2 if cells == "half" else 4]:  # fmt: skip
         n, d = (5 if task == "regression" else 8), 3
         case = f"{n} x {d}, {task}, delta={delta}, fit_intercept={fit_intercept}"
         solver = solver_of(form, **of_two_buckets(oracle), max_iter=3 if form == "scof" else 2)
@@ -305,17 +308,17 @@ def test_records_of_any_size_stay_within_the_sensitivities(oracle, form, relatio
     assert all(0.75 < ratio <= 1 + 1e-12 for ratio in worst.values()), worst
 
 
-def test_the_presence_of_the_target_stays_within_its_sensitivity():
-    for relation in RELATIONS:
-        problem, solver = facts(300, 2), SCOF(max_iter=2)
-        plan = solver.plan(problem, PrivacyBudget(2.0, 1e-6, relation))
-        pairs = extreme_pairs(problem, relation, np.random.default_rng(0), 4)
-        found = check_sensitivity(plan, pairs)
-        assert not found.violations, found.violations
-        assert 0.9 < found.ratios["first.target.presence"] <= 1
-        # the audit's own pairs reach it, too
-        plan = solver.plan(facts(40, 2), PrivacyBudget(300.0, 1e-3, relation))
-        assert not check_sensitivity(plan, neighbours(plan.problem, relation, 4)).untested
+@rest_is_slow("relation", RELATIONS, ("zero-out",))
+def test_the_presence_of_the_target_stays_within_its_sensitivity(relation):
+    problem, solver = facts(300, 2), SCOF(max_iter=2)
+    plan = solver.plan(problem, PrivacyBudget(2.0, 1e-6, relation))
+    pairs = extreme_pairs(problem, relation, np.random.default_rng(0), 4)
+    found = check_sensitivity(plan, pairs)
+    assert not found.violations, found.violations
+    assert 0.9 < found.ratios["first.target.presence"] <= 1
+    # the audit's own pairs reach it, too
+    plan = solver.plan(facts(40, 2), PrivacyBudget(300.0, 1e-3, relation))
+    assert not check_sensitivity(plan, neighbours(plan.problem, relation, 4)).untested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,7 +332,8 @@ class Overflowing(Squared):
 
 @half_is_enough
 @rest_is_slow("oracle", ORACLES, ("clipped", "median-of-means"))
-def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle, cells):
+def test_a_derivative_that_is_not_finite_moves_no_more_than_another(oracle, cells, monkeypatch):
+    monkeypatch.setattr(replay, "_ROUNDS", 2)  # the range of six rows is hardly ever moved
     rng = np.random.default_rng(0)
     base, taus = facts(6, 2), (1e-50, 1.0, 1e50)
     for tau in taus if cells == "all" else taus[oracle == "clipped" :: 2]:
@@ -344,7 +348,6 @@ def test_an_oracle_without_its_clip_is_found():
     plan = solver.plan(problem, PrivacyBudget(1.0))
     loose = dataclasses.replace(plan, oracle=NormClipped(2 * plan.oracle.tau))
     pairs = list(extreme_pairs(problem, "replace-one", np.random.default_rng(0)))
-    assert not check_sensitivity(plan, pairs).violations
     assert check_sensitivity(loose, pairs).violations
     first = dataclasses.replace(plan.first, target_clip=2 * plan.first.target_clip)
     wide = dataclasses.replace(plan, first=first)
@@ -366,12 +369,12 @@ def unbounded(n, d, task="regression", epsilon=1.0, relation="replace-one", **ot
 
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_sizes_and_a_descent_spend_the_budget_and_no_more(relation):
-    for (n, d), task in itertools.product(((300, 3), (20_000, 40)), TASKS):
-        for n_outputs, epsilon in ((1, 0.5), (3, 4.0)):
-            plan = unbounded(n, d, task, epsilon, relation, n_outputs=n_outputs)
-            case = f"{n} x {d}, {task}, {epsilon}"
-            assert recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4), case
-            assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
+    sizes, outputs = ((300, 3), (20_000, 40)), ((1, 0.5), (3, 4.0))
+    for (n, d), task, (n_outputs, epsilon) in cells_of("half", sizes, TASKS, outputs):
+        plan = unbounded(n, d, task, epsilon, relation, n_outputs=n_outputs)
+        case = f"{n} x {d}, {task}, {epsilon}"
+        assert recomputed_epsilon(plan.guarantee) <= epsilon * (1 + 1e-4), case
+        assert plan.guarantee.spent == pytest.approx(plan.budget.mu**2 / 2, rel=1e-4), case
     for share in (0.01, 0.5):
         plan = unbounded(2000, 5, scale_share=share)
         spent = sum(r.cost("gdp") for r in plan.feature_reach.releases)
@@ -401,7 +404,7 @@ def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity
 
 def test_columns_that_hardly_vary_do_not_explode():
     """In 98 of 100 records they are one value, and anything in the others."""
-    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(2)):
+    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(1)):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, 8))
         X[:, :4] = np.where(rng.random((n, 4)) < 0.98, 3.7, rng.uniform(-50, 50, (n, 4)))
@@ -431,7 +434,7 @@ def test_targets_may_be_0_or_of_very_different_sizes():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3))
     rare = np.where(rng.random(5000) < 0.002, 1.0, 0.0)
-    for seed, y in itertools.product(range(3), (np.zeros(5000), rare)):
+    for seed, y in itertools.product(range(2), (np.zeros(5000), rare)):
         model = HeavyTailDPRegressor(random_state=seed, epsilon=2.0).fit(X, y)
         assert model.plan_.solver == "descent"
         assert np.abs(model.predict(X)).max() < 1e-3, seed
@@ -479,7 +482,7 @@ def test_without_noise_and_clips_it_is_least_squares():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3)) * [1.0, 10.0, 0.1] + [0.0, 50.0, 1.0]
     y = X @ [1.0, -0.2, 5.0] + 3 + rng.standard_normal(400)
-    solver = SCOF(tau=1e6, max_iter=4000, learning_rate=0.5)
+    solver = SCOF(tau=1e6, max_iter=2000, learning_rate=0.5)
     plan = solver.plan(facts(400, 3), PrivacyBudget(1.0))
     result = silent(plan).run(solver_data(X, y), stream())
     exact = LinearRegression().fit(X, y)
@@ -492,7 +495,7 @@ def test_without_noise_every_oracle_agrees_on_light_tails(oracle):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((2000, 2))
     y = X @ [1.0, -1.0] + 0.1 * rng.standard_normal(2000)
-    solver = SCOF(**of_two_buckets(oracle), tau=100.0, max_iter=300)
+    solver = SCOF(**of_two_buckets(oracle), tau=100.0, max_iter=150)
     plan = solver.plan(facts(2000, 2), PrivacyBudget(50.0))
     result = silent(plan).run(solver_data(X, y), stream())
     np.testing.assert_allclose(result.coef, [1, -1], atol=0.02)
@@ -503,7 +506,7 @@ def test_a_penalty_shrinks_the_coefficients_and_not_the_intercept():
     X, y = rng.standard_normal((500, 2)), rng.standard_normal(500) + 100.0
     results = []
     for penalty in (0.0, 5.0):
-        solver = SCOF(tau=1e6, max_iter=2000, learning_rate=0.1, l2_penalty=penalty)
+        solver = SCOF(tau=1e6, max_iter=1000, learning_rate=0.1, l2_penalty=penalty)
         solver = solver.with_facts(private_scale_X=False, private_center_X=False)
         plan = silent(solver.plan(facts(500, 2), PrivacyBudget(1.0)))
         results.append(plan.run(solver_data(X, y + X[:, 0]), stream()))
@@ -587,7 +590,7 @@ def test_outliers_of_any_size_do_not_break_the_model():
     assert model.score(X[15_000:], y[15_000:]) > 0.4
 
 
-@rest_is_slow("seeds", (range(3), range(3, 8)), ("range(0, 3)",))
+@rest_is_slow("seeds", (range(2), range(2, 8)), ("range(0, 2)",))
 def test_a_scale_that_noise_has_chosen_carries_no_model_away(seeds):
     # nearly all targets are 0, so that every scale is as good as any other
     X = np.random.default_rng(0).standard_normal((2000, 5))
@@ -659,7 +662,7 @@ def test_the_released_norm_of_the_rows_stays_within_its_sensitivity():
         problem = facts(6, 2, task)
         solver = SCOF(max_iter=2).with_facts(private_scale_X=False, private_center_X=False)
         plan = solver.plan(problem, PrivacyBudget(1.0, relation=relation))
-        found = check_sensitivity(plan, extreme_pairs(problem, relation, rng))
+        found = check_sensitivity(plan, extreme_pairs(problem, relation, rng, 4))
         assert not found.violations
         worst = max(worst, found.ratios["first.row_norm"])
     assert 0.9 < worst <= 1 + 1e-12

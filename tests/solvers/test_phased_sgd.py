@@ -267,7 +267,7 @@ def test_steps_up_to_the_limit_are_non_expansive(loss):
             longest = 2 / min(loss.smoothness, beta)
             worst = max(
                 distance_of_runs(loss, longest, beta, clip, rng, relation=relation)
-                for _ in range(150)
+                for _ in range(60)
             )
             assert 0.5 < worst <= 1 + 1e-12, f"{relation}, beta={beta}"
 
@@ -305,7 +305,7 @@ def test_replays_of_every_loss_stay_within_the_sensitivities(loss, relation, cel
         fact = l2_problem(11, 3, loss=loss, feasible_set=feasible_set)
         solver = PhasedSGD(learning_rate=0.3 + 0.3 * k, **settings)
         plan = solver.plan(fact, PrivacyBudget(1.0, 1e-6, relation))
-        found = check_sensitivity(plan, neighbours(fact, relation, 6), random_state=k)
+        found = check_sensitivity(plan, neighbours(fact, relation, 3), random_state=k)
         assert not found.violations, f"{settings}: {found.violations}"
         ratios = found.ratios.items()
         worst = max(worst, *(v for name, v in ratios if name.startswith("phases")))
@@ -325,18 +325,18 @@ def in_units(loss, relation="replace-one", n=40, **kwargs):
 
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 @rest_is_slow("loss", [Squared(), Absolute(), Logistic(), Hinge()], ("Logistic()",), repr)
-def test_replays_in_learned_units_stay_within_the_sensitivities(loss, relation):
-    for n_outputs in (1, 3):
-        plan = in_units(loss, relation, n=20, n_outputs=n_outputs)
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 6))
-        assert not found.violations, f"{n_outputs}: {found.violations}"
-        assert found.ratios["phases[0].noise"] > 0.4, (n_outputs, found.ratios)
-        assert found.ratios["first.moments"] > 0.5, (n_outputs, found.ratios)
+@rest_is_slow("n_outputs", (1, 3), ("3",))
+def test_replays_in_learned_units_stay_within_the_sensitivities(loss, relation, n_outputs):
+    plan = in_units(loss, relation, n=20, n_outputs=n_outputs)
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
+    assert not found.violations, found.violations
+    assert found.ratios["phases[0].noise"] > 0.4, found.ratios
+    assert found.ratios["first.moments"] > 0.5, found.ratios
 
 
 def test_a_replay_finds_rows_in_learned_units_that_are_not_bounded(monkeypatch):
-    plan = in_units(Squared())
-    pairs = neighbours(plan.problem, plan.budget.relation, 6)
+    plan = in_units(Squared(), n=20)
+    pairs = neighbours(plan.problem, plan.budget.relation, 3)
     with monkeypatch.context() as patch:
         patch.setattr("sklearn_dpsco.solvers.statistics.LONGEST", 9.0)
         assert check_sensitivity(plan, pairs).violations
@@ -400,7 +400,9 @@ def test_a_missing_row_clip_is_found():
     fact = l2_problem(9, 8)
     solver = PhasedSGD(max_iter=1, n_phases=1, gradient_clip=0.3)
     plan = dataclasses.replace(solver.plan(fact, PrivacyBudget(1.0)), data_norm=1e9)
-    assert "phases[0].noise" in check_sensitivity(plan).violations
+    assert (
+        "phases[0].noise" in check_sensitivity(plan, neighbours(fact, "replace-one", 4)).violations
+    )
 
 
 def test_a_record_takes_part_in_one_phase():
@@ -585,7 +587,7 @@ def classifier(**parameters):
 
 
 def test_defaults_learn():
-    X, y = scaled_table(20_000, 10)
+    X, y = scaled_table(10_000, 10)
     label = np.where(y > 0, 1, -1)
     best = LinearRegression().fit(X, y).score(X, y)
     for max_iter in ("auto", 1):
@@ -608,8 +610,8 @@ def test_sorted_records_do_no_harm():
 
 def test_quantile_loss_fits_the_quantile():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (40_000, 3))
-    y = 0.3 * X[:, 0] + rng.uniform(-0.5, 0.5, 40_000)
+    X = rng.uniform(-1, 1, (20_000, 3))
+    y = 0.3 * X[:, 0] + rng.uniform(-0.5, 0.5, 20_000)
     for level in (0.2, 0.5, 0.9):
         below = np.mean(y < regressor(loss=Quantile(level)).fit(X, y).predict(X))
         assert below == pytest.approx(level, abs=0.03)

@@ -1,6 +1,7 @@
 """Frank-Wolfe in a single pass: the papers' recursions, what a record costs, and the method."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -41,7 +42,7 @@ from sklearn_dpsco.losses import (
     Welsch,
 )
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import Rounds, Selection, Spider, Tree
+from sklearn_dpsco.solvers import Rounds, Spider, Tree
 from sklearn_dpsco.solvers.papers import single_pass
 from sklearn_dpsco.solvers.papers.single_pass import BatchRun, BatchStep, RecordRun
 from sklearn_dpsco.solvers.records import Records
@@ -303,8 +304,8 @@ def test_the_sensitivity_holds_for_every_kind_of_loss(form):
             continue  # by turns
         budget = PrivacyBudget(2.0, (1e-6, 0.0)[k % 2], RELATIONS[k // 2 % 2])
         solver = solver_of(form, max_iter=4)
-        plan = solver.plan(problem(30, 2, loss=loss), budget)
-        pairs = neighbours(plan.problem, budget.relation, 5, random_state=k)
+        plan = solver.plan(problem(20, 2, loss=loss), budget)
+        pairs = neighbours(plan.problem, budget.relation, 3, random_state=k)
         found = check_sensitivity(plan, pairs)
         assert not found.violations, (loss, found)
         assert found.ratios["runs[0].noise"] > 0.1, (loss, found)
@@ -316,7 +317,8 @@ def test_a_record_may_not_move_later_scores_by_more(form, monkeypatch):
     rules = dataclasses.replace(single_pass.SINGLE_PASS["regression"], weights=(1.0,))
     monkeypatch.setitem(single_pass.SINGLE_PASS, "regression", rules)
     solver = solver_of(form, max_iter=8, gradient_clip=0.1)
-    plan = solver.plan(problem(60, 3, fit_intercept=False), BUDGET)
+    n, n_pairs = (40, 4) if form == "spider" else (60, 8)
+    plan = solver.plan(problem(n, 3, fit_intercept=False), BUDGET)
     (run,) = plan.runs
     own = run.noise.sensitivity
     factor = plan.vertices.l1_diameter * BUDGET.record_factor
@@ -332,7 +334,7 @@ def test_a_record_may_not_move_later_scores_by_more(form, monkeypatch):
     wrong = dataclasses.replace(
         wrong, guarantee=dataclasses.replace(plan.guarantee, releases=releases)
     )
-    found = check_sensitivity(wrong, neighbours(plan.problem, BUDGET.relation, 8))
+    found = check_sensitivity(wrong, neighbours(plan.problem, BUDGET.relation, n_pairs))
     assert "runs[0].noise" in found.violations
 
 
@@ -424,19 +426,21 @@ def test_a_penalty_asks_for_restarts():
 # ------------------------------------------------------------------------------ the method
 
 
+@functools.cache
+def coef_without_noise(form, task):
+    X, y = scaled_table(3000, 4, task=task)
+    solver = solver_of(form, max_iter=256, gradient_clip=5.0)
+    facts = problem(3000, 4, task=task, radius=1.0, fit_intercept=False)
+    return X, y, solve(solver, facts, solver_data(X, y, fit_intercept=False), noise=False).coef
+
+
 @every_form
 def test_without_noise_the_optimum_is_near(form):
-    n, d = 6000, 4
     for task in ("regression", "classification"):
-        X, y = scaled_table(n, d, task=task)
-        solver = solver_of(form, max_iter=256, gradient_clip=5.0)
-        facts = problem(n, d, task=task, radius=1.0, fit_intercept=False)
-        result = solve(solver, facts, solver_data(X, y, fit_intercept=False), noise=False)
-        full = Selection(max_iter=300, gradient_clip=5.0)
-        best = solve(full, facts, solver_data(X, y, fit_intercept=False), noise=False)
-        loss = LOSSES[task]
-        risk = [loss.value(X @ r.coef, y).mean() for r in (result, best)]
-        trivial = loss.value(np.zeros(n), y).mean()
+        X, y, coef = coef_without_noise(form, task)
+        best, loss = coef_without_noise("selection", task)[2], LOSSES[task]
+        risk = [loss.value(X @ w, y).mean() for w in (coef, best)]
+        trivial = loss.value(np.zeros(y.size), y).mean()
         assert risk[0] <= risk[1] + 0.15 * (trivial - risk[1]), task
 
 
@@ -453,14 +457,15 @@ def test_half_of_the_signal_is_found_where_it_is_said(form):
     assert model.fit(X, y).score(X, y) > 0.5
 
 
-@pytest.mark.parametrize("settings", [
+@rest_is_slow("settings", [
     {}, {"fit_intercept": False}, {"solver": Spider(l2_penalty=0.3)},
     {"epsilon": 1e3}, {"delta": 0.0}, {"feasible_set": "simplex", "fit_intercept": False},
     {"loss": "absolute"}, {"relation": "zero-out", "nonfinite": "zero"},
-], ids=str)  # fmt: skip
+], ("solver", "delta", "feasible_set fit_intercept", "loss", "relation nonfinite"),
+    " ".join)  # fmt: skip
 def test_compiled_steps_are_the_steps(settings, monkeypatch):
     rng = np.random.default_rng(0)
-    X, y = scaled_table(500, 6, density=0.5)
+    X, y = scaled_table(250, 6, density=0.5)
     if "nonfinite" in settings:
         y = np.where(rng.uniform(size=y.size) < 0.1, np.nan, y)
     results = []
@@ -471,7 +476,7 @@ def test_compiled_steps_are_the_steps(settings, monkeypatch):
                     patch.setattr(single_pass._RecordWalk, "_kernel", lambda self: None)
                 # so few words at a time that some steps are made outside
                 patch.setattr(single_pass, "_WORDS", 64)
-                patch.setattr(single_pass, "piece_rows", lambda *_: 100)
+                patch.setattr(single_pass, "piece_rows", lambda *_: 50)
                 model = DPLassoFW(
                     bounds_X=(-1, 1),
                     bounds_y=(-1, 1),
@@ -514,7 +519,7 @@ def record_walk(kind, rate, n=40, d=5):
     return walk, X[run.first_batch :], y[run.first_batch :]
 
 
-def p_value_of_steps(kind, rate, at, n_draws=1200):
+def p_value_of_steps(kind, rate, at, n_draws=800):
     """The least of the selections of some compiled steps, given the vertices before them."""
     walk, X, y = record_walk(kind, rate)
     run, penalty, source, found = walk.run, walk.plan.l2_penalty, stream(2), []
@@ -543,7 +548,7 @@ def p_value_of_steps(kind, rate, at, n_draws=1200):
     return min(found)
 
 
-@pytest.mark.parametrize("kind", ["dense", "csr"])
+@rest_is_slow("kind", ["dense", "csr"], ("csr",))
 def test_compiled_selections_have_their_law_given_those_before(kind, monkeypatch):
     # half of them are settled outside
     monkeypatch.setattr(single_pass, "_WORDS", 4)
@@ -634,7 +639,7 @@ def test_centred_scores_stay_within_the_sensitivity(form, delta, relation, n_out
     budget = PrivacyBudget(200.0, delta, relation)
     plan = solver.plan(problem(60, 3, n_outputs=n_outputs), budget)
     assert plan.first.means is not None
-    found = check_sensitivity(plan, neighbours(plan.problem, relation, 10))
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 6))
     assert not found.violations, found
     assert found.ratios["first.means"] > 0.5
     assert found.ratios["runs[0].noise"] > 0.2
@@ -644,10 +649,10 @@ def test_a_polytope_is_searched_by_every_selection():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(12, 4))
     mixture = rng.dirichlet(np.ones(12)) @ points
-    X = rng.uniform(-1, 1, (4000, 4))
+    X = rng.uniform(-1, 1, (3000, 4))
     y = X @ mixture / 4
-    for form, matrix in itertools.product(("selection", "rounds", "tree"), (points, "sparse")):
-        matrix = sparse.csr_array(points) if isinstance(matrix, str) else matrix
+    stored = sparse.csr_array(points)
+    for form, matrix in (("selection", stored), ("rounds", points), ("tree", stored)):
         model = DPLassoFW(
             epsilon=1e5, delta=0.0, bounds_X=(-1, 1), bounds_y=(-1, 1), fit_intercept=False,
             feasible_set=Polytope(matrix, 0.25), random_state=0,
@@ -671,7 +676,7 @@ def test_the_replay_covers_polytopes():
         solver = solver_of(form, max_iter=4)
         facts = problem(40, 3, fit_intercept=False)
         facts = dataclasses.replace(facts, feasible_set=Polytope(points))
-        pairs = neighbours(facts, BUDGET.relation, 6)
+        pairs = neighbours(facts, BUDGET.relation, 4)
         found = check_sensitivity(solver.plan(facts, BUDGET), pairs)
         assert not found.violations, form
         assert max(found.ratios.values()) > 0.2, form
@@ -775,7 +780,7 @@ def test_a_kinked_loss_without_a_bound_needs_a_clip():
         def derivative_bound(self, prediction_bound, y_bound=1.0):
             return math.inf
 
-    for form in ("selection", "gradient", *SINGLE_PASS_FORMS):
+    for form in ("gradient", "rounds"):
         with pytest.raises(ValueError, match="gradient_clip must be a number"):
             solver_of(form).plan(problem(100, 3, loss=Steep()), BUDGET)
         assert solver_of(form, gradient_clip=0.5).plan(problem(100, 3, loss=Steep()), BUDGET)

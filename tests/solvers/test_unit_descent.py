@@ -65,7 +65,7 @@ def linear(bounds_X, bounds_y, seed=0, *, epsilon=1.0, relation="zero-out", **se
 
 
 def test_a_second_accountant_agrees_and_the_budget_is_spent():
-    sizes = ((40, 3), (2000, 5), (20_000, 40), (300, 100))
+    sizes = ((40, 3), (20_000, 40), (300, 100))
     for k, ((n, d), task) in enumerate(itertools.product(sizes, TASKS)):
         relation = RELATIONS[k // 2 % 2]
         for epsilon, n_outputs in ((0.1, 1), (1.0, 3), (8.0, 1))[k % 2 :: 2]:
@@ -124,7 +124,8 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             fit_intercept=fit_intercept,
         )  # fmt: skip
         n_pairs = 4 if stored is run_in_pieces else 8
-        found = check_sensitivity(stored(plan), neighbours(plan.problem, relation, n_pairs))
+        pairs = neighbours(plan.problem, relation, n_pairs)
+        found = check_sensitivity(stored(plan), pairs)
         assert not found.violations, found
         assert set(found.untested) <= {"units.length", "units.long", "units.target_spread"}, found
         # beside so little noise the clips are those of the losses, which these tables hardly reach
@@ -147,7 +148,7 @@ def test_nor_where_the_number_of_valid_records_is_released(task, relation):
     changes = {"may_be_empty": True, "inference": task == "regression"}
     fact = free_problem(40, 2, task, **changes)
     plan = Descent(max_iter=4).plan(fact, PrivacyBudget(300.0, 1e-6, relation))
-    found = check_sensitivity(plan, neighbours(fact, relation, 8))
+    found = check_sensitivity(plan, neighbours(fact, relation, 4))
     assert not found.violations, found
     assert found.ratios["units.present"] > 0.99, found
 
@@ -156,14 +157,14 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     plan = planned(40, 2, epsilon=300.0, max_iter=4)
     assert plan.units.moments is not None
     monkeypatch.setattr(statistics, "LONGEST", 3.0)
-    found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 8))
+    found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 4))
     assert {"units.moments", "step"} & set(found.violations)
 
 
 @rest_is_slow(
     ("solver", "relation"),
     # (whose cut rows hide the only record of that pair that is not 0, under zero-out)
-    [*itertools.product((Descent(max_iter=4),), RELATIONS), (PhasedSGD(), "replace-one")],
+    [*itertools.product((Descent(max_iter=2),), RELATIONS), (PhasedSGD(), "replace-one")],
     ("Descent, replace-one",), lambda case: f"{type(case[0]).__name__}, {case[1]}",
 )  # fmt: skip
 def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relation):
@@ -172,14 +173,14 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relatio
         fact = free_problem(60, 2, feasible_set=L2Ball)
     plan = solver.plan(fact, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(fact, relation)
-    assert_only_too_little_noise_is_flagged(plan, pair)
+    assert_only_too_little_noise_is_flagged(plan, pair, 90)
 
 
 def test_scores_of_a_median_change_by_no_more_than_their_range():
     rng = np.random.default_rng(0)
     grid = np.linspace(-1, 1, 33)
     worst = {}
-    for trial in range(300):
+    for trial in range(120):
         n = int(rng.integers(1, 12))
         values = rng.choice([-1.0, -0.5, 0.0, 0.01, 1.0], n) + rng.choice([0, 1e-3], n)
         present = rng.uniform(size=n) < 0.8
@@ -301,7 +302,7 @@ def test_bounds_of_one_column_may_be_far_wider_than_of_the_others():
 def test_what_the_error_of_the_centre_explains_is_not_enlarged():
     """Of constant columns, at any size, whose offsets would be taken for columns."""
     for n, epsilon in ((6000, 1e4), (100_000, 10.0)):
-        for seed in range(3):
+        for seed in range(2):
             rng = np.random.default_rng(seed)
             X = rng.uniform(-1, 1, (n, 6))
             X[:, :3] = [0.0, 0.37, -1.0]
@@ -326,7 +327,7 @@ def test_a_centre_that_misses_rare_flags_does_not_enlarge_them():
     They were taken for columns of a spread that small, with coefficients in the thousands.
     """
     for n, rates in ((20_000, [0.0125, 0.0125, 0.5]), (5000, [0.05, 0.05, 0.5])):
-        for seed in range(4):
+        for seed in range(2):
             rng = np.random.default_rng(seed)
             X = 1.0 * (rng.random((n, 3)) < rates)
             y = (X @ [4.0, 4.0, 0.5] + rng.standard_normal(n)).clip(-10, 20)
@@ -346,8 +347,9 @@ def test_a_centre_that_misses_a_rare_flag_beside_small_columns_does_not_enlarge_
         assert model.score(X, y) > 0.3  # .6 without privacy
 
 
-@pytest.mark.parametrize("wider", [30, 100])
-@pytest.mark.parametrize("task", TASKS)
+@rest_is_slow(
+    ("task", "wider"), itertools.product(TASKS, [30, 100]), ("regression-100", "classification-30")
+)
 def test_bounds_of_a_half_of_the_columns_may_be_too_wide_with_few_rows(task, wider):
     """Of columns that lie anywhere in them."""
     scores, bounds = [], 4.0 * np.where(np.arange(6) % 2, wider, 1)
@@ -366,12 +368,14 @@ def test_bounds_of_a_half_of_the_columns_may_be_too_wide_with_few_rows(task, wid
     assert np.median(scores) > (0.6 if task == "regression" else 0.76), scores
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("is_centred", [True, False])
+@rest_is_slow(
+    ("relation", "is_centred"), itertools.product(RELATIONS, [True, False]),
+    ("replace-one-True", "zero-out-False"),
+)  # fmt: skip
 def test_octaves_of_columns_move_as_far_as_stated(relation, is_centred):
     rng, n, d, worst = np.random.default_rng(0), 20, 3, 0.0
     change = statistics.octaves_change(n // 2, d, PrivacyBudget(1.0, 1e-6, relation))
-    for _ in range(400):
+    for _ in range(200):
         X = rng.choice([-1, 1], (n, d)) * 2.0 ** -rng.choice([0, 3, 40], (n, 1))
         present, i = rng.random(n) < 0.9, int(rng.integers(n))
         others, present[i] = X.copy(), True
@@ -420,7 +424,7 @@ def test_columns_of_zeros_in_far_too_wide_bounds_are_enlarged_by_their_other_val
     X = X.clip(0, tops)
     y = (X @ [1, 1, 0.5, 1, 0, -0.5] + rng.standard_normal(len(X))).clip(-20, 20)
     models = [
-        linear((0 * tops, tops), (-20, 20), seed).fit(X[:8000], y[:8000]) for seed in range(5)
+        linear((0 * tops, tops), (-20, 20), seed).fit(X[:8000], y[:8000]) for seed in range(3)
     ]
     scores = [model.score(X[8000:], y[8000:]) for model in models]
     # .475 without privacy, .12 of the columns in good bounds
@@ -434,7 +438,7 @@ def test_targets_that_are_rarely_another_value_have_a_spread():
     y = (x + 0.3 * rng.standard_normal(len(x)) > 2.4) * 1.0
     flag = rng.random(len(x)) < np.where(y > 0, 0.85, 0.002)
     X, bounds = np.column_stack((flag, x)), ([0, -4], [1, 4])
-    scores = [linear(bounds, (0, 1), seed, epsilon=3.0).fit(X, y).score(X, y) for seed in range(20)]
+    scores = [linear(bounds, (0, 1), seed, epsilon=3.0).fit(X, y).score(X, y) for seed in range(12)]
     assert np.min(scores) > 0.2, scores  # .6 without privacy
 
 
@@ -493,7 +497,7 @@ def test_columns_in_wide_bounds_are_kept():
 def test_bounds_of_one_column_may_be_far_too_wide():
     # 300 times: small beside the noise of the centre, and of the mean squares of all columns
     scores = []
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(10_000, 10)).clip(-5, 5)
         y = X @ np.linspace(1, 0.2, 10) / np.sqrt(10) + rng.normal(size=len(X))
@@ -533,8 +537,11 @@ def test_columns_that_are_nearly_the_same_are_told_apart():
     assert model.fit(X, y).score(X, y) > LinearRegression().fit(X, y).score(X, y) - 0.02
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3])
-@pytest.mark.parametrize("model", [DPLinearRegression, HeavyTailDPRegressor])
+@rest_is_slow(
+    ("model", "share"), itertools.product([DPLinearRegression, HeavyTailDPRegressor], [0.1, 0.3]),
+    ("DPLinearRegression, 0.1", "HeavyTailDPRegressor, 0.3"),
+    lambda case: f"{case[0].__name__}, {case[1]}",
+)  # fmt: skip
 def test_tables_of_rows_that_are_all_0_but_for_some(model, share):
     """Sizes are not those of the noise in the centre of the rows that are 0."""
     rng = np.random.default_rng(int(100 * share))
@@ -547,11 +554,11 @@ def test_tables_of_rows_that_are_all_0_but_for_some(model, share):
         model(epsilon=1.0, delta=1e-6, random_state=seed, **bounds)
         .fit(X[:6000], y[:6000])
         .score(X[6000:], y[6000:])
-        for seed in range(11)
+        for seed in range(7)
     ]
     # of 10 % of rows, 1 in 15 fits and 1 in 4 without bounds find a wrong length
     assert np.median(scores) > best - 0.1, scores
-    assert sorted(scores)[2] > -1, scores
+    assert sorted(scores)[1] > -1, scores
 
 
 def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
@@ -664,7 +671,7 @@ def test_more_numbers_than_are_copied_are_read_in_pieces(monkeypatch):
 def test_the_top_eigenvalue_and_second_moments_move_as_far_as_stated():
     rng = np.random.default_rng(1)
     n, worst = 20, np.zeros(3)
-    for _ in range(600):
+    for _ in range(300):
         rows = 0.1 * rng.standard_normal((n + 1, 2)) * rng.choice([0.0, 1.0])
         rows[[0, n]] = rng.standard_normal((2, 2))
         rows[[0, n]] /= np.linalg.norm(rows[[0, n]], axis=1, keepdims=True)
@@ -704,16 +711,17 @@ def test_as_noise_vanishes_the_model_becomes_the_best_one(solver):
     assert np.mean((X @ result.coef + result.intercept - y) ** 2) < 1.003 * least
 
 
-@pytest.mark.parametrize(
+@rest_is_slow(
     "kinds",
     [
         (DPMirrorRegressor, DPMirrorClassifier), (DPLassoFW, DPLassoFWClassifier),
         (DPPhasedSGDRegressor, DPPhasedSGDClassifier),
     ],
+    ("DPMirrorRegressor", "DPLassoFW"), lambda kinds: kinds[0].__name__,
 )  # fmt: skip
 def test_bounds_may_be_a_hundred_times_too_wide(kinds):
     regressor, classifier = kinds
-    X, z, rng = correlated(6000, 4)
+    X, z, rng = correlated(4000, 4)
     y = 0.4 * z + 0.05 * rng.standard_normal(len(z))
     noisy = z + 0.05 * rng.standard_normal(len(z))
     labels = {"ab": np.array(["a", "b"])[(noisy > 0).astype(int)],
@@ -735,7 +743,7 @@ def test_bounds_may_be_a_hundred_times_too_wide(kinds):
 
 def test_where_nothing_can_be_learned_predictions_stay_near_the_middle():
     X, z, _ = correlated(60, 5)
-    for seed in range(12):
+    for seed in range(4):
         model = DPMirrorRegressor(
             epsilon=0.1, bounds_X=(-3, 3), bounds_y=(-1, 1), random_state=seed
         )
@@ -755,7 +763,7 @@ def test_steps_on_slope_and_intercept_alone_find_a_clip_of_their_own():
 
 def test_clipped_derivatives_do_not_lower_the_mean_probability():
     off = []
-    for seed in range(16):
+    for seed in range(11):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(450, 30)).clip(-5, 5)
         y = rng.random(450) < expit(X @ rng.normal(size=30) / 4 - 1.2)
@@ -767,7 +775,7 @@ def test_clipped_derivatives_do_not_lower_the_mean_probability():
 
 def test_clipped_derivatives_hardly_lower_the_level_of_skewed_targets():
     off = []
-    for seed in range(24):  # of an m of 96
+    for seed in range(14):  # of an m of 96
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(400, 3)).clip(-4, 4)
         y = np.where(rng.random(400) < 0.7, 0.0, rng.gamma(2.0, 1.0, 400) * np.exp(0.3 * X[:, 0]))
@@ -891,9 +899,10 @@ def test_of_slopes_more_is_kept_where_one_moment_is_clearly_larger_than_others()
     assert 0 <= parts[0] < parts[1] < 1
 
 
-@pytest.mark.parametrize(
-    ("n_outputs", "clip", "spread"), [(1, 0.3, 1.5), (1, 1.0, 1.5), (3, 0.45, 2.0)]
-)
+@rest_is_slow(
+    ("n_outputs", "clip", "spread"), [(1, 0.3, 1.5), (1, 1.0, 1.5), (3, 0.45, 2.0)],
+    ("1-0.3-1.5", "3-0.45-2.0"),
+)  # fmt: skip
 def test_the_curvature_of_clipped_derivatives_is_that_of_their_mean(n_outputs, clip, spread):
     units, _ = descended(n_outputs, d=4)
     offset = np.array([0.5, 0.0, -0.5]) if n_outputs > 1 else -0.4
@@ -953,7 +962,7 @@ def test_what_clips_move_levels_of_rare_classes_by_is_taken_back(clip):
 def test_rare_classes_without_a_signal_are_predicted_by_their_frequencies():
     """Log losses were .010 above those of the frequencies in the median."""
     excess, frequencies = [], np.array([0.83, 0.135, 0.035])
-    for seed in range(12):
+    for seed in range(9):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(3500, 5)).clip(-4, 4), rng.choice(3, 3500, p=frequencies)
         model = DPLogisticRegression(
@@ -980,9 +989,10 @@ def test_many_steps_find_flat_directions_of_rare_classes():
     assert excess < 1.5e-3, excess
 
 
-@pytest.mark.parametrize(
+@rest_is_slow(
     ("k", "n", "d", "epsilon", "most"),
     [(2, 400, 30, 13.0, 0.02), (10, 4000, 30, 0.25, 0.1), (3, 400, 30, 13.0, 0.03)],
+    ("3-400-30-13.0-0.03",),
 )
 def test_labels_without_a_signal_are_predicted_by_their_frequencies(k, n, d, epsilon, most):
     losses = []
@@ -1078,7 +1088,7 @@ def test_no_record_moves_a_release_of_welschs_loss_beyond_its_sensitivity(relati
         facts = welsch_facts(40, 2, n_outputs=n_outputs)
         solver = Descent(max_iter=4)
         plan = solver.plan(facts, PrivacyBudget(epsilon, 1e-6, relation))
-        found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 8))
+        found = check_sensitivity(plan, neighbours(plan.problem, plan.budget.relation, 4))
         assert not found.violations, found
         assert found.ratios["step"] > 0.5, found
 
@@ -1111,8 +1121,11 @@ def test_a_signal_of_few_records_is_not_taken_for_an_error():
     assert DPMirrorRegressor(loss="welsch", **common).fit(X, y).score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("way", ["targets", "cells", "weights", "groups"])
-@pytest.mark.parametrize("inference", [False, True])
+@rest_is_slow(
+    ("way", "inference"),
+    itertools.product(["targets", "cells", "weights", "groups"], [False, True]),
+    ("targets-True", "cells-False", "weights-False", "groups-True"),
+)
 def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
     """Limits that few rows exceed are those of the valid ones, and means are of these."""
     n, share = 10_000, 0.2
@@ -1146,12 +1159,12 @@ def test_many_empty_records_do_no_more_harm_than_fewer_rows(way, inference):
     assert names[0] == "rows present"
 
 
-@pytest.mark.parametrize(("share", "inference"), [(0.95, False), (0.98, False), (0.85, True)])
+@rest_is_slow(("share", "inference"), [(0.95, False), (0.98, False), (0.85, True)], ("0.98-False",))
 def test_a_table_of_which_most_is_empty_is_as_good_as_the_rest_of_it(share, inference):
     settings = {"bounds_X": ([-6, 0, 0], [6, 1, 60]), "bounds_y": (-10, 10), "nonfinite": "zero"}
     settings |= {"relation": "zero-out", "precision": "float", "inference": inference}
     found = {"empty": [], "dropped": []}
-    for seed in range(11):
+    for seed in range(7):
         rng, n = np.random.default_rng(seed), 40_000
         X = np.column_stack((rng.normal(size=n), rng.random(n) < 0.1, rng.gamma(3, 5, n)))
         mean = X @ [0.3, 0.2, 0.02] - 0.5
@@ -1174,7 +1187,7 @@ def test_a_table_of_which_most_is_empty_is_as_good_as_the_rest_of_it(share, infe
 def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inference):
     settings = {"bounds_X": (-4, 4), "bounds_y": (-20, 40), "nonfinite": "zero", "epsilon": 3.0}
     X = np.random.default_rng(0).normal(size=(1000, 3))
-    for seed in range(6):
+    for seed in range(3):
         model = DPLinearRegression(**settings, inference=inference, random_state=seed)
         predictions = model.fit(X, np.full(1000, np.nan)).predict(X)
         assert np.max(np.abs(predictions - 10)) < 1e-3, seed
@@ -1187,10 +1200,10 @@ def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inferen
         assert abs(model.fit(X, y).predict(X).mean() - 25) < 3
 
 
-@pytest.mark.parametrize(("n_targets", "n"), [(1, 122), (3, 210)])
+@rest_is_slow(("n_targets", "n"), [(1, 122), (3, 210)], ("3-210",))
 def test_small_tables_in_wide_bounds_are_no_worse_than_a_constant(n_targets, n):
     scores = []
-    for seed in range(20):
+    for seed in range(11):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, 5)).clip(-4, 4)
         Y = 20 + X[:, :n_targets] + 0.8 * rng.normal(size=(n, n_targets))
@@ -1247,7 +1260,7 @@ def test_a_value_that_most_targets_share_is_no_spread_of_its_own():
     """Between two candidates for the median, it would hide what the others say."""
     for bounds, usual in (((-50, 200), 0.0), ((0, 100), 40.0)):
         biases, scores = [], []
-        for seed in range(5):
+        for seed in range(3):
             rng = np.random.default_rng(seed)
             X = rng.normal(size=(2000, 6))
             others = rng.random(2000) < 0.25 * np.exp(0.7 * X[:, 0] - 0.245)
@@ -1260,7 +1273,7 @@ def test_a_value_that_most_targets_share_is_no_spread_of_its_own():
 
 
 def test_levels_move_no_further_than_what_slopes_leave_unexplained():
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         X = rng.uniform(0, 1, (2100, 8))
         y = X @ np.arange(1, 9) + 0.01 * rng.normal(size=2100)
