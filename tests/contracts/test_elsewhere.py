@@ -536,7 +536,9 @@ def test_a_part_that_is_given_twice_is_refused():
     X, y = table("DPMirrorRegressor")
     parts, none = in_parts(X, (0, 30, 60)), dask.delayed(X[:0])
     refused([*parts, parts[0]], in_parts(np.append(y, y[:30]), (0, 30, 60, 90)), "given twice")
-    model = build("DPMirrorRegressor", FEW).fit([none, *parts, none], in_parts(y, (0, 0, 30, 60, 60)))
+    model = build("DPMirrorRegressor", FEW).fit(
+        [none, *parts, none], in_parts(y, (0, 0, 30, 60, 60))
+    )
     assert hasattr(model, "coef_")
 
 

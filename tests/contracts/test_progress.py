@@ -6,7 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from joblib import parallel_config
-from registry import Unreadable, build, each, each_form_of_all, fitted, main_form, outcome, table
+from registry import (
+    Unreadable,
+    build,
+    each_form_of_all,
+    each_solver,
+    fitted,
+    main_form,
+    outcome,
+    table,
+)
 
 from sklearn_dpsco import (
     DPFTRLRegressor,
@@ -73,7 +82,7 @@ def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, form, ba
     assert other.updates == bar.updates
 
 
-@each
+@each_solver
 def test_nothing_is_shown_unless_it_is_wanted_and_before_data_are_read(name, bars, monkeypatch):
     X, y = table(name)
     assert bars(lambda: build(name, main_form(name)).fit(X, y)) == ()

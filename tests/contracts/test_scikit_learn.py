@@ -197,7 +197,7 @@ def test_checks_that_fail_are_told_with_reasons_in_the_guide():
 def test_parameters_are_left_as_they_are(name):
     arrays = {"bounds_X": (-np.ones(3), [1, 1, 1]), "scale_X": np.ones(3)}
     arrays = {key: value for key, value in arrays.items() if key in parameters_of(name)}
-    model = build(name, epsilon=np.float64(0.3), **arrays)
+    model = build(name, main_form(name), epsilon=np.float64(0.3), **arrays)
     identities = {key: id(value) for key, value in model.get_params().items()}
     copies = {key: repr(value) for key, value in model.get_params().items()}
     X, y = table(name)

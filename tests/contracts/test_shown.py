@@ -201,7 +201,7 @@ def test_frames_of_several_targets(name):
     assert list(numbered.coef_frame().columns) == ["target_0", "target_1"]
 
 
-@each
+@each_solver
 @pytest.mark.parametrize("missing", ["middle", "indicator"])
 def test_frames_in_the_units_of_an_encoded_table(name, missing):
     rng = np.random.default_rng(0)

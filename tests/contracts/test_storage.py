@@ -131,7 +131,7 @@ def test_the_data_of_the_caller_stay_as_they_are(name, form, mode):
 def test_small_and_degenerate_tables(name):
     for n, d in ((2, 1), (3, 1), (5, 2), (4, 7), (60, 1)):
         X, y = table(name, n=n, d=d)
-        settings = entry(name).sparse
+        settings = {"form": main_form(name)} | dict(entry(name).sparse)
         plan = build(name, **settings).plan(n, d)
         models = [build(name, **settings).fit(storage(X), y) for storage in STORAGES.values()]
         for kind, model in zip(STORAGES, models, strict=True):
