@@ -151,7 +151,10 @@ def test_seeds_that_ensembles_draw_for_their_members_are_told():
     member = build("DPLassoFW")
     member.random_state = None
     for alone in (member, make_pipeline(member)):
-        for ensemble in (BaggingRegressor(alone, 2, bootstrap=False), AdaBoostRegressor(alone)):
+        for ensemble in (
+            BaggingRegressor(alone, 2, bootstrap=False),
+            AdaBoostRegressor(alone, n_estimators=2),
+        ):
             with pytest.warns(PrivacyLeakWarning, match="Fit the members one by one"):
                 ensemble.fit(X, y)
             models = [getattr(m, "steps", [(0, m)])[-1][1] for m in ensemble.estimators_]

@@ -115,16 +115,16 @@ def _check_searches(n_jobs, bars):
     bounds = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
     model = DPMirrorRegressor(**bounds, verbose=2, solver=NoisyMD(max_iter=2))
     grid = {"feasible_set": [L2Ball(1.0), L2Ball(2.0)]}
-    for kind in (DPGridSearchCV, DPRandomizedSearchCV):
-        settings = {"epsilon": 4.0, "verbose": 2, "n_jobs": n_jobs, "random_state": 0}
-        search = kind(model, grid, **settings)
-        bar, plan = bars(lambda s=search: s.fit(X, y))
-        assert plan == str(search.plan_)
-        assert (bar.unit, bar.total, sum(bar.updates)) == ("fit", 4, 4)
-        quiet = kind(model, grid, **settings | {"verbose": 0})
-        assert bars(lambda q=quiet: q.fit(X, y)) == ()
-        assert quiet.best_params_ == search.best_params_
-        assert np.array_equal(quiet.best_estimator_.coef_, search.best_estimator_.coef_)
+    kind = DPGridSearchCV if n_jobs else DPRandomizedSearchCV  # which have one fit
+    settings = {"epsilon": 4.0, "verbose": 2, "n_jobs": n_jobs, "random_state": 0}
+    search = kind(model, grid, **settings)
+    bar, plan = bars(lambda: search.fit(X, y))
+    assert plan == str(search.plan_)
+    assert (bar.unit, bar.total, sum(bar.updates)) == ("fit", 4, 4)
+    quiet = kind(model, grid, **settings | {"verbose": 0})
+    assert bars(lambda: quiet.fit(X, y)) == ()
+    assert quiet.best_params_ == search.best_params_
+    assert np.array_equal(quiet.best_estimator_.coef_, search.best_estimator_.coef_)
     with pytest.raises(ValueError, match="verbose"):
         search.set_params(verbose="yes").fit(X, y)
 

@@ -390,20 +390,20 @@ def test_warnings_tell_what_is_not_declared(name):
     X, y = table(name, n=300)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        build(name).fit(X, y).predict(X)
+        build(name, main_form(name)).fit(X, y).predict(X)
     for key in ("bounds_X", "bounds_y"):
         if key in parameters_of(name):
             with pytest.warns(BoundsNotDeclaredWarning, match=key) as caught:
-                build(name, **{key: None}).fit(X, y)
+                build(name, main_form(name), **{key: None}).fit(X, y)
             told = [w for w in caught if w.category is BoundsNotDeclaredWarning]
             assert [w.filename for w in told] == [__file__]  # the line of the user
     if is_classifier(name):
         with pytest.warns(PrivacyLeakWarning, match="Declare the classes") as caught:
-            build(name, classes=None).fit(X, y)
+            build(name, main_form(name), classes=None).fit(X, y)
         assert [w.filename for w in caught] == [__file__]
     for call in (lambda model: model.fit(X, y), lambda model: model.plan(300, 3)):
         with pytest.warns(PrivacyParameterWarning, match=r"delta=0\.02") as caught:
-            call(build(name, delta=0.02))
+            call(build(name, main_form(name), delta=0.02))
         assert [w.filename for w in caught] == [__file__]
 
 
