@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.rdp import RdpAccountant
-from registry import build, each_solver, table
+from registry import build, each_reader, table
 from sklearn.base import clone
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, KFold, cross_val_score
@@ -49,7 +49,7 @@ def n_fits(model):
 # ------------------------------------------------------------------- what is counted
 
 
-@each_solver
+@each_reader
 def test_a_refit_and_a_clone_are_counted(name):
     data, target = table(name)
     model = build(name, random_state=None)

@@ -19,19 +19,22 @@ import pytest
 from dask.callbacks import Callback
 from joblib import parallel_config
 from registry import (
+    ESTIMATORS,
     ONE_OF_EACH_SOLVER,
     READING_ORDER,
     build,
     columns_as,
-    each_descending_form,
-    each_form,
-    each_form_or_main,
+    descending_forms,
+    each_form_of,
+    each_form_of_readers,
+    each_main_form_of_readers,
     each_reader,
     entry,
     fitted,
     is_classifier,
     main_form,
     outcome,
+    readers,
     table,
 )
 from scipy import sparse
@@ -100,7 +103,7 @@ WAYS = {
 
 
 @half_is_enough
-@each_form_or_main
+@each_main_form_of_readers
 def test_collections_give_the_model_of_the_table(name, form, cells):
     X, y = table(name)
     expected = fitted(name, form)
@@ -119,7 +122,7 @@ def test_collections_give_the_model_of_the_table(name, form, cells):
             assert list(model.feature_names_in_) == ["a", "b", "c"]
 
 
-@each_form
+@each_form_of_readers
 def test_weights_users_and_invalid_records_in_blocks(name, form):
     X, y = table(name)
     rng = np.random.default_rng(1)
@@ -150,7 +153,7 @@ def test_a_column_of_labels_with_a_complex_one_costs_that_record():
     np.testing.assert_array_equal(outcome(fits[0]), outcome(fits[1]))
 
 
-@each_descending_form
+@each_form_of(ESTIMATORS, descending_forms, readers)
 def test_sparse_blocks_classes_and_targets(name, form):
     X, y = table(name, classes=("a", "b", "c"))
     settings = dict(entry(name).sparse)
@@ -461,7 +464,7 @@ def stopped(model, readings, X, y, **others):
     assert max(readings.counts.values()) == readings.after + 1
 
 
-@each_form
+@each_form_of_readers
 def test_a_fit_stops_where_blocks_are_read_in_another_order(name, form):
     X, y = table(name)
     readings = Readings(backwards)

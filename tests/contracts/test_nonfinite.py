@@ -17,10 +17,10 @@ from registry import (
     columns_as,
     each_descending_form,
     each_form,
+    each_form_of_readers,
     each_form_of_sums,
     each_reader,
     each_reader_of_labels,
-    each_solver,
     entry,
     is_classifier,
     known,
@@ -96,7 +96,7 @@ def invalid_at(X, rows):
 # ------------------------------------------------------------- what an invalid record does
 
 
-@each_form
+@each_form_of_readers
 def test_what_an_invalid_record_holds_does_not_matter(name, form):
     X, y = table(name)
     y = as_objects(name, y)
@@ -215,7 +215,7 @@ def test_an_invalid_record_of_moments_is_empty():
     assert sorted(found.values())[1] > 0.5, found
 
 
-@each_form
+@each_form_of_readers
 def test_valid_tables_give_the_same_model_in_both_modes(name, form):
     """But for the release of how many records are valid, which weights bring as well."""
     X, y = table(name)
@@ -269,7 +269,7 @@ def test_repeated_entries_of_sparse_data_are_added_up_first(name):
 # --------------------------------------------------------------------------- what shows
 
 
-@each_solver
+@each_reader
 def test_nothing_shows_of_an_invalid_record(name):
     X, y = table(name)
     signaling = np.array([0x7FF0000000000001], dtype=np.uint64).view(np.float64)[0]
@@ -316,7 +316,7 @@ def test_the_other_mode_refuses_in_fit_and_predict(name):
         build(name).fit(broken, y)
 
 
-@each_solver
+@each_reader
 def test_predictions_take_gaps_for_released_centres_or_the_origin(name):
     X, y = table(name)
     X = 2 * X
@@ -584,7 +584,8 @@ READERS = {
 }  # fmt: skip
 
 
-@rest_is_slow("name", READERS, READERS.keys() - {"choice, amount of 0"})  # like a count below 0
+# (an amount of 0 is like a count below it, and an infinite target)
+@rest_is_slow("name", READERS, READERS.keys() - {"choice, amount of 0", "choice, infinite target"})
 def test_a_record_made_invalid_is_the_empty_slot_of_all_that_reads_it(name):
     """It moves each release by what is planned for zero-out, and by twice that in none of them."""
     call, spoil = READERS[name]

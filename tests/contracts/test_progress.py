@@ -9,7 +9,7 @@ from joblib import parallel_config
 from registry import (
     Unreadable,
     build,
-    each_form_of_all,
+    each_form,
     each_solver,
     fitted,
     main_form,
@@ -70,7 +70,7 @@ def bars(monkeypatch):
     return run
 
 
-@each_form_of_all
+@each_form
 def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, form, bars):
     X, y = table(name)
     model = build(name, form, verbose=True)

@@ -19,6 +19,7 @@ from registry import (
     each,
     each_classifier,
     each_descending_form,
+    each_form,
     each_form_of_all,
     each_reader,
     each_reader_of_labels,
@@ -31,7 +32,6 @@ from registry import (
     outcome,
     parameters_of,
     predictions_of,
-    readers,
     table,
 )
 from scipy import sparse
@@ -107,20 +107,23 @@ OF_THE_CLASS = {
 
 
 def rest_of_checks_is_slow(checks):
-    """Those that no estimator can pass, and but for the class those of all but two of the solvers.
+    """Those that no estimator can pass, and but for the class those of all but one, by turns.
 
     As they are of tables, and of parameters that all estimators share; see `each_reader`.
     """
     names, cases = checks.args
-    marked = []
+    marked, solvers = [], {}
+    for estimator, check in (getattr(case, "values", case) for case in cases):
+        if type(estimator).__name__ in ONE_OF_EACH_SOLVER:
+            check_name = getattr(check, "func", check).__name__
+            solvers.setdefault(check_name, []).append(type(estimator).__name__)
     for case in cases:
         values, marks = getattr(case, "values", case), [*getattr(case, "marks", ())]
         estimator, check = values
         check_name = getattr(check, "func", check).__name__
-        turn = crc32(check_name.encode())
-        # (not each third of the solvers has one of labels)
-        two = readers(turn) if "classif" in check_name else ONE_OF_EACH_SOLVER[turn % 3 :: 3]
-        if marks or not (check_name in OF_THE_CLASS or type(estimator).__name__ in two):
+        of_check = solvers[check_name]
+        one = of_check[crc32(check_name.encode()) % len(of_check)]
+        if marks or not (check_name in OF_THE_CLASS or type(estimator).__name__ == one):
             marks.append(pytest.mark.slow)
         marked.append(pytest.param(*values, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.kwargs)
@@ -193,7 +196,7 @@ def test_checks_that_fail_are_told_with_reasons_in_the_guide():
 # -------------------------------------------------------------------------- parameters
 
 
-@each
+@each_solver
 def test_parameters_are_left_as_they_are(name):
     arrays = {"bounds_X": (-np.ones(3), [1, 1, 1]), "scale_X": np.ones(3)}
     arrays = {key: value for key, value in arrays.items() if key in parameters_of(name)}
@@ -212,7 +215,7 @@ def test_parameters_are_left_as_they_are(name):
     assert f"{name}(" in repr(model)
 
 
-@each_form_of_all
+@each_form
 def test_pickles_hold_the_model(name, form):
     X, y = table(name)
     model = fitted(name, form)
@@ -233,7 +236,7 @@ def test_no_target_of_a_record_is_kept(name):
     assert kept.base is None
 
 
-@each
+@each_solver
 def test_tags_say_what_is_accepted(name):
     X, y = table(name)
     dense, with_sparse = build(name), build(name, **entry(name).sparse)
@@ -268,7 +271,7 @@ def test_a_seed_decides_the_noise(name, form):
 # -------------------------------------------------------------------- scikit-learn's tools
 
 
-@each_solver
+@each_reader
 def test_data_frames_and_declarations_by_name(name):
     X, y = table(name)
     frame = columns_as(X)
@@ -385,7 +388,7 @@ def test_a_large_budget_learns_in_the_units_of_the_user(name):
 
 
 @pytest.mark.filterwarnings("ignore:most values of the target may lie beyond")  # of (0.001, 1)
-@each_solver
+@each_reader
 def test_warnings_tell_what_is_not_declared(name):
     X, y = table(name, n=300)
     with warnings.catch_warnings():

@@ -11,6 +11,7 @@ from registry import (
     columns_as,
     each,
     each_classifier,
+    each_reader,
     each_regressor,
     each_solver,
     every_release,
@@ -59,7 +60,7 @@ def raw(model, X):
 # ---------------------------------------------------------------------------------- HTML
 
 
-@each_solver
+@each_reader
 def test_html_shows_what_is_claimed_and_declared(name):
     model = build(name, epsilon=0.25)
     before = html(model)
@@ -201,7 +202,7 @@ def test_frames_of_several_targets(name):
     assert list(numbered.coef_frame().columns) == ["target_0", "target_1"]
 
 
-@each_solver
+@each_reader
 @pytest.mark.parametrize("missing", ["middle", "indicator"])
 def test_frames_in_the_units_of_an_encoded_table(name, missing):
     rng = np.random.default_rng(0)

@@ -44,7 +44,7 @@ def kind_of_solver(name, solver):
 
 
 def data(name):
-    return table(name, n=100)
+    return table(name, n=50)
 
 
 def fitted(name, **parameters):
@@ -89,10 +89,10 @@ def test_a_name_is_an_object_and_each_default_is_what_stands_for_it(name, solver
     kind = kind_of_solver(name, solver)
     by_name = fitted(name, solver=solver)
     assert_same_fit(by_name, fitted(name, solver=kind(**kind().get_params())))
-    assert build(name, solver=kind()).plan(100, 3) == by_name.plan_
+    assert build(name, solver=kind()).plan(50, 3) == by_name.plan_
     plan = str(by_name.plan_)
     for key, value in kind().get_params().items():
-        assert str(build(name, solver=kind(**{key: value})).plan(100, 3)) == plan, key
+        assert str(build(name, solver=kind(**{key: value})).plan(50, 3)) == plan, key
 
 
 @each_named
@@ -107,13 +107,13 @@ def test_a_solver_is_a_set_of_parameters(name, solver):
     for twin in (clone(model), pickle.loads(pickle.dumps(model))):
         assert type(twin.solver) is kind
         assert twin.solver is not own
-        assert str(twin.plan(100, 3)) == str(model.plan(100, 3))
+        assert str(twin.plan(50, 3)) == str(model.plan(50, 3))
     if "max_iter" in parameters:
         before = vars(own).copy()
         model.set_params(solver__max_iter=2).fit(*data(name))
         assert vars(own) == before | {"max_iter": 2}  # a fit keeps nothing in it
         kept = str(model.plan_)
-        assert model.plan_ == build(name, solver=kind(max_iter=2)).plan(100, 3)
+        assert model.plan_ == build(name, solver=kind(max_iter=2)).plan(50, 3)
         own.set_params(max_iter=3)
         assert str(model.plan_) == kept
         assert_same_fit(model.fit(*data(name)), fitted(name, solver=kind(max_iter=3)))

@@ -9,9 +9,9 @@ from registry import (
     build,
     columns_as,
     each_form,
+    each_form_of_readers,
     each_form_or_main,
     each_reader,
-    each_solver,
     entry,
     is_classifier,
     known,
@@ -61,7 +61,7 @@ FLOAT32 = {
 }
 
 
-@each_form
+@each_form_of_readers
 def test_all_dense_storages_give_the_same_model(name, form, tmp_path):
     X, y = single(name)
     np.save(tmp_path / "X.npy", X)
@@ -127,7 +127,7 @@ def test_the_data_of_the_caller_stay_as_they_are(name, form, mode):
             assert after == before, (form, kind, settings)
 
 
-@each_solver
+@each_reader
 def test_small_and_degenerate_tables(name):
     for n, d in ((2, 1), (3, 1), (5, 2), (4, 7), (60, 1)):
         X, y = table(name, n=n, d=d)

@@ -15,6 +15,8 @@ from registry import (
     build,
     changes,
     each_form,
+    each_form_of_readers,
+    each_reader,
     each_solver,
     is_classifier,
     main_form,
@@ -87,7 +89,7 @@ def test_the_noise_is_as_many_times_larger(name, form):
         assert many.budget.allowance.amount == alone.epsilon
 
 
-@each_form
+@each_form_of_readers
 def test_only_the_first_rows_of_a_user_count(name, form):
     X, y = table(name)
     rng = np.random.default_rng(0)
@@ -275,7 +277,7 @@ def test_a_missing_user_changes_no_other_one():
         assert len(model._stream.rows_of_users) == len(set(ids))
 
 
-@each_solver
+@each_reader
 def test_users_that_floats_do_not_tell_apart_are_refused(name):
     X, y = table(name)
     ids, accountant = [2**53 + k for k in range(len(y))], BudgetAccountant(1.0)
@@ -302,7 +304,7 @@ def test_groups_that_name_nobody(name):
     assert accountant.ledger == ()
 
 
-@each_solver
+@each_reader
 def test_rows_without_a_user(name):
     X, y = table(name)
     users = np.arange(len(y)).astype(object)

@@ -7,14 +7,18 @@ import pandas as pd
 import pytest
 from registry import (
     CLASSIFIERS,
+    ESTIMATORS,
     STORAGES,
     build,
     changes,
+    descending_forms,
     each_classifier,
-    each_descending_form,
     each_form,
+    each_form_of,
     each_form_of_classifiers,
+    each_form_of_readers,
     each_reader,
+    each_reader_of_labels,
     each_solver,
     entry,
     forms,
@@ -22,6 +26,7 @@ from registry import (
     main_form,
     nothing_is_released,
     outcome,
+    readers,
     relation_of,
     statistics,
     table,
@@ -91,7 +96,7 @@ def test_weights_of_one_change_no_bit(name, form):
         np.testing.assert_array_equal(weighted, without, err_msg=case)
 
 
-@each_form
+@each_form_of_readers
 def test_only_the_ratio_to_the_largest_weight_counts(name, form):
     weights = np.random.default_rng(0).choice(SCALES, 60)
     for case, X, y, settings in cases(name, form):
@@ -106,7 +111,7 @@ def test_only_the_ratio_to_the_largest_weight_counts(name, form):
         assert form in entry(name).by_selection or np.any(found != without), case
 
 
-@each_form
+@each_form_of_readers
 def test_records_of_weight_zero_are_empty(name, form):
     weights = np.random.default_rng(0).choice([*SCALES, 0.0, 0.0], 60)
     for case, X, y, settings in cases(name, form):
@@ -215,7 +220,7 @@ def test_a_record_of_any_weight_moves_a_release_by_its_sensitivity(name, form):
     assert 0 < max(changes(first, second).values()) <= 1 + 1e-9
 
 
-@each_descending_form
+@each_form_of(ESTIMATORS, descending_forms, readers)
 def test_replays_flag_weights_that_are_not_clipped(name, form, monkeypatch):
     def unclipped(sample_weight, largest, *, strict):
         return np.asarray(sample_weight, dtype=np.float64) * 5 / largest
@@ -325,10 +330,9 @@ def test_weights_of_classes_cost_nothing(name, form):
 @half_is_enough
 @each_form_of_classifiers
 def test_replays_of_weighted_classes_pass(name, form, cells):
-    relation, pairs = relation_of(name, form), ((False, ["no", "yes"]), (True, ["no", "yes"]))
-    # of two classes by turns
-    pairs = pairs if cells == "all" else pairs[CLASSIFIERS.index(name) % 2 :][:1]
-    for balanced, classes in (*pairs, (True, THREE)):
+    relation, two = relation_of(name, form), ["no", "yes"]
+    cases = ((False, two), (True, THREE), (True, two))
+    for balanced, classes in cases if cells == "all" else cases[CLASSIFIERS.index(name) % 3 :][:1]:
         weights = {classes[0]: 0.25} if name not in BALANCING or not balanced else "balanced"
         settings = {"n_pairs": 4, "classes": classes, "class_weight": weights}
         found = replay(name, form, relation, n=9, **settings)
@@ -366,7 +370,7 @@ def rare_class(name, n=4000):
     return X, y, balanced
 
 
-@each_classifier
+@each_reader_of_labels
 def test_the_models_of_weighted_classes(name):
     X, y, balanced = rare_class(name)
     inverse = {"yes": np.mean(y == "no") / np.mean(y == "yes")}
