@@ -10,7 +10,7 @@ from registry import (
     columns_as,
     each_form,
     each_form_of_readers,
-    each_form_or_main,
+    each_main_form_of_readers,
     each_reader,
     entry,
     is_classifier,
@@ -100,7 +100,7 @@ def test_whole_numbers_and_kinds_of_targets(name):
         )
 
 
-@each_form_or_main
+@each_main_form_of_readers
 @pytest.mark.parametrize("mode", ["raise", "zero"])
 def test_the_data_of_the_caller_stay_as_they_are(name, form, mode):
     X, y = single(name)
