@@ -83,7 +83,7 @@ def refusal(call, *arguments):
     return None
 
 
-@each
+@each_solver
 def test_bad_parameters_are_refused_by_name_before_data_are_read(name):
     cases = bad_values(name)
     assert len(cases) > 70
@@ -108,7 +108,7 @@ def test_combinations_that_make_no_sense_are_refused_before_data_are_read(name):
             assert re.search(pattern, message), f"{method}, {parameters}: {message}"
 
 
-@each
+@each_solver
 def test_with_good_parameters_the_data_are_read(name):
     # what the two tests above rest on
     model = model_of(name)

@@ -228,7 +228,7 @@ def test_pickles_hold_the_model(name, form):
     np.testing.assert_array_equal(outcome(again), outcome(model))
 
 
-@each
+@each_solver
 def test_no_target_of_a_record_is_kept(name):
     """Neither as an entry nor as the memory that a view of none of them holds."""
     kept = fitted(name)._targets.y

@@ -106,7 +106,7 @@ def test_html_depends_on_the_data_by_the_releases_alone(name):
         assert fit == other
 
 
-@each
+@each_solver
 def test_html_is_escaped_and_can_be_switched_off(name):
     model = build(name, relation="<script>")
     assert "<td>&#x27;&lt;script&gt;&#x27;</td>" in html(model)
@@ -139,7 +139,7 @@ def test_html_of_other_estimators():
 # -------------------------------------------------------------------------------- frames
 
 
-@each
+@each_solver
 def test_frames_predict(name):
     X, y = table(name)
     bounds = {"bounds_X": ([-1, -1, -2], [3, 0, 1])} if "bounds_X" in parameters_of(name) else {}
@@ -193,12 +193,13 @@ def test_frames_of_several_classes(name):
 @each_regressor
 def test_frames_of_several_targets(name):
     X, y = table(name, n=300)
-    frame = build(name).fit(X, np.column_stack((y, -y))).coef_frame()
+    form = main_form(name)
+    frame = build(name, form).fit(X, np.column_stack((y, -y))).coef_frame()
     assert list(frame.columns) == ["target_0", "target_1"]
     assert frame.shape == (4, 2)
-    named = build(name).fit(X, pd.DataFrame({"u": y, "v": -y}))
+    named = build(name, form).fit(X, pd.DataFrame({"u": y, "v": -y}))
     assert list(named.coef_frame().columns) == ["u", "v"]
-    numbered = build(name).fit(X, pd.DataFrame(np.column_stack((y, -y))))  # names are no text
+    numbered = build(name, form).fit(X, pd.DataFrame(np.column_stack((y, -y))))  # names are no text
     assert list(numbered.coef_frame().columns) == ["target_0", "target_1"]
 
 
