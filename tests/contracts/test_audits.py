@@ -7,10 +7,12 @@ every estimator; the long run is marked slow: 20,000 fits of each table.
 import numpy as np
 import pytest
 from registry import (
+    READING_ORDER,
     build,
     each_classifier,
     each_form,
     each_form_of_classifiers,
+    each_reader,
     each_solver,
     entry,
     is_classifier,
@@ -65,12 +67,16 @@ def in_users_terms(model, data):
     return X, classes[np.where(is_empty, -1, codes)]
 
 
-def replay(name, form, relation, *, n=18, n_pairs=12, **settings):
-    """Of the estimator's fits in one of its forms, on pairs that hold every extreme."""
+def replay(name, form, relation, *, n=18, n_pairs=6, **settings):
+    """Of the estimator's fits in one of its forms, on pairs that hold three of the extremes.
+
+    Each estimator has other ones, by turns.
+    """
     model = build(name, form, relation=relation, nonfinite="zero", epsilon=4.0, **settings)
     n_classes = [3] if len(settings.get("classes", ())) > 2 else []
     plan = model.plan(n, 2, *n_classes)
-    pairs = pairs_of_tables(plan.problem, relation, n_pairs)
+    turn = READING_ORDER.index(name)
+    pairs = pairs_of_tables(plan.problem, relation, n_pairs, random_state=turn)
     return check_sensitivity(whole_fit(model, plan), pairs)
 
 
@@ -140,15 +146,15 @@ def run(name, n_trials, epsilon, **settings):
     return audit(model, *neighbours(name), n_trials, random_state=0)
 
 
-@each_solver
+@each_reader  # an audit sees what fits give, whatever the solver
 def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch):
-    result = run(name, 20, 0.2)
+    result = run(name, 20, 0.02)
     assert not result.flagged
     assert np.unique(result.scores).size > 1
     if entry(name).of_rates:
         return  # whose clips still are selected with noise
     switch_noise_off(monkeypatch)
-    assert run(name, 50, 0.2).flagged
+    assert run(name, 38, 0.02).flagged
 
 
 @pytest.mark.slow  # the replays above find them, too

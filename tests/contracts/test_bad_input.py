@@ -15,6 +15,7 @@ from registry import (
     columns_as,
     each,
     each_classifier,
+    each_solver,
     entry,
     is_classifier,
     known,
@@ -82,7 +83,7 @@ def refusal(call, *arguments):
     return None
 
 
-@each
+@each_solver
 def test_bad_parameters_are_refused_by_name_before_data_are_read(name):
     cases = bad_values(name)
     assert len(cases) > 70
@@ -107,7 +108,7 @@ def test_combinations_that_make_no_sense_are_refused_before_data_are_read(name):
             assert re.search(pattern, message), f"{method}, {parameters}: {message}"
 
 
-@each
+@each_solver
 def test_with_good_parameters_the_data_are_read(name):
     # what the two tests above rest on
     model = model_of(name)
@@ -171,7 +172,7 @@ def assert_refused(model, X, y, pattern=""):
         assert not re.search(r"1234[0-9]|1\.23|secret", message), message
 
 
-@each
+@each_solver
 def test_missing_and_infinite_values(name):
     takes_sparse = entry(name).sparse
     for bad in (np.nan, np.inf, -np.inf):
@@ -199,7 +200,7 @@ def test_values_are_looked_at_whatever_scikit_learn_is_set_to_assume(name):
         assert_refused(model_of(name), X, y, "NaN")
 
 
-@each
+@each_solver
 def test_tables_of_wrong_shapes_and_kinds(name):
     X, y = secret_table(name)
     text = np.full(N, "secret")
@@ -235,7 +236,7 @@ def test_tables_of_wrong_shapes_and_kinds(name):
         assert "12345" not in str(caught.value)
 
 
-@each
+@each_solver
 def test_declarations_of_columns_that_do_not_fit_the_table(name):
     X, y = secret_table(name)
     frame = columns_as(X)

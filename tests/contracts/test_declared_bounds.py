@@ -12,7 +12,7 @@ from joblib import parallel_config
 from registry import (
     ESTIMATORS,
     build,
-    each,
+    each_solver,
     is_classifier,
     kind_of,
     known,
@@ -72,7 +72,7 @@ def behind(transformer, **parameters):
     return make_pipeline(transformer, box_rule(transformer, **parameters))
 
 
-@each
+@each_solver
 def test_every_estimator_behind_an_encoder(name):
     X, signal = table()
     y = targets(name, signal)

@@ -19,19 +19,22 @@ import pytest
 from dask.callbacks import Callback
 from joblib import parallel_config
 from registry import (
+    ESTIMATORS,
     ONE_OF_EACH_SOLVER,
     READING_ORDER,
     build,
     columns_as,
-    each_descending_form,
-    each_form,
-    each_form_or_main,
+    descending_forms,
+    each_form_of,
+    each_form_of_readers,
+    each_main_form_of_readers,
     each_reader,
     entry,
     fitted,
     is_classifier,
     main_form,
     outcome,
+    readers,
     table,
 )
 from scipy import sparse
@@ -46,7 +49,6 @@ from sklearn_dpsco import (
     DPGridSearchCV,
     DPMirrorClassifier,
     DPMirrorRegressor,
-    DPPhasedSGDRegressor,
     DPScaler,
     HeavyTailDPRegressor,
     PrivacyLeakWarning,
@@ -62,6 +64,7 @@ from sklearn_dpsco.solvers import FTRL, SCOF, NoisyMD, Selection
 from sklearn_dpsco.solvers.statistics import row_sum
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
+FEW = "learned-units"  # the solver by default, of few steps
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +103,7 @@ WAYS = {
 
 
 @half_is_enough
-@each_form_or_main
+@each_main_form_of_readers
 def test_collections_give_the_model_of_the_table(name, form, cells):
     X, y = table(name)
     expected = fitted(name, form)
@@ -119,7 +122,7 @@ def test_collections_give_the_model_of_the_table(name, form, cells):
             assert list(model.feature_names_in_) == ["a", "b", "c"]
 
 
-@each_form
+@each_form_of_readers
 def test_weights_users_and_invalid_records_in_blocks(name, form):
     X, y = table(name)
     rng = np.random.default_rng(1)
@@ -145,12 +148,12 @@ def test_a_column_of_labels_with_a_complex_one_costs_that_record():
     fits = []
     for odd in (np.nan, 1j):  # of which pandas makes a column of complex numbers
         labels = pd.DataFrame({"y": [odd, *np.where(y == "yes", 1, 0).tolist()[1:]]})
-        fits.append(build("DPMirrorClassifier", None, classes=[0, 1], nonfinite="zero"))
+        fits.append(build("DPMirrorClassifier", FEW, classes=[0, 1], nonfinite="zero"))
         fits[-1].fit(frame(X), dd.from_pandas(labels, npartitions=3))
     np.testing.assert_array_equal(outcome(fits[0]), outcome(fits[1]))
 
 
-@each_descending_form
+@each_form_of(ESTIMATORS, descending_forms, readers)
 def test_sparse_blocks_classes_and_targets(name, form):
     X, y = table(name, classes=("a", "b", "c"))
     settings = dict(entry(name).sparse)
@@ -226,12 +229,12 @@ def test_no_secret_is_sent_to_workers(monkeypatch, tmp_path):
 
 def test_a_column_of_labels_is_taken_for_a_vector_in_silence():
     X, y = table("DPMirrorClassifier")
-    expected = build("DPMirrorClassifier").fit(X, y)
+    expected = build("DPMirrorClassifier", FEW).fit(X, y)
     for column in (in_parts(y[:, None]), dd.from_pandas(pd.DataFrame({"y": y}), npartitions=3)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             parts = in_parts(X) if isinstance(column, list) else frame(X)
-            model = build("DPMirrorClassifier").fit(parts, column)
+            model = build("DPMirrorClassifier", FEW).fit(parts, column)
         np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
@@ -302,10 +305,9 @@ def test_blocks_of_mixed_types_are_read_each_as_it_is():
     X, y = table("DPMirrorRegressor")
     X = np.float64(np.float32(X))
     mixed = [dask.delayed(X[:30].astype(np.float32)), dask.delayed(X[30:])]
-    for make in (DPMirrorRegressor, DPPhasedSGDRegressor, DPFTRLRegressor):
-        settings = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
-        expected = make(**settings).fit(X, y)
-        model = make(**settings).fit(mixed, y)
+    for name in ("DPMirrorRegressor", "DPPhasedSGDRegressor", "DPFTRLRegressor"):
+        expected = build(name, main_form(name)).fit(X, y)
+        model = build(name, main_form(name)).fit(mixed, y)
         np.testing.assert_allclose(outcome(model), outcome(expected), rtol=1e-6, atol=1e-7)
 
 
@@ -341,20 +343,20 @@ def test_what_takes_no_blocks_says_so():
 
 def test_parts_may_be_listed_in_any_way():
     X, y = table("DPMirrorRegressor")
-    expected = build("DPMirrorRegressor").fit(X, y)
+    expected = build("DPMirrorRegressor", FEW).fit(X, y)
     array = da.from_array(X, chunks=(20, 3)).to_delayed()
     for parts, of_y in (
         (array, y), (tuple(array.ravel()), in_parts(y, (0, 20, 40, 60))),
         (dask.delayed(X), dask.delayed(y)),
         ([dask.delayed(sparse.coo_array(X[a:b])) for a, b in ((0, 9), (9, 60))], y),
     ):  # fmt: skip
-        model = build("DPMirrorRegressor").fit(parts, of_y)
+        model = build("DPMirrorRegressor", FEW).fit(parts, of_y)
         np.testing.assert_allclose(outcome(model), outcome(expected), rtol=1e-6, atol=1e-9)
 
 
 def test_predictions_and_scores_know_the_columns_of_the_fit():
     X, y = table("DPMirrorRegressor")
-    model, plain = (build("DPMirrorRegressor").fit(table, y) for table in (columns_as(X), X))
+    model, plain = (build("DPMirrorRegressor", FEW).fit(table, y) for table in (columns_as(X), X))
     there = frame(X)
     renamed = there.rename(columns={"a": "z"})
     for other in (there[["b", "a", "c"]], renamed, [dask.delayed(columns_as(X)[["b", "a", "c"]])]):
@@ -367,7 +369,7 @@ def test_predictions_and_scores_know_the_columns_of_the_fit():
     for of_X, of_y in ways:
         assert model.score(of_X, of_y) == pytest.approx(model.score(columns_as(X), y))
     X, y = table("DPMirrorClassifier")
-    model = build("DPMirrorClassifier").fit(X, y)
+    model = build("DPMirrorClassifier", FEW).fit(X, y)
     weight = np.arange(60.0)
     found = model.score(in_parts(X), in_parts(y), sample_weight=in_parts(weight))
     assert found == pytest.approx(model.score(X, y, weight))
@@ -391,7 +393,7 @@ def test_frames_of_files_are_read_once_for_all_that_is_in_them(tmp_path):
     for k in range(20):
         whole[20 * k :][:20].to_parquet(tmp_path / f"{k:02}.parquet")
     there = dd.read_parquet(tmp_path)
-    model = build("DPMirrorRegressor")
+    model = build("DPMirrorRegressor", FEW)
     expected = model.fit(whole[["a", "b", "c"]], y, sample_weight=whole["w"])
     expected = outcome(expected), expected.predict(whole[["a", "b", "c"]])
     for parts in (there, there.persist()):
@@ -416,7 +418,7 @@ def test_a_check_keeps_no_block_in_memory():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "results", recorded)
-        build("DPMirrorRegressor").fit(in_parts(X), in_parts(y))
+        build("DPMirrorRegressor", FEW).fit(in_parts(X), in_parts(y))
     for _, _, given, empty, *_ in found[0]:
         assert given.base is None
         assert empty.base is None
@@ -462,15 +464,14 @@ def stopped(model, readings, X, y, **others):
     assert max(readings.counts.values()) == readings.after + 1
 
 
-@each_form
+@each_form_of_readers
 def test_a_fit_stops_where_blocks_are_read_in_another_order(name, form):
     X, y = table(name)
     readings = Readings(backwards)
     stopped(build(name, form), readings, readings.parts(X), readings.parts(y))
     readings = Readings(as_it_is)
-    expected = build(name, form).fit(in_parts(X), in_parts(y))
     model = build(name, form).fit(readings.parts(X), readings.parts(y))
-    np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
+    np.testing.assert_allclose(outcome(model), outcome(fitted(name, form)), **TOLERANCE)
 
 
 def another(part, at=(0, 0)):
@@ -488,7 +489,7 @@ def test_no_task_raises_where_blocks_change(is_held, monkeypatch):
     if is_held:  # as what was persisted, and lost before it was kept
         monkeypatch.setattr(blocks.Blocks, "is_in_memory", True)
     with Callback(posttask=lambda key, value, *_: found.append(value)):
-        stopped(build("DPMirrorRegressor"), readings, readings.parts(X), in_parts(y))
+        stopped(build("DPMirrorRegressor", FEW), readings, readings.parts(X), in_parts(y))
     assert any(isinstance(value, BlocksChangedError) for value in found)
 
 
@@ -519,26 +520,28 @@ def test_a_fit_stops_where_labels_users_or_stored_values_change():
     X, labels = table("DPMirrorClassifier")
     for y in (labels, labels.astype(object)):
         readings = Readings(backwards)
-        stopped(build("DPMirrorClassifier"), readings, in_parts(X), readings.parts(y))
+        stopped(build("DPMirrorClassifier", FEW), readings, in_parts(X), readings.parts(y))
     for store in (sparse.csr_array, sparse.csc_array):
         settings = entry("DPMirrorClassifier").sparse
         readings = Readings(backwards)
         of_X, of_y = readings.parts(store(X).tocsr()), Readings(as_it_is).parts(labels)
         of_X = [dask.delayed(store)(part) for part in of_X]
-        stopped(build("DPMirrorClassifier", **settings), readings, of_X, of_y)
+        stopped(build("DPMirrorClassifier", FEW, **settings), readings, of_X, of_y)
     # users are counted in the pass in which their rows are checked
     whole = np.column_stack((*table("DPMirrorRegressor"), np.arange(60) // 2))
     readings = Readings(backwards)
     parts = readings.parts(whole)
     of_X, of_y, users = ([part[:, j] for part in parts] for j in (slice(3), 3, 4))
-    stopped(build("DPMirrorRegressor"), readings, of_X, of_y, groups=users)
+    stopped(build("DPMirrorRegressor", FEW), readings, of_X, of_y, groups=users)
 
 
 def test_a_part_that_is_given_twice_is_refused():
     X, y = table("DPMirrorRegressor")
     parts, none = in_parts(X, (0, 30, 60)), dask.delayed(X[:0])
     refused([*parts, parts[0]], in_parts(np.append(y, y[:30]), (0, 30, 60, 90)), "given twice")
-    model = build("DPMirrorRegressor").fit([none, *parts, none], in_parts(y, (0, 0, 30, 60, 60)))
+    model = build("DPMirrorRegressor", FEW).fit(
+        [none, *parts, none], in_parts(y, (0, 0, 30, 60, 60))
+    )
     assert hasattr(model, "coef_")
 
 
@@ -574,6 +577,7 @@ def client(cluster):
 
 
 MODELS = {
+    "few steps": lambda: build("DPMirrorRegressor", FEW, epsilon=8.0),
     "learned units": lambda: DPMirrorRegressor(
         bounds_X=(-1, 1), bounds_y=(-1, 1), epsilon=8.0, random_state=0
     ),
@@ -589,7 +593,7 @@ def large(n=4000, d=4):
     return X, np.clip(X @ np.linspace(1, -0.5, d) + 0.1 * rng.standard_normal(n), -1, 1)
 
 
-@rest_is_slow("kind", MODELS, ("learned units",))
+@rest_is_slow("kind", MODELS, ("few steps",))
 def test_a_cluster_gives_the_model_of_the_table(client, kind):
     X, y = large()
     expected = MODELS[kind]().fit(X, y)
@@ -735,7 +739,7 @@ def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     X, y = large(400)
     accountant = BudgetAccountant(10.0, 1e-5)
-    model = MODELS["learned units"]().set_params(accountant=accountant)
+    model = MODELS["few steps"]().set_params(accountant=accountant)
     size = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "silence_logs": 60}
     with (
         dask.config.set(scheduler=None),

@@ -87,9 +87,12 @@ def extreme_tables(name):
 @each_form
 @np.errstate(all="warn")
 def test_values_near_the_largest_float(name, form, cells):
-    tables, modes = enumerate(extreme_tables(name)), ("raise", "zero")
-    cases = cells_of(cells, tables, ways_to_store(name, form), modes)
-    for (number, (X, y)), (kind, settings), mode in cases:
+    tables, ways = enumerate(extreme_tables(name)), ways_to_store(name, form)
+    ways = itertools.product(ways, ("raise", "zero"))
+    # each table in all ways, or in one by turns
+    every, one = itertools.product, lambda *of: zip(of[0], itertools.cycle(of[1]), strict=False)
+    cases = (every if cells == "all" else one)(tables, ways)
+    for (number, (X, y)), ((kind, settings), mode) in cases:
         stored, case = STORAGES[kind](X), (number, kind, mode)
         model = build(name, form, nonfinite=mode, **settings)
         quietly(model.fit, stored, y)
@@ -112,7 +115,8 @@ def test_other_containers_of_values_near_the_largest_float(name):
     for number, stored in enumerate(containers):
         modes = ("raise", "zero")[:: 1 if number % 2 else -1]
         for settings, mode in zip(({}, bounds), modes, strict=True):
-            model = build(name, nonfinite=mode, **settings | dict(entry(name).sparse))
+            settings = settings | dict(entry(name).sparse)
+            model = build(name, main_form(name), nonfinite=mode, **settings)
             quietly(model.fit, stored, y)
             assert np.all(np.isfinite(outcome(model))), number
             predictions(model, stored)
@@ -197,13 +201,13 @@ def refusal(call, *data):
 @each_solver
 def test_a_parameter_of_any_size_and_kind_is_refused_by_name_or_right(name, cells):
     X, y = table(name)
-    turn = READING_ORDER.index(name) % 3
+    turn = READING_ORDER.index(name)
     solver = solver_of(name, main_form(name))
     inner = solver.get_params().keys() if solver else set()
     for key in sorted((parameters_of(name) | inner) - set(ELSEWHERE)):
-        # what means the same in all estimators is tried by each of two on a third of the values
-        by_turns = cells == "half" and key in BAD and key not in entry(name).bad
-        for value in extremes_of(key)[turn::3] if by_turns else extremes_of(key):
+        # a half of the values; of what means the same in all estimators, a sixth by each of them
+        step = 1 if cells == "all" else 2 if key in entry(name).bad or key not in BAD else 6
+        for value in extremes_of(key)[turn % step :: step]:
             case = (key, shown(value))
             model = build(name, main_form(name), **{key: value})
             message = refusal(model.fit, X, y)
@@ -218,32 +222,34 @@ def test_a_parameter_of_any_size_and_kind_is_refused_by_name_or_right(name, cell
 IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
 
 
+@half_is_enough
 @each_form
-def test_the_ends_of_all_ranges_together(name, form):
+def test_the_ends_of_all_ranges_together(name, form, cells):
     X, y = table(name)
     small, large = (-1e-50, 1e-50), (-1e50, 1e50)
-    for bounds, size in itertools.product(((small, large), (large, small)), (1e-50, 1e50)):
+    others = ((), ("learning_rate", "l2_penalty"), ("feasible_set",))
+    both = (small, large), (large, small)
+    for bounds, size, more in cells_of(cells, both, (1e-50, 1e50), others):
         extremes = {
             "bounds_X": bounds[0], "bounds_y": bounds[1], "scale_X": bounds[0][1],
             "scale_y": bounds[1][1], "center_X": bounds[0][0], "center_y": bounds[1][0],
             "gradient_clip": size, "data_norm": size, "tau": size, "moment_bound": size,
         }  # fmt: skip
-        for more in ({}, {"learning_rate": size, "l2_penalty": size}, {"feasible_set": size}):
-            settings = known(name, extremes | more, form)
-            if "moment_bound" in settings:  # which decides on it
-                settings.pop("tau", None)
-            if "feasible_set" in settings:
-                declared = build(name, form).feasible_set
-                kind = L2Ball if declared == "auto" else get_geometry(declared)
-                settings["feasible_set"] = kind(size)
-            if entry(name).forms[form].get("units") == "learned":  # which takes no such numbers
-                settings = {key: value for key, value in settings.items() if key not in IN_UNITS}
-            model = build(name, form, **settings)
-            message = refusal(model.fit, X, y)
-            if message is None:
-                assert np.all(np.isfinite(outcome(model))), (bounds, size, more)
-            else:
-                assert re.search("learning_rate must|has no feasible set", message), message
+        settings = known(name, extremes | dict.fromkeys(more, size), form)
+        if "moment_bound" in settings:  # which decides on it
+            settings.pop("tau", None)
+        if "feasible_set" in settings:
+            declared = build(name, form).feasible_set
+            kind = L2Ball if declared == "auto" else get_geometry(declared)
+            settings["feasible_set"] = kind(size)
+        if entry(name).forms[form].get("units") == "learned":  # which takes no such numbers
+            settings = {key: value for key, value in settings.items() if key not in IN_UNITS}
+        model = build(name, form, **settings)
+        message = refusal(model.fit, X, y)
+        if message is None:
+            assert np.all(np.isfinite(outcome(model))), (bounds, size, more)
+        else:
+            assert re.search("learning_rate must|has no feasible set", message), message
 
 
 # the corners of what a budget may be, and where conversions lose most digits
@@ -259,12 +265,14 @@ def charge(accountant, model):
     accountant.spend(model.plan(60, 1))
 
 
+@half_is_enough
 @each_form_or_default
-def test_the_corners_of_a_budget(name, form):
+def test_the_corners_of_a_budget(name, form, cells):
     X, y = table(name, 3, 1)
     weights, groups = np.array([1.0, 0.0, 0.5]), [0, 0, 1]
-    for epsilon, delta in BUDGETS:
-        for rows, kind in zip((1, 10**6), RELATIONS, strict=True):
+    claims = list(zip((1, 10**6), RELATIONS, strict=True))
+    for k, (epsilon, delta) in enumerate(BUDGETS, READING_ORDER.index(name)):
+        for rows, kind in claims if cells == "all" else claims[k % 2 :][:1]:
             claim = {"epsilon": epsilon, "max_rows_per_user": rows, "relation": kind}
             model = build(name, form, **claim | {"delta": delta})
             case = (epsilon, delta, rows, kind)
@@ -377,15 +385,13 @@ def test_plans_of_any_size(name, form):
             build(name, form).plan(*sizes)
 
 
+@half_is_enough
 @pytest.mark.parametrize("p", [1 + 1e-15, 1 + 1e-8, 1.0001, 1.01, 30.0, 1e4, 1e300])
-def test_lp_balls_with_extreme_exponents(p):
+def test_lp_balls_with_extreme_exponents(p, cells):
     X, y = table("DPMirrorRegressor")
-    for form in ("noisy-md", "localized", "proximal", *(["noisy-sfw"] if p <= 2 else [])):
-        for precision in ("exact", "float"):
-            ball = LpBall(2.0, p)
-            model = build(
-                "DPMirrorRegressor", form, feasible_set=ball, max_iter=3, precision=precision
-            )
-            quietly(model.fit, X, y)
-            assert np.all(np.isfinite(outcome(model)))
-            assert ball.norm(model.coef_) <= 2 * (1 + 1e-9)
+    ball, forms = LpBall(2.0, p), ("noisy-md", "localized", "proximal", "noisy-sfw")
+    for form, precision in cells_of(cells, forms[: 4 if p <= 2 else 3], ("exact", "float")):
+        model = build("DPMirrorRegressor", form, feasible_set=ball, max_iter=3, precision=precision)
+        quietly(model.fit, X, y)
+        assert np.all(np.isfinite(outcome(model)))
+        assert ball.norm(model.coef_) <= 2 * (1 + 1e-9)

@@ -73,7 +73,8 @@ AGE, BOX = {"age": (0, 100)}, {"age": (0, 1), "pay": (0, 1)}
 
 
 def R(**parameters):
-    return DPLassoFW(**{"bounds_X": (0, 1), "bounds_y": (0, 1), "random_state": 0} | parameters)
+    few = {"solver": Gradient(max_iter=5), "bounds_X": (0, 1), "bounds_y": (0, 1)}
+    return DPLassoFW(**few | {"random_state": 0} | parameters)
 
 
 def S():

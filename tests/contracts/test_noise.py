@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from registry import (
     ESTIMATORS,
+    ONE_OF_EACH_SOLVER,
     build,
     each_descending_form,
     entry,
@@ -30,6 +31,7 @@ from sklearn.base import clone
 from sklearn.ensemble import AdaBoostRegressor, BaggingRegressor
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
+from support import half_is_enough
 
 from sklearn_dpsco import PrivacyLeakWarning
 
@@ -112,11 +114,12 @@ def fitted(model):
     return outcome(model.fit(*zeros(name)))
 
 
-def models():
-    """Of each estimator the form whose coefficients hold additive noise."""
+def models(cells):
+    """Of each estimator, or one of each solver's, a form whose coefficients hold additive noise."""
     # no grid on which two draws may meet, and too little noise for anything to be clipped
     far_apart = {"precision": "float", "epsilon": 20.0}
-    return [model_of(name, main_form(name), **far_apart) for name in ESTIMATORS]
+    names = ESTIMATORS if cells == "all" else ONE_OF_EACH_SOLVER
+    return [model_of(name, main_form(name), **far_apart) for name in names]
 
 
 def all_fitted(some):
@@ -134,8 +137,9 @@ def assert_all_differ(outcomes):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:most values of the target may lie beyond")  # by chance, rarely
-def test_forked_workers_draw_their_own_noise():
-    before = all_fitted(some := models())  # everything is loaded and warm before the fork
+@half_is_enough
+def test_forked_workers_draw_their_own_noise(cells):
+    before = all_fitted(some := models(cells))  # everything is loaded and warm before the fork
     with multiprocessing.get_context("fork").Pool(2) as pool:
         outcomes = pool.map(all_fitted, [some] * 3, chunksize=1)
     for of_one in zip(before, all_fitted(some), *outcomes, strict=True):
@@ -147,7 +151,10 @@ def test_seeds_that_ensembles_draw_for_their_members_are_told():
     member = build("DPLassoFW")
     member.random_state = None
     for alone in (member, make_pipeline(member)):
-        for ensemble in (BaggingRegressor(alone, 2, bootstrap=False), AdaBoostRegressor(alone)):
+        for ensemble in (
+            BaggingRegressor(alone, 2, bootstrap=False),
+            AdaBoostRegressor(alone, n_estimators=2),
+        ):
             with pytest.warns(PrivacyLeakWarning, match="Fit the members one by one"):
                 ensemble.fit(X, y)
             models = [getattr(m, "steps", [(0, m)])[-1][1] for m in ensemble.estimators_]

@@ -6,7 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from joblib import parallel_config
-from registry import Unreadable, build, each, each_form_of_all, fitted, main_form, outcome, table
+from registry import (
+    Unreadable,
+    build,
+    each_form,
+    each_solver,
+    fitted,
+    main_form,
+    outcome,
+    table,
+)
 
 from sklearn_dpsco import (
     DPFTRLRegressor,
@@ -61,7 +70,7 @@ def bars(monkeypatch):
     return run
 
 
-@each_form_of_all
+@each_form
 def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, form, bars):
     X, y = table(name)
     model = build(name, form, verbose=True)
@@ -73,7 +82,7 @@ def test_a_bar_counts_the_steps_of_the_plan_whatever_the_data_are(name, form, ba
     assert other.updates == bar.updates
 
 
-@each
+@each_solver
 def test_nothing_is_shown_unless_it_is_wanted_and_before_data_are_read(name, bars, monkeypatch):
     X, y = table(name)
     assert bars(lambda: build(name, main_form(name)).fit(X, y)) == ()
@@ -106,16 +115,16 @@ def _check_searches(n_jobs, bars):
     bounds = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
     model = DPMirrorRegressor(**bounds, verbose=2, solver=NoisyMD(max_iter=2))
     grid = {"feasible_set": [L2Ball(1.0), L2Ball(2.0)]}
-    for kind in (DPGridSearchCV, DPRandomizedSearchCV):
-        settings = {"epsilon": 4.0, "verbose": 2, "n_jobs": n_jobs, "random_state": 0}
-        search = kind(model, grid, **settings)
-        bar, plan = bars(lambda s=search: s.fit(X, y))
-        assert plan == str(search.plan_)
-        assert (bar.unit, bar.total, sum(bar.updates)) == ("fit", 4, 4)
-        quiet = kind(model, grid, **settings | {"verbose": 0})
-        assert bars(lambda q=quiet: q.fit(X, y)) == ()
-        assert quiet.best_params_ == search.best_params_
-        assert np.array_equal(quiet.best_estimator_.coef_, search.best_estimator_.coef_)
+    kind = DPGridSearchCV if n_jobs else DPRandomizedSearchCV  # which have one fit
+    settings = {"epsilon": 4.0, "verbose": 2, "n_jobs": n_jobs, "random_state": 0}
+    search = kind(model, grid, **settings)
+    bar, plan = bars(lambda: search.fit(X, y))
+    assert plan == str(search.plan_)
+    assert (bar.unit, bar.total, sum(bar.updates)) == ("fit", 4, 4)
+    quiet = kind(model, grid, **settings | {"verbose": 0})
+    assert bars(lambda: quiet.fit(X, y)) == ()
+    assert quiet.best_params_ == search.best_params_
+    assert np.array_equal(quiet.best_estimator_.coef_, search.best_estimator_.coef_)
     with pytest.raises(ValueError, match="verbose"):
         search.set_params(verbose="yes").fit(X, y)
 

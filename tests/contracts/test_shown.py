@@ -11,6 +11,7 @@ from registry import (
     columns_as,
     each,
     each_classifier,
+    each_reader,
     each_regressor,
     each_solver,
     every_release,
@@ -59,7 +60,7 @@ def raw(model, X):
 # ---------------------------------------------------------------------------------- HTML
 
 
-@each_solver
+@each_reader
 def test_html_shows_what_is_claimed_and_declared(name):
     model = build(name, epsilon=0.25)
     before = html(model)
@@ -105,7 +106,7 @@ def test_html_depends_on_the_data_by_the_releases_alone(name):
         assert fit == other
 
 
-@each
+@each_solver
 def test_html_is_escaped_and_can_be_switched_off(name):
     model = build(name, relation="<script>")
     assert "<td>&#x27;&lt;script&gt;&#x27;</td>" in html(model)
@@ -138,7 +139,7 @@ def test_html_of_other_estimators():
 # -------------------------------------------------------------------------------- frames
 
 
-@each
+@each_solver
 def test_frames_predict(name):
     X, y = table(name)
     bounds = {"bounds_X": ([-1, -1, -2], [3, 0, 1])} if "bounds_X" in parameters_of(name) else {}
@@ -192,16 +193,17 @@ def test_frames_of_several_classes(name):
 @each_regressor
 def test_frames_of_several_targets(name):
     X, y = table(name, n=300)
-    frame = build(name).fit(X, np.column_stack((y, -y))).coef_frame()
+    form = main_form(name)
+    frame = build(name, form).fit(X, np.column_stack((y, -y))).coef_frame()
     assert list(frame.columns) == ["target_0", "target_1"]
     assert frame.shape == (4, 2)
-    named = build(name).fit(X, pd.DataFrame({"u": y, "v": -y}))
+    named = build(name, form).fit(X, pd.DataFrame({"u": y, "v": -y}))
     assert list(named.coef_frame().columns) == ["u", "v"]
-    numbered = build(name).fit(X, pd.DataFrame(np.column_stack((y, -y))))  # names are no text
+    numbered = build(name, form).fit(X, pd.DataFrame(np.column_stack((y, -y))))  # names are no text
     assert list(numbered.coef_frame().columns) == ["target_0", "target_1"]
 
 
-@each
+@each_reader
 @pytest.mark.parametrize("missing", ["middle", "indicator"])
 def test_frames_in_the_units_of_an_encoded_table(name, missing):
     rng = np.random.default_rng(0)

@@ -44,7 +44,7 @@ def kind_of_solver(name, solver):
 
 
 def data(name):
-    return table(name, n=100)
+    return table(name, n=50)
 
 
 def fitted(name, **parameters):
@@ -59,7 +59,7 @@ def assert_same_fit(one, two):
 # ------------------------------------------------------------------------------- bad values
 
 
-@pytest.mark.parametrize(("name", "solver"), NAMED)
+@each_named
 def test_bad_values_are_refused_by_name_before_anything_is_spent(name, solver):
     kind, accountant = kind_of_solver(name, solver), BudgetAccountant(10.0)
     for key in kind().get_params():
@@ -88,11 +88,11 @@ def test_what_is_no_solver_of_the_family_is_refused(name):
 def test_a_name_is_an_object_and_each_default_is_what_stands_for_it(name, solver):
     kind = kind_of_solver(name, solver)
     by_name = fitted(name, solver=solver)
-    assert_same_fit(by_name, fitted(name, solver=kind()))
     assert_same_fit(by_name, fitted(name, solver=kind(**kind().get_params())))
+    assert build(name, solver=kind()).plan(50, 3) == by_name.plan_
     plan = str(by_name.plan_)
     for key, value in kind().get_params().items():
-        assert str(build(name, solver=kind(**{key: value})).plan(100, 3)) == plan, key
+        assert str(build(name, solver=kind(**{key: value})).plan(50, 3)) == plan, key
 
 
 @each_named
@@ -103,17 +103,17 @@ def test_a_solver_is_a_set_of_parameters(name, solver):
     assert model.get_params() == {**model.get_params(deep=False)} | {
         f"solver__{key}": value for key, value in parameters.items()
     }
-    assert own.get_params() == fitted(name, solver=own).solver.get_params() == parameters
+    assert own.get_params() == parameters
     for twin in (clone(model), pickle.loads(pickle.dumps(model))):
         assert type(twin.solver) is kind
         assert twin.solver is not own
-        assert str(twin.plan(100, 3)) == str(model.plan(100, 3))
+        assert str(twin.plan(50, 3)) == str(model.plan(50, 3))
     if "max_iter" in parameters:
         before = vars(own).copy()
         model.set_params(solver__max_iter=2).fit(*data(name))
         assert vars(own) == before | {"max_iter": 2}  # a fit keeps nothing in it
         kept = str(model.plan_)
-        assert model.plan_ == build(name, solver=kind(max_iter=2)).plan(100, 3)
+        assert model.plan_ == build(name, solver=kind(max_iter=2)).plan(50, 3)
         own.set_params(max_iter=3)
         assert str(model.plan_) == kept
         assert_same_fit(model.fit(*data(name)), fitted(name, solver=kind(max_iter=3)))
@@ -128,7 +128,7 @@ def with_max_iter(name):
     return next((kind for kind in kinds if "max_iter" in kind().get_params()), None)
 
 
-@each_with_solver
+@rest_is_slow("name", WITH_SOLVER, [name for name in WITH_SOLVER if not is_classifier(name)])
 def test_searches_over_a_setting(name):
     kind = with_max_iter(name)
     grid = {"solver__max_iter": [2, 3]} if kind else {"solver__average": [True, False]}
@@ -176,7 +176,7 @@ def test_declaring_an_automatic_value_changes_nothing(name, solver):
 
 @pytest.mark.parametrize("name", ["DPLassoFW", "DPLassoFWClassifier"])
 def test_frank_wolfe_runs_frank_wolfe(name):
-    sizes = ((300, 3), (3000, 10), (30_000, 60), (100_000, 3), (100_000, 60))
+    sizes = ((300, 3), (3000, 10), (100_000, 60))
     solvers = kind_of(name)._solvers
     budgets = itertools.cycle((0.1, 1.0, 10.0))
     for ((n, d), solver), epsilon in zip(itertools.product(sizes, solvers), budgets, strict=False):

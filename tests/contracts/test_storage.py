@@ -9,9 +9,9 @@ from registry import (
     build,
     columns_as,
     each_form,
-    each_form_or_main,
+    each_form_of_readers,
+    each_main_form_of_readers,
     each_reader,
-    each_solver,
     entry,
     is_classifier,
     known,
@@ -61,7 +61,7 @@ FLOAT32 = {
 }
 
 
-@each_form
+@each_form_of_readers
 def test_all_dense_storages_give_the_same_model(name, form, tmp_path):
     X, y = single(name)
     np.save(tmp_path / "X.npy", X)
@@ -100,7 +100,7 @@ def test_whole_numbers_and_kinds_of_targets(name):
         )
 
 
-@each_form_or_main
+@each_main_form_of_readers
 @pytest.mark.parametrize("mode", ["raise", "zero"])
 def test_the_data_of_the_caller_stay_as_they_are(name, form, mode):
     X, y = single(name)
@@ -127,11 +127,11 @@ def test_the_data_of_the_caller_stay_as_they_are(name, form, mode):
             assert after == before, (form, kind, settings)
 
 
-@each_solver
+@each_reader
 def test_small_and_degenerate_tables(name):
     for n, d in ((2, 1), (3, 1), (5, 2), (4, 7), (60, 1)):
         X, y = table(name, n=n, d=d)
-        settings = entry(name).sparse
+        settings = {"form": main_form(name)} | dict(entry(name).sparse)
         plan = build(name, **settings).plan(n, d)
         models = [build(name, **settings).fit(storage(X), y) for storage in STORAGES.values()]
         for kind, model in zip(STORAGES, models, strict=True):

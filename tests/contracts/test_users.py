@@ -15,6 +15,8 @@ from registry import (
     build,
     changes,
     each_form,
+    each_form_of_readers,
+    each_reader,
     each_solver,
     is_classifier,
     main_form,
@@ -47,6 +49,7 @@ from sklearn_dpsco import (
     means,
     private_bounds,
 )
+from sklearn_dpsco.solvers import Selection
 
 ROWS = 3
 
@@ -86,7 +89,7 @@ def test_the_noise_is_as_many_times_larger(name, form):
         assert many.budget.allowance.amount == alone.epsilon
 
 
-@each_form
+@each_form_of_readers
 def test_only_the_first_rows_of_a_user_count(name, form):
     X, y = table(name)
     rng = np.random.default_rng(0)
@@ -189,18 +192,19 @@ def test_rows_that_count_for_nothing_are_told():
     X, y = rng.uniform(0, 1, (600, 2)), rng.uniform(0, 1, 600)
     users = np.append(np.arange(500), np.full(100, 7)).astype(object)  # 101 rows of one
     facts = {"bounds_X": (0, 1), "bounds_y": (0, 1)}
-    model = DPLassoFW(**facts).fit(X, y)
+    lasso = functools.partial(DPLassoFW, solver=Selection(max_iter=3), **facts)
+    model = lasso().fit(X, y)
     texts = ["a word"] * 600
     told = {
-        "a fit": lambda most: DPLassoFW(max_rows_per_user=most, **facts).fit(X, y, groups=users),
-        "of blocks": lambda most: DPLassoFW(max_rows_per_user=most, **facts).fit(
+        "a fit": lambda most: lasso(max_rows_per_user=most).fit(X, y, groups=users),
+        "of blocks": lambda most: lasso(max_rows_per_user=most).fit(
             da.from_array(X, chunks=(200, 2)), da.from_array(y, chunks=200), groups=users
         ),
         "a stream at once": lambda most: DPFTRLRegressor(max_rows_per_user=most, **facts).fit(
             X, y, groups=users
         ),
         "a search": lambda most: DPGridSearchCV(
-            DPLassoFW(**facts), {"fit_intercept": [True, False]}, epsilon=90.0,
+            lasso(), {"fit_intercept": [True, False]}, epsilon=90.0,
             max_rows_per_user=most,
         ).fit(X, y, groups=users),
         "a scaler": lambda most: DPScaler(bounds_X=(0, 1), max_rows_per_user=most).fit(
@@ -222,7 +226,7 @@ def test_rows_that_count_for_nothing_are_told():
     # silent: nothing is beyond, rows of nobody, and streams, whose users come again
     told["a fit"](101)
     nobody = np.where(np.arange(600) < 500, users, None)
-    DPLassoFW(nonfinite="zero", **facts).fit(X, y, groups=nobody)
+    lasso(nonfinite="zero").fit(X, y, groups=nobody)
     DPFTRLRegressor(**facts).partial_fit(X, y, groups=users)
 
 
@@ -273,7 +277,7 @@ def test_a_missing_user_changes_no_other_one():
         assert len(model._stream.rows_of_users) == len(set(ids))
 
 
-@each_solver
+@each_reader
 def test_users_that_floats_do_not_tell_apart_are_refused(name):
     X, y = table(name)
     ids, accountant = [2**53 + k for k in range(len(y))], BudgetAccountant(1.0)
@@ -300,7 +304,7 @@ def test_groups_that_name_nobody(name):
     assert accountant.ledger == ()
 
 
-@each_solver
+@each_reader
 def test_rows_without_a_user(name):
     X, y = table(name)
     users = np.arange(len(y)).astype(object)
@@ -366,7 +370,8 @@ def test_a_block_that_closes_while_the_data_are_read_leaves_no_claim_for_fewer_r
 def test_an_accountant_for_users():
     for rows, mine in itertools.product((1, 3), (1, 2, 3, 5)):
         accountant = BudgetAccountant(1.0, 1e-6, max_rows_per_user=rows)
-        model = build("DPMirrorRegressor", max_rows_per_user=mine, accountant=accountant)
+        facts = {"max_rows_per_user": mine, "accountant": accountant}
+        model = build("DPMirrorRegressor", "noisy-md", **facts)
         X, y = table("DPMirrorRegressor")
         if mine < rows:
             with pytest.raises(PrivacyBudgetError, match="set max_rows_per_user, or give groups"):
