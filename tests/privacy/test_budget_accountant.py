@@ -233,11 +233,13 @@ def test_what_remains_is_accepted_and_no_more(kind):
     make = functools.partial(gaussian, composition=kind)
     histories = ((), (pure(0.4 if kind == "zcdp" else 0.15),), (make(0.5),), (pure(0.1), make(0.6)))
     for before, delta, n_fits in itertools.product(histories, (0.0, 1e-8, DELTA), (1, 5)):
+        left = None
         for factor, accepted in ((1.0, True), (1 + 1e-6, False)):
             accountant = BudgetAccountant(1.0, DELTA, composition=kind)
             for guarantee in before:
                 accountant.spend(guarantee)
-            epsilon = accountant.remaining(delta, n_fits=n_fits) * factor
+            left = left or accountant.remaining(delta, n_fits=n_fits)
+            epsilon = left * factor
             assert 0 < epsilon < 1.25
             more = make(epsilon, delta) if delta else pure(epsilon)
             for _ in range(n_fits - 1):
@@ -520,7 +522,7 @@ def test_a_file_is_read_with_the_slack_that_was_accepted(tmp_path):
     path, budget, n_other = tmp_path / "ledger", PrivacyBudget(1.0, 1e-6), 0
     facts = {"relation": "replace-one", "rows_per_user": 1, "composition": "zcdp"}
     costs = {"pure_epsilon": math.inf, "rho": 0.01, "rho_at_order": 0.01}
-    for parts in itertools.product((1e-8, 3e-8, 5e-8, 7e-8), repeat=3):
+    for parts in itertools.product((1e-8, 3e-8, 7e-8), repeat=3):
         branches = (), ("users-a", "b"), ("users-c", "d")
         charges = [
             Charge(0.1, 1e-7, **facts, **costs, slack=part, branch=branch)

@@ -91,15 +91,15 @@ def test_extreme_epsilon_has_a_conversion():
 
 
 def test_conversions_of_tiny_budgets_do_not_rest_on_small_differences():
+    points, weights = np.polynomial.legendre.leggauss(400)
     for case in itertools.product((1e-12, 1e-8, 1e-5, 1e-3, 0.1), (1e-100, 1e-20, 1e-12, 1e-6)):
         epsilon, delta = case
         budget = PrivacyBudget(epsilon, delta)
         # the mean of (1 - exp(epsilon - loss))_+, an integral of positive numbers
         mu = budget.mu
         start = epsilon / mu - mu / 2
-        x, weight = np.polynomial.legendre.leggauss(400)
         reach = 40 / (1 + max(0.0, start))
-        x, weight = reach * (x + 1) / 2, reach / 2 * weight
+        x, weight = reach * (points + 1) / 2, reach / 2 * weights
         gaussian = weight @ (norm.pdf(start + x) * -np.expm1(-mu * x))
         assert delta * (1 - 1e-3) < gaussian <= delta * (1 + 1e-10), case
 
@@ -234,7 +234,7 @@ def test_second_accountant_confirms_the_plan(form, delta, relation):
 
 def test_second_opinion():
     facts = problem(1000, 10, n_outputs=3)
-    for epsilon in (0.1, 1.0, 8.0):
+    for epsilon in (0.1, 8.0):
         for form, budget in (
             ("gradient", PrivacyBudget(epsilon)),  # gdp
             ("gradient", PrivacyBudget(epsilon, currency="zcdp")),
@@ -274,7 +274,7 @@ def test_selections_use_whichever_analysis_allows_least_noise():
     for fit_intercept, n_outputs in ((True, 1), (False, 3)):
         facts = problem(1000, 10, fit_intercept=fit_intercept, n_outputs=n_outputs)
         used = set()
-        for max_iter, epsilon in itertools.product((1, 2, 3, 5, 8, 50), (0.1, 1.0, 8.0)):
+        for max_iter, epsilon in cells_of("half", (1, 2, 3, 5, 8, 50), (0.1, 1.0, 8.0)):
             solver = Selection(max_iter=max_iter)
             plan = solver.plan(facts, PrivacyBudget(epsilon, DELTA))
             by_zcdp = solver.plan(facts, PrivacyBudget(epsilon, DELTA, currency="zcdp"))
@@ -420,7 +420,7 @@ def test_second_opinion_of_many_pure_releases():
 
 @pytest.mark.filterwarnings("error")
 def test_plans_of_large_budgets():
-    for epsilon, max_iter in cells_of("half", (150.0, 700.0, 1e4, 1e9), (1, 7, 2000)):
+    for epsilon, max_iter in ((150.0, 1), (700.0, 7), (1e4, 2000), (1e9, 1)):
         plan = Selection(max_iter=max_iter).plan(problem(2000, 3), PrivacyBudget(epsilon, 1e-6))
         assert 0 < plan.step.scale < math.inf
         assert plan.step.sensitivity / plan.step.scale >= epsilon / max_iter * 0.5
