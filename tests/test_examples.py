@@ -32,10 +32,12 @@ def examples():
 EXAMPLES = examples()
 
 
-# of half a second and more; tests of the same modules run all that they call
+# the longest; tests of the same modules run all that they call
 SLOW = {
-    "sklearn_dpsco.audit.replay.check_sensitivity", "sklearn_dpsco.audit.runs.audit_plan",
+    "sklearn_dpsco.audit.replay.check_sensitivity", "sklearn_dpsco.audit.runs.audit",
+    "sklearn_dpsco.audit.runs.audit_plan", "sklearn_dpsco.estimators.streaming.DPFTRLClassifier",
     "sklearn_dpsco.inspection.power.epsilon_needed", "sklearn_dpsco.inspection.power.rows_needed",
+    "sklearn_dpsco.inspection.survival.survival_curve",
     "sklearn_dpsco.privacy.report.Fits", "sklearn_dpsco.solvers.mirror_descent.NoisyMD",
 }  # fmt: skip
 

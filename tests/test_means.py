@@ -31,6 +31,10 @@ FUNCTIONS = {
     "clipped": means.norm_clipped_mean,
 }
 every_oracle = pytest.mark.parametrize("oracle", ORACLES)
+half_of_oracles_and_deltas = rest_is_slow(
+    ("oracle", "delta"), itertools.product(ORACLES, (0.0, 1e-6)),
+    [f"{oracle}-{(0.0, 1e-6)[k % 2]}" for k, oracle in enumerate(ORACLES)],
+)  # fmt: skip
 
 
 def smoothed_truncation(a):
@@ -158,8 +162,7 @@ def test_sums_of_rows_times_scalars_are_those_of_the_gradient_matrix(oracle):
 EXTREMES = [1e300, -1e300, np.inf, -np.inf, 1e-300, 0.0, 1.0, np.nan]
 
 
-@every_oracle
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@half_of_oracles_and_deltas
 def test_one_record_moves_the_statistic_by_its_sensitivity_at_most(oracle, delta):
     rng = np.random.default_rng(2)
     largest = 0.0
@@ -353,10 +356,7 @@ def test_samples_near_the_largest_float(oracle):
             assert np.all(np.isfinite(plan.release(X, random_state=0)))
 
 
-@rest_is_slow(
-    ("oracle", "delta"), itertools.product(ORACLES, (0.0, 1e-6)),
-    [f"{oracle}-{(0.0, 1e-6)[k % 2]}" for k, oracle in enumerate(ORACLES)],
-)  # fmt: skip
+@half_of_oracles_and_deltas
 def test_the_audit_finds_no_more_than_is_claimed_and_nearly_all_of_it(oracle, delta):
     # a record of any size against its mirror image
     X = np.zeros((12, 1))

@@ -111,7 +111,7 @@ def test_without_noise_regressions_are_those_of_statsmodels():
         assert fit["bic"] == pytest.approx(other.bic, rel=1e-5)
 
 
-@pytest.mark.parametrize(("n", "epsilon"), [(8000, 1.0), (2500, 1.0)])
+@rest_is_slow(("n", "epsilon"), [(20_000, 1.0), (2500, 1.0)], ("2500-1.0",))
 def test_standard_errors_are_those_of_repeated_tables(n, epsilon):
     errors, naive = [], []
     for seed in range(40):

@@ -22,7 +22,7 @@ LEVEL = 1e-7
 N_DRAWS = 8000
 CASES = [(2.0, 5), (3.0, 1), (3.0, 4), (4.5, 3)]
 PLANES = [case for case in CASES if case[1] > 1]
-each_case = rest_is_slow(("r", "d"), CASES, ("3.0-1", "3.0-4"))
+each_case = rest_is_slow(("r", "d"), CASES, ("3.0-4",))
 each_plane = rest_is_slow(("r", "d"), PLANES, ("3.0-4",))
 
 
@@ -73,7 +73,8 @@ def test_direction_is_independent_of_the_radius():
     assert stats.spearmanr(radius, share).pvalue > LEVEL
 
 
-@rest_is_slow("r", (2.5, 6.0), ("2.5",))
+@pytest.mark.slow  # the radius and the angles of four coordinates tell as much
+@pytest.mark.parametrize("r", [2.5, 6.0])
 def test_density_in_two_dimensions(r):
     # proportional to exp(-|z|_r^2 / 2), by cells of the plane
     edges = np.array([-np.inf, -1.0, -0.3, 0.3, 1.0, np.inf])
@@ -110,7 +111,7 @@ def test_renyi_divergence_of_a_shift_is_at_most_the_cost(r, d):
     # by integration over the plane (or line), in the directions that the norm is worst in
     q, scale, shift = math.inf, 1.3, 0.8
     mechanism = GeneralizedGaussian(shift, scale, q, r, d)
-    grid = np.arange(-9, 9, 0.02) + 0.01
+    grid = np.arange(-9, 9, 0.05) + 0.025
     axes = np.meshgrid(*([grid] * d), indexing="ij")
 
     def exponent(offset):
@@ -143,16 +144,18 @@ def test_trade_off_of_a_shift_is_at_least_that_of_the_gaussian(r):
             assert error_2 >= stats.norm.cdf(stats.norm.isf(error_1) - mu) - 1e-9
 
 
-def test_mean_norm_by_simulation():
-    for case in (
-        (math.inf, 3.0, 50), (math.inf, 2.0, 7), (4.0, 2.5, 30), (12.0, 4.0, 200), (3.0, 3.0, 9)
-    ):  # fmt: skip
-        q, _, d = case
-        mechanism, one_stream = GeneralizedGaussian(1.0, 1.0, *case), stream(4)
-        norms = [lp_norm(mechanism.release(np.zeros(d), one_stream), q) for _ in range(1000)]
-        error = np.std(norms) / math.sqrt(len(norms))
-        assert mean_noise_norm(*case) == pytest.approx(np.mean(norms), abs=5.4 * error), case
-        assert mechanism.expected_norm(q) == mean_noise_norm(*case)
+NORMS = [
+    (math.inf, 3.0, 50), (math.inf, 2.0, 7), (4.0, 2.5, 30), (12.0, 4.0, 200), (3.0, 3.0, 9)
+]  # fmt: skip
+
+
+@rest_is_slow(("q", "r", "d"), NORMS, ("inf-3.0-50", "inf-2.0-7", "12.0-4.0-200"))
+def test_mean_norm_by_simulation(q, r, d):
+    mechanism, one_stream = GeneralizedGaussian(1.0, 1.0, q, r, d), stream(4)
+    norms = [lp_norm(mechanism.release(np.zeros(d), one_stream), q) for _ in range(1000)]
+    error = np.std(norms) / math.sqrt(len(norms))
+    assert mean_noise_norm(q, r, d) == pytest.approx(np.mean(norms), abs=5.4 * error)
+    assert mechanism.expected_norm(q) == mean_noise_norm(q, r, d)
 
 
 def ratio_to_gaussian(q, r, d):

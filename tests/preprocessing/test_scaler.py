@@ -222,6 +222,7 @@ def test_one_record_moves_what_is_released_by_the_sensitivity_at_most(relation, 
         assert ratio >= 0.3, name  # the test does move it
 
 
+@pytest.mark.slow  # what moves and its noise have tests of their own
 def test_fits_on_neighbours_are_not_told_apart_beyond_the_claim():
     X = np.random.default_rng(0).standard_normal((40, 1))
     X[0], other = 1e3, X.copy()

@@ -24,7 +24,16 @@ from joblib import parallel_backend
 from scipy.special import ndtr, ndtri
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
-from support import ORDERS, assert_refuses, gaussian, problem, pure, regressor, scaled_table
+from support import (
+    ORDERS,
+    assert_refuses,
+    cells_of,
+    gaussian,
+    problem,
+    pure,
+    regressor,
+    scaled_table,
+)
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -134,8 +143,8 @@ def test_what_is_pure_is_below_a_gaussian_curve(epsilon):
 
 
 def test_a_pure_fit_of_what_remains_is_accepted():
-    for k in range(60):
-        accountant = BudgetAccountant(3e-4 * (1 + k / 100), DELTA)
+    for k in range(20):
+        accountant = BudgetAccountant(3e-4 * (1 + 3 * k / 100), DELTA)
         accountant.spend(plan_mean(1000, 2, epsilon=1.5e-4, accountant=accountant))
         left = accountant.remaining(0)
         accountant.spend(plan_mean(1000, 2, epsilon=left, delta=0, accountant=accountant))
@@ -143,7 +152,7 @@ def test_a_pure_fit_of_what_remains_is_accepted():
 
 def test_what_has_no_cost_in_gaussian_dp_is_refused_by_what_to_do():
     X, y = scaled_table(60, 3)
-    accountant, batches = BudgetAccountant(1.0, DELTA), NoisyMD(batch_size=6, max_iter=20)
+    accountant, batches = BudgetAccountant(1.0, DELTA), NoisyMD(batch_size=6, max_iter=3)
     model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), solver=batches, units="bounds")
     alone = model.plan(60, 3).guarantee
     assert alone.composition == "pld"
@@ -232,7 +241,7 @@ def test_without_delta_only_pure_guarantees():
 def test_what_remains_is_accepted_and_no_more(kind):
     make = functools.partial(gaussian, composition=kind)
     histories = ((), (pure(0.4 if kind == "zcdp" else 0.15),), (make(0.5),), (pure(0.1), make(0.6)))
-    for before, delta, n_fits in itertools.product(histories, (0.0, 1e-8, DELTA), (1, 5)):
+    for before, delta, n_fits in cells_of("half", histories, (0.0, 1e-8, DELTA), (1, 5)):
         left = None
         for factor, accepted in ((1.0, True), (1 + 1e-6, False)):
             accountant = BudgetAccountant(1.0, DELTA, composition=kind)

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
-from support import cells_of, half_is_enough, lattice_delta
+from support import cells_of, half_is_enough, lattice_delta, rest_is_slow
 
 from sklearn_dpsco.privacy import selections
 from sklearn_dpsco.privacy.budget import PrivacyBudget, mu_delta, zcdp_delta
@@ -148,7 +148,7 @@ def test_gain_over_zcdp_at_epsilon_one():
 
 
 @half_is_enough
-@pytest.mark.parametrize("count", [1, 3, 20])
+@rest_is_slow("count", (1, 3, 20), ("1", "20"))
 def test_the_search_lands_on_the_private_side_and_beats_the_other_analyses(count, cells):
     epsilons = (0.01, 0.3, 1.0, 6.0, 20.0) if cells == "all" else (0.01, 20.0)
     for case in cells_of(cells, epsilons, (1e-12, 1e-6, 0.1), (0.0, 0.1, 0.5)):
@@ -282,9 +282,11 @@ def test_selections_between_gaussian_releases_stay_below_the_common_curve():
         assert selection_delta(epsilon, eta, count, mu) <= bound * 1.02 + 1e-12, case
 
 
+@half_is_enough
 @pytest.mark.filterwarnings("error")
-def test_large_budgets_raise_and_warn_nothing():
-    for epsilon, count in ((20.0, 30), (99.0, 2), (100.0, 1), (100.0, 128)):
+def test_large_budgets_raise_and_warn_nothing(cells):
+    few, many = ((20.0, 1), (99.0, 30), (100.0, 1)), ((20.0, 128), (99.0, 2), (100.0, 128))
+    for epsilon, count in few + many if cells == "all" else few:
         assert has_optimum(epsilon, 1e-6, count)
         eta = selection_epsilon(epsilon, 1e-6, count)
         assert epsilon / count <= eta * 1.001

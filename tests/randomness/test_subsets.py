@@ -32,7 +32,7 @@ def test_fixed_batches_are_uniform_subsets(monkeypatch, largest, dense):
     monkeypatch.setattr(subsets, "_LARGEST_MAP", largest)
     monkeypatch.setattr(subsets, "_DENSE_MAP", dense)
     source = stream()
-    for size in (1, 2, 3, 5, 8):
+    for size in (1, 3, 8):
         assert found("fixed", 8, size, source) > LAW_LEVEL, size
     # the first of sorted numbers would be likelier
     monkeypatch.setattr(
