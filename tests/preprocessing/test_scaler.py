@@ -144,11 +144,9 @@ def test_large_tables_have_more_rounds_and_every_column_its_own_scale():
 )  # fmt: skip
 @few
 def test_plans_cost_what_they_claim(relation, delta):
-    for n, d, epsilon, with_centering in cells_of(
-        "half", (60, 3000, 10**6), (1, 20), (0.3, 5.0), (True, False)
-    ):
+    for k, (n, d, epsilon) in enumerate(cells_of("half", (60, 3000, 10**6), (1, 20), (0.3, 5.0))):
         plan = DPScaler(
-            epsilon=epsilon, delta=delta, relation=relation, with_centering=with_centering
+            epsilon=epsilon, delta=delta, relation=relation, with_centering=k % 2 == 0
         ).plan(n, d)
         assert plan.guarantee.relation == relation
         if plan.search is None:
@@ -195,7 +193,7 @@ def test_one_record_moves_what_is_released_by_the_sensitivity_at_most(relation, 
         budget = PrivacyBudget(1e6 if delta == 0 else 1e4, delta, relation)
         plan = ScalerPlan.of(n, d, budget, True)
         assert plan.search.n_rounds == 3
-        for trial in range(30):
+        for trial in range(20):
             X = (
                 rng.choice(EXTREMES, (n, d))
                 if trial % 2

@@ -151,15 +151,16 @@ def test_a_pure_fit_of_what_remains_is_accepted():
 
 
 def test_what_has_no_cost_in_gaussian_dp_is_refused_by_what_to_do():
-    X, y = scaled_table(60, 3)
     accountant, batches = BudgetAccountant(1.0, DELTA), NoisyMD(batch_size=6, max_iter=3)
     model = DPMirrorRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1), solver=batches, units="bounds")
     alone = model.plan(60, 3).guarantee
     assert alone.composition == "pld"
     with pytest.raises(PrivacyBudgetError, match="composition='zcdp'"):
         accountant.spend(alone)
-    model.set_params(accountant=accountant).fit(X, y)  # planned as if they were not random
-    assert model.guarantee_.composition == "gdp"
+    # planned as if they were not random
+    shared = model.set_params(accountant=accountant).plan(60, 3).guarantee
+    assert shared.composition == "gdp"
+    accountant.spend(shared)
     assert accountant.remaining() < 1e-4
     other = BudgetAccountant(1.0, DELTA, composition="zcdp")
     assert model.set_params(accountant=other).plan(60, 3).guarantee.composition == "pld"
@@ -375,13 +376,12 @@ def test_the_noise_in_zcdp_is_what_the_docstring_says():
 
 
 def test_extreme_budgets_can_be_spent_and_shown():
-    for epsilon in (1e-12, 1e-3, 50.0, 1e6):
-        for delta in (0.0, 1e-300, 0.1, 0.999):
-            accountant = BudgetAccountant(epsilon, delta)
-            accountant.spend(pure(epsilon / 2))
-            assert 0 <= accountant.total_spent() <= epsilon / 2 * (1 + 1e-9)
-            assert accountant.remaining(0.0) >= epsilon / 2 * (1 - 1e-9)
-            assert "charges=1" in repr(accountant)
+    for epsilon, delta in cells_of("half", (1e-12, 1e-3, 50.0, 1e6), (0.0, 1e-300, 0.1, 0.999)):
+        accountant = BudgetAccountant(epsilon, delta)
+        accountant.spend(pure(epsilon / 2))
+        assert 0 <= accountant.total_spent() <= epsilon / 2 * (1 + 1e-9)
+        assert accountant.remaining(0.0) >= epsilon / 2 * (1 - 1e-9)
+        assert "charges=1" in repr(accountant)
 
 
 def test_only_guarantees_and_plans_can_be_spent():

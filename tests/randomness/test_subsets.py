@@ -13,7 +13,7 @@ from sklearn_dpsco.randomness.subsets import RandomBatches
 LAW_LEVEL = 1e-12  # see `p_value`
 
 
-def found(law, n, size, source, draws=1500):
+def found(law, n, size, source, draws=1200):
     """The p-value of batches against the law of all 2^n sets."""
     batches, counts = RandomBatches(n, size, law), np.zeros(2**n)
     for _ in range(draws):
