@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 import sklearn_dpsco
@@ -159,6 +160,14 @@ def test_libraries_are_imported_in_one_place():
             assert allowed is None or any(
                 name == room or name.startswith(room + ".") for room in allowed
             ), f"{name} imports {library}"
+
+
+def test_what_takes_long_to_import_is_imported_by_who_needs_it():
+    for name, path in modules().items():
+        if not name.startswith("_kernels.") or name == "_kernels.arguments":
+            for base in re.findall(r"(?m)^(?:from|import) +\.*([\w.]*)", path.read_text()):
+                is_slow = base.partition(".")[0] in ("numba", "tqdm", "matplotlib", "_kernels")
+                assert not is_slow or base == "_kernels.arguments", f"{name} imports {base}"
 
 
 def test_nobody_asks_what_kind_a_mechanism_is():

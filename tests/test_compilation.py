@@ -92,8 +92,8 @@ def test_files_of_the_cache_that_are_cut_off_are_made_anew(tmp_path, monkeypatch
     assert [hits(), hits()] == [0, 2]
     files = sorted((tmp_path / "cache").rglob("*.nb?"))
     assert [file.suffix for file in files] == [".nbc", ".nbc", ".nbi"]
-    for file in files:
-        for share in (0.0, 0.5, 0.99):
+    for file in files[1:]:  # one of each kind
+        for share in (0.0, 0.99):
             whole = file.read_bytes()
             file.write_bytes(whole[: int(share * len(whole))])
             assert hits() < 2

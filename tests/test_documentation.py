@@ -18,7 +18,7 @@ FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # these take seconds each, and `.ci/run` asks for them
 SLOW = (
     "coming_from_scikit_learn.rst", "counts.rst", "extending.rst", "inference.rst", "scaling.rst",
-    "user_guide.rst", "which_epsilon.rst", "workflow.rst",
+    "time_to_event.rst", "user_guide.rst", "which_epsilon.rst", "workflow.rst",
 )  # fmt: skip
 ALONE = ("faq.rst", "index.rst")  # whose first block, copied into a file, runs as it stands
 PAGES = ["README.md", *sorted(p.name for p in DOC.glob("*.rst") if BLOCK.search(p.read_text()))]

@@ -32,8 +32,14 @@ def examples():
 EXAMPLES = examples()
 
 
-# of a simulation of seconds, which test_power.py runs as well
-SLOW = {"sklearn_dpsco.inspection.power.rows_needed"}
+# the longest; tests of the same modules run all that they call
+SLOW = {
+    "sklearn_dpsco.audit.replay.check_sensitivity", "sklearn_dpsco.audit.runs.audit",
+    "sklearn_dpsco.audit.runs.audit_plan", "sklearn_dpsco.estimators.streaming.DPFTRLClassifier",
+    "sklearn_dpsco.inspection.power.epsilon_needed", "sklearn_dpsco.inspection.power.rows_needed",
+    "sklearn_dpsco.inspection.survival.survival_curve",
+    "sklearn_dpsco.privacy.report.Fits", "sklearn_dpsco.solvers.mirror_descent.NoisyMD",
+}  # fmt: skip
 
 
 @rest_is_slow("name", sorted(EXAMPLES), EXAMPLES.keys() - SLOW)

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import erf, expit
 from sklearn.metrics import mean_tweedie_deviance
-from support import assert_refuses, problem
+from support import assert_refuses, problem, rest_is_slow
 
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
@@ -268,7 +268,12 @@ def test_envelope_is_smooth_and_close(loss):
         assert gap.max() <= bound**2 / (2 * beta) * (1 + 1e-9), beta
 
 
-@every_weakly_convex
+@rest_is_slow(
+    "loss",
+    WEAKLY_CONVEX,
+    map(repr, (Welsch(), Sigmoid(), LogAbsolute(2.0), MCPAbsolute(0.4))),
+    repr,
+)
 def test_envelopes_of_weakly_convex_losses(loss):
     z, y = sample(loss, size=80)  # each is compared with all points of a grid
     z[:20] = y[:20]

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from support import assert_refuses, problem, solver_data
+from support import assert_refuses, half_is_enough, problem, solver_data
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -83,9 +83,10 @@ def test_nothing_is_found_between_equals():
     assert result.epsilon_lower_bound == result.gaussian_epsilon_lower_bound == 0
 
 
-def test_false_alarms_are_as_rare_as_stated():
+@half_is_enough
+def test_false_alarms_are_as_rare_as_stated(cells):
     # at confidence 90 % and with the claim exactly true: at most 10 %, give or take 4 sigma
-    n, mu = 100, PrivacyBudget(1.0, 0.01).mu
+    n, mu = 100 if cells == "all" else 30, PrivacyBudget(1.0, 0.01).mu
     claim = {"epsilon": 1.0, "delta": 0.01, "confidence": 0.9}
     tables = [gaussian_outcomes(0.999 * mu, 200, seed) for seed in range(n)]
     results = [audit_outcomes(*t, **claim, gaussian=k % 2 == 0) for k, t in enumerate(tables)]
@@ -175,16 +176,17 @@ def lasso(**parameters):
 def test_estimators_are_audited():
     solver = Gradient(max_iter=1, gradient_clip=0.3, data_norm=1.0)
     model = lasso(solver=solver, fit_intercept=False, epsilon=20.0)
-    result = audit(model, *tables(), 120, random_state=0)
+    result = audit(model, *tables(), 80, random_state=0)
     assert (result.epsilon, result.delta) == (20.0, 1e-6)
     assert not result.flagged
     assert 5 < result.gaussian_epsilon_lower_bound <= 20.0
     assert not hasattr(model, "coef_")
     # what it would be worth as a claim of 0.2
-    low = audit(model, *tables(), 60, claim=(0.2, 1e-6), random_state=0)
-    assert low.flagged
+    low = audit(model, *tables(), 20, claim=(0.2, 1e-6), random_state=0)
     assert low.epsilon == 0.2
     assert result.decided_by == low.decided_by == "gaussian"
+    scores = result.scores, result.neighbour_scores
+    assert audit_outcomes(*scores, epsilon=0.2, delta=1e-6, gaussian=True).flagged
     pure = audit(lasso(delta=0, solver=Selection(max_iter=1)), *tables(), 20, random_state=0)
     assert pure.decided_by == "assumption-free"
 
@@ -224,8 +226,8 @@ def test_statistic_pipeline_sparse_data_and_classes():
     (X, y), (X2, y2) = tables()
     model = DPLassoFWClassifier(bounds_X=(-1, 1), classes=[-1, 1], solver=Gradient(max_iter=1))
     sparse_tables = (sparse.csr_matrix(X), y), (sparse.csr_matrix(X2), y2)
-    result = audit(model, *sparse_tables, 30, random_state=0)
-    assert result.scores.shape == (24,)
+    result = audit(model, *sparse_tables, 20, random_state=0)
+    assert result.scores.shape == (16,)
     settings = {"statistic": lambda fitted: fitted[-1].intercept_, "claim": (4.0, 1e-6)}
     pipe = make_pipeline(StandardScaler(), lasso())
     result = audit(pipe, (X, y), (X2, y2), 20, **settings)
@@ -340,7 +342,7 @@ def test_a_right_solver_passes_and_is_driven_to_its_sensitivity():
             names = ["sums[0]", "sums[1]", "sums[2]"]
             assert list(found.ratios) == list(mechanisms(plan)) == names
             assert max(found.ratios.values()) == pytest.approx(1.0), (kind, relation)
-            assert found == check_sensitivity(plan)
+    assert found == check_sensitivity(plan)
 
 
 def test_what_goes_around_the_mechanisms_is_a_violation():
@@ -488,7 +490,7 @@ def test_what_no_record_moved_is_untested():
             return super().run(data, stream)
 
     for kind, untested in ((MeanPlan, ()), (Blind, ("sums[1]",))):
-        found = check_sensitivity(mean_plan(None, 2, of=kind))
+        found = check_sensitivity(mean_plan(None, 2, of=kind), neighbours(FACTS, "replace-one", 8))
         assert not found.violations
         assert found.untested == untested
         assert found.passed == (not untested)
@@ -552,12 +554,12 @@ def test_data_of_another_shape_and_other_bad_input_are_refused():
 
 def test_solver_and_estimator_agree():
     # the same law by both ways: the bounds differ by chance only
-    plan = mean_plan(PrivacyBudget(4.0))
+    plan = mean_plan(PrivacyBudget(20.0))
     pair = flipped_target()
-    result = audit_plan(plan, *pair, 4000, random_state=0)
+    result = audit_plan(plan, *pair, 600, random_state=0)
     assert not result.flagged
-    assert 2 < result.gaussian_epsilon_lower_bound <= 4
-    first, again = (audit_plan(plan, *pair, 100, random_state=0).scores for _ in range(2))
+    assert 10 < result.gaussian_epsilon_lower_bound <= 20
+    first, again = (audit_plan(plan, *pair, 20, random_state=0).scores for _ in range(2))
     np.testing.assert_array_equal(first, again)
 
 
@@ -596,7 +598,7 @@ def test_an_audit_by_releases_sees_through_what_the_result_hides():
 
     budget = PrivacyBudget(4.0, DELTA)
     plan = mean_plan(budget, of=Rounded)
-    by_releases = {"n_trials": 1000, "statistic": "releases", "random_state": 0}
+    by_releases = {"n_trials": 500, "statistic": "releases", "random_state": 0}
     found = audit_plan(plan, *flipped_target(), **by_releases)
     assert not found.flagged
     assert found.epsilon_lower_bound == 0.0
@@ -740,15 +742,15 @@ def test_users_of_several_rows_are_audited():
     other[:4] = -1.0
     pair = solver_data(X, y, fit_intercept=False), solver_data(X, other, fit_intercept=False)
 
-    for n_trials, statistic in ((500, None), (200, "releases")):
-        of_row, of_user = (
-            solver.plan(facts, PrivacyBudget(1.0, DELTA, rows_per_user=rows)) for rows in (1, 4)
-        )
-        settings = {"statistic": statistic, "random_state": 0}
-        assert audit_plan(of_row, *pair, n_trials, **settings).flagged
-        found = audit_plan(of_user, *pair, n_trials, **settings)
+    of_row, of_user = (
+        solver.plan(facts, PrivacyBudget(5.0, DELTA, rows_per_user=rows)) for rows in (1, 4)
+    )
+    for statistic in (None, "releases"):
+        settings = {"n_trials": 100, "statistic": statistic, "random_state": 0}
+        assert audit_plan(of_row, *pair, **settings).flagged
+        found = audit_plan(of_user, *pair, **settings)
         assert not found.flagged
-    assert 0.7 < found.gaussian_epsilon_lower_bound <= 1.0
+    assert 0.7 < found.gaussian_epsilon_lower_bound / 5 <= 1.0
 
 
 def test_estimators_are_audited_on_users():
@@ -757,7 +759,7 @@ def test_estimators_are_audited_on_users():
     other = y.copy()
     other[:3] = -other[:3]
     model = lasso(max_rows_per_user=3)
-    assert not audit(model, (X, y), (X, other), 100, random_state=0).flagged
-    assert_refuses(audit, "at most one row", lasso(), (X, y), (X, other), 100, random_state=0)
+    assert not audit(model, (X, y), (X, other), 20, random_state=0).flagged
+    assert_refuses(audit, "at most one row", lasso(), (X, y), (X, other), 20, random_state=0)
     other[3] = -other[3]
-    assert_refuses(audit, "at most 3 rows", model, (X, y), (X, other), 100, random_state=0)
+    assert_refuses(audit, "at most 3 rows", model, (X, y), (X, other), 20, random_state=0)

@@ -7,11 +7,14 @@ import threading
 import time
 import warnings
 
+import numba
 import numpy as np
 import pytest
+from numba.np.ufunc import parallel
 from scipy import sparse
 from threadpoolctl import threadpool_info
 
+from sklearn_dpsco._kernels.jit import number_of_threads
 from sklearn_dpsco.data.compressed import slices
 from sklearn_dpsco.data.rows import (
     BLOCK_ROWS,
@@ -154,6 +157,15 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
 
 
 def test_there_are_as_many_threads_as_numba_has_and_none_of_its_own_is_started():
+    rows = make_rows(np.ones((30000, 40)), False)
+    assert len(rows.tasks) > 1
+    rows.norms()
+    assert number_of_threads() == numba.config.NUMBA_NUM_THREADS
+    assert not parallel._is_initialized
+
+
+@pytest.mark.slow  # seconds to import it; tests/test_architecture.py looks at the imports
+def test_a_layer_of_threads_that_is_not_there_is_not_missed():
     """In a process of its own, which also shows what the import of the package brings."""
     code = (
         "import sys\n"

@@ -196,13 +196,14 @@ def test_entropy_gradient_is_the_slope_of_the_step():
         np.testing.assert_allclose(slope, 0, atol=1e-10, err_msg=repr((mirror_map, d)))
 
 
-def divergence(mirror_map, v, w, n_steps=100):
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(100)
+
+
+def divergence(mirror_map, v, w):
     """D(v, w) as the integral of the change of slope along the line from w to v."""
-    nodes, weights = np.polynomial.legendre.leggauss(n_steps)
-    shares = (nodes + 1) / 2
     start = mirror_map.gradient(w)
-    slopes = [(mirror_map.gradient(w + t * (v - w)) - start) @ (v - w) for t in shares]
-    return float(weights @ slopes) / 2
+    slopes = [(mirror_map.gradient(w + t * (v - w)) - start) @ (v - w) for t in (NODES + 1) / 2]
+    return float(WEIGHTS @ slopes) / 2
 
 
 @rest_is_slow("d", DIMENSIONS, ("5",))
@@ -244,7 +245,8 @@ def test_exponent_of_the_l1_ball():
 
 @rest_is_slow("d", (1, 3, 30), ("1", "3"))
 def test_extreme_steps(d):
-    for mirror_map, size in itertools.product(MAPS, (1e-300, 1e-10, 1.0, 1e10, 1e300)):
+    sizes = (1e-300, 1e-10, 1.0, 1e10, 1e300) if d > 3 else (1e-300, 1.0, 1e300)
+    for mirror_map, size in itertools.product(MAPS, sizes):
         geometry, rng = mirror_map.geometry, np.random.default_rng(d)
         gradient = rng.standard_normal(d)
         gradient[1:2] = 0.0

@@ -17,7 +17,7 @@ from sklearn_dpsco.privacy.budget import Allowance
 
 LEVEL = 1e-6
 N_DRAWS = 100_000
-N_SELECTIONS = 32_000
+N_SELECTIONS = 28_000
 # too much noise where the draws are exact, too little where they are floats
 FACTORS = {"exact": 1.05, "float": 1 / 1.05}
 PRECISIONS = ["exact", "float"]

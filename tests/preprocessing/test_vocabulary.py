@@ -148,7 +148,8 @@ def test_single_words_are_released_as_often_as_the_slack_says():
         1.0, PrivacyBudget(1.0, 0.3, "zero-out").gaussian_allowance, 0.2, keys=4, changed=4
     )
     runs, stream = 20_000, stream_from_random_state(1)
-    n_told = sum(count.select(np.full(4, 0.5), stream)[0].size > 0 for _ in range(runs))
+    told, _ = count.select(np.full(4 * runs, 0.5), stream)
+    n_told = np.unique(told // 4).size
     worst = 1 - norm.cdf((count.threshold - 0.5) / count.scale) ** 4
     low, high = binom.ppf([1e-8, 1 - 1e-8], runs, worst)
     assert low <= n_told <= high
@@ -357,7 +358,7 @@ def test_a_pipeline_counts_released_words():
     beside = make_column_transformer((PublicEncoder({"age": (18, 98)}), ["age"]), (words, "note"))
     for step, X in ((words, TEXTS), (beside, table)):
         whole = make_pipeline(step, clone(pipe[-1]).set_params(bounds_X=step))
-        for model in (whole, clone(whole)):
+        for model in (whole,) if step is words else (whole, clone(whole)):
             accountant = BudgetAccountant(epsilon=1.0, slack=2e-7)
             with accountant:
                 assert model.fit(X, y).score(X, y) > 0.95

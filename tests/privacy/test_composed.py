@@ -211,7 +211,7 @@ def test_an_accountant_that_is_not_ours_agrees_on_poisson_batches_next_to_select
         return Guarantee.of_parts(budget, "pld", parts)
 
     found = whole(1.1)
-    accountant = PLDAccountant(value_discretization_interval=2e-4)
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
     theirs = accountant.compose(found.dp_event).get_epsilon(1e-6)
     assert theirs == pytest.approx(found.second_opinion(), rel=1e-2)
     assert whole(1.1, 1.5).second_opinion() == pytest.approx(found.second_opinion(), rel=1e-3)

@@ -13,7 +13,7 @@ from sklearn_dpsco.randomness.subsets import RandomBatches
 LAW_LEVEL = 1e-12  # see `p_value`
 
 
-def found(law, n, size, source, draws=1500):
+def found(law, n, size, source, draws=1200):
     """The p-value of batches against the law of all 2^n sets."""
     batches, counts = RandomBatches(n, size, law), np.zeros(2**n)
     for _ in range(draws):
@@ -32,7 +32,7 @@ def test_fixed_batches_are_uniform_subsets(monkeypatch, largest, dense):
     monkeypatch.setattr(subsets, "_LARGEST_MAP", largest)
     monkeypatch.setattr(subsets, "_DENSE_MAP", dense)
     source = stream()
-    for size in (1, 2, 3, 5, 8):
+    for size in (1, 3, 8):
         assert found("fixed", 8, size, source) > LAW_LEVEL, size
     # the first of sorted numbers would be likelier
     monkeypatch.setattr(
