@@ -314,7 +314,9 @@ class NewtonSteps(Part):
             return np.full(clips.shape, units.level_bias)
         is_count, weight = units.problem.loss == Tweedie(1), units.frame.mean_weight
         n, n_far = units.n_positive, max(1, self.n_large // 2)
-        (far,) = self._sizes(copy, max(units.n_present, 8 * self.n_large), (n_far,), stream)
+        facts = copy.sum(_size_counts, clips), max(units.n_present, 2 * n_far), clips
+        prior = statistics.clip_prior(np.log2(clips / clips[0]), 0.0)
+        far = statistics.median_on_grid(*facts, prior, self.size, stream, n_far)
         size, power = units.clip + weight, 1.0 if is_count else RATES.power_of_costs
         rank = max(1.0, (1.0 if is_count else RATES.tail_of_costs) * size / units.tail)
         apart = math.log(max(math.log(max(n / n_far, 1.0)), TINY) / rank)
