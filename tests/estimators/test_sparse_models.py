@@ -58,7 +58,7 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
     assert plan.problem.size == d + n_outputs
     rates = [2 / (t + 12) if learning_rate == "auto" else learning_rate for t in range(T)]
     kept = 0
-    for _ in range(300):
+    for _ in range(200):
         some = rng.choice([2, 5, plan.problem.size])
         columns, signs = rng.integers(0, some, T), rng.choice([-1, 1], T)
         picks = list(zip(columns, signs, strict=True))
@@ -95,12 +95,13 @@ def test_it_costs_nothing_and_changes_no_selection():
 
 @rest_is_slow("stored", ("dense", "csr", "csc"), ("csr",))
 def test_no_more_coefficients_than_steps(stored):
-    X, signal = words()
+    X, signal = words(1000)
     X, three = storage(X.toarray(), stored), np.select([signal > 0.5, signal < -0.5], [2, 0], 1)
     targets = np.column_stack((signal, -signal, np.abs(signal)))
     cases = [
-        (classifier(), signal > 0.5), (classifier(classes=[0, 1, 2]), three),
-        (regressor(), signal), (regressor(), targets),
+        (classifier(epsilon=40.0), signal > 0.5),
+        (classifier(epsilon=40.0, classes=[0, 1, 2]), three),
+        (regressor(epsilon=40.0), signal), (regressor(epsilon=40.0), targets),
     ]  # fmt: skip
     for k, (model, y) in enumerate(cases):
         for delta, max_iter in (((0, 1e-6)[k % 2], 9), (1e-6, "auto")):
@@ -116,7 +117,7 @@ def test_what_is_selected_twice_is_no_noise():
     X, signal = words()
     signal = signal + 0.3 * np.random.default_rng(1).standard_normal(N)
     found, noise = [], []
-    for seed in range(4):
+    for seed in range(2):
         model = classifier(solver=Selection(min_selections=2), random_state=seed, epsilon=8.0).fit(
             X, signal > 0
         )
@@ -153,7 +154,7 @@ def test_select_from_model():
 
 
 def test_select_from_a_model_of_several_outputs():
-    X, signal = words()
+    X, signal = words(1000)
     three = np.select([signal > 0.5, signal < -0.5], [2, 0], 1)
     models = [
         classifier(classes=[0, 1, 2], solver="selection").fit(X, three),
