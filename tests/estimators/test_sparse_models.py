@@ -83,7 +83,7 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
 def test_it_costs_nothing_and_changes_no_selection():
     plain, sparser = (classifier(solver=Selection(min_selections=k)) for k in (1, 2))
     assert plain.plan(N, D).guarantee.releases == sparser.plan(N, D).guarantee.releases
-    X, signal = words()
+    X, signal = words(2000)
     plain, sparser = (model.fit(X, signal > 0.5) for model in (plain, sparser))
     assert set(np.flatnonzero(sparser.coef_)) < set(np.flatnonzero(plain.coef_))
     with pytest.raises(ValueError, match="min_selections must be at most the number of steps, "):
@@ -95,13 +95,12 @@ def test_it_costs_nothing_and_changes_no_selection():
 
 @rest_is_slow("stored", ("dense", "csr", "csc"), ("csr",))
 def test_no_more_coefficients_than_steps(stored):
-    X, signal = words(1000)
+    X, signal = words()
     X, three = storage(X.toarray(), stored), np.select([signal > 0.5, signal < -0.5], [2, 0], 1)
     targets = np.column_stack((signal, -signal, np.abs(signal)))
     cases = [
-        (classifier(epsilon=40.0), signal > 0.5),
-        (classifier(epsilon=40.0, classes=[0, 1, 2]), three),
-        (regressor(epsilon=40.0), signal), (regressor(epsilon=40.0), targets),
+        (classifier(), signal > 0.5), (classifier(classes=[0, 1, 2]), three),
+        (regressor(), signal), (regressor(), targets),
     ]  # fmt: skip
     for k, (model, y) in enumerate(cases):
         for delta, max_iter in (((0, 1e-6)[k % 2], 9), (1e-6, "auto")):

@@ -304,7 +304,10 @@ def test_noise_of_the_number_of_valid_records_is_in_the_interval():
     check(found, 100)
 
 
-@pytest.mark.parametrize(("confidence", "name"), [(0.6, "even"), (0.99, "rare")])
+@rest_is_slow(
+    ("confidence", "name"), [*itertools.product((0.6, 0.99), ("even", "rare"))],
+    ("0.6-even", "0.99-rare"),
+)  # fmt: skip
 def test_other_confidences(confidence, name):
     k, draw, truths = of_table(name, 300)
     plan = plan_score(
