@@ -58,7 +58,7 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
     assert plan.problem.size == d + n_outputs
     rates = [2 / (t + 12) if learning_rate == "auto" else learning_rate for t in range(T)]
     kept = 0
-    for _ in range(300):
+    for _ in range(200):
         some = rng.choice([2, 5, plan.problem.size])
         columns, signs = rng.integers(0, some, T), rng.choice([-1, 1], T)
         picks = list(zip(columns, signs, strict=True))
@@ -83,7 +83,7 @@ def test_fewer_selections_never_make_a_coefficient(learning_rate, fewest, n_outp
 def test_it_costs_nothing_and_changes_no_selection():
     plain, sparser = (classifier(solver=Selection(min_selections=k)) for k in (1, 2))
     assert plain.plan(N, D).guarantee.releases == sparser.plan(N, D).guarantee.releases
-    X, signal = words()
+    X, signal = words(2000)
     plain, sparser = (model.fit(X, signal > 0.5) for model in (plain, sparser))
     assert set(np.flatnonzero(sparser.coef_)) < set(np.flatnonzero(plain.coef_))
     with pytest.raises(ValueError, match="min_selections must be at most the number of steps, "):
@@ -116,7 +116,7 @@ def test_what_is_selected_twice_is_no_noise():
     X, signal = words()
     signal = signal + 0.3 * np.random.default_rng(1).standard_normal(N)
     found, noise = [], []
-    for seed in range(4):
+    for seed in range(2):
         model = classifier(solver=Selection(min_selections=2), random_state=seed, epsilon=8.0).fit(
             X, signal > 0
         )
@@ -153,7 +153,7 @@ def test_select_from_model():
 
 
 def test_select_from_a_model_of_several_outputs():
-    X, signal = words()
+    X, signal = words(1000)
     three = np.select([signal > 0.5, signal < -0.5], [2, 0], 1)
     models = [
         classifier(classes=[0, 1, 2], solver="selection").fit(X, three),

@@ -71,7 +71,7 @@ def test_any_chunking_gives_the_same_model(kind, horizon):
         settings = {"horizon": horizon, "solver": FTRL(batch_size=batch_size)}
         whole = model_of(kind, **settings).partial_fit(X, y)
         rng = np.random.default_rng(1)
-        one_by_one = [range(1, 300)] * (batch_size == 7)
+        one_by_one = [range(1, 100)] * (batch_size == 7)
         for cuts in ([1, 2, 299], *one_by_one, np.sort(rng.integers(0, 300, 9))):
             chunks = feed(model_of(kind, **settings), X, y, cuts)
             for name in ("coef_", "intercept_"):
@@ -367,7 +367,7 @@ def test_another_thread_ends_the_stream_for_good(monkeypatch, during, end):
             if not begun:
                 begun.append(True)
                 ending.start()
-                ending.join(0.2)  # it waits for this thread, whatever the time
+                ending.join(0.05)  # it waits for this thread, whatever the time
                 return then(*args)
             return original(*args)
 

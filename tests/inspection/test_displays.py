@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
@@ -42,10 +43,11 @@ from sklearn_dpsco import (
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.inspection import models
 from sklearn_dpsco.means import plan_mean
-from sklearn_dpsco.solvers import PhasedSGD
+from sklearn_dpsco.solvers import NoisyMD, PhasedSGD
 
 X, y = make_regression(300, 3, n_informative=3, noise=1.0, random_state=0)
-REGRESSOR = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500))
+FEW_STEPS = NoisyMD(max_iter=40)
+REGRESSOR = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500), solver=FEW_STEPS)
 PUBLIC = {"data_is_public": True, "random_state": 0}
 HALVES = [(np.arange(0, 300, 2), np.arange(1, 300, 2))] * 3  # the same split, three times
 
@@ -64,7 +66,7 @@ def mixed_table():
 
 def encoded(**parameters):
     encoder = PublicEncoder({"age": (18, 98), "edu": ["hs", "ba"]})
-    settings = {"bounds_X": encoder, "classes": ["no", "yes"], **parameters}
+    settings = {"bounds_X": encoder, "classes": ["no", "yes"], "solver": FEW_STEPS, **parameters}
     return make_pipeline(encoder, DPMirrorClassifier(**settings))
 
 
@@ -92,7 +94,7 @@ def test_utility_lies_between_trivial_and_non_private():
 
 
 def test_utility_has_fresh_noise_in_each_split():
-    seeded = DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-500, 500), random_state=0)
+    seeded = clone(REGRESSOR).set_params(random_state=0)
     for settings in (PUBLIC, {"data_is_public": True}):
         display = PrivacyUtilityDisplay.from_estimator(
             seeded, X, y, epsilons=[1.0, 1.0], cv=HALVES, **settings
@@ -108,7 +110,7 @@ def test_utility_of_counts_is_the_explained_deviance_of_all_that_is_compared():
     X = rng.uniform(-1, 1, (4000, 2))
     y = rng.poisson(np.exp(X[:, 0]))
     model = DPPoissonRegressor(bounds_X=(-1, 1), bounds_y=(0, 30))
-    given = {"epsilons": [1e3], "cv": 3, **PUBLIC}
+    given = {"epsilons": [1e3], "cv": 2, **PUBLIC}
     found = PrivacyUtilityDisplay.from_estimator(model, X, y, **given)
     assert found.ax_.get_ylabel() == "Test D2"
     scorer = make_scorer(d2_tweedie_score, power=1)
@@ -157,7 +159,7 @@ def test_utility_of_pipelines_searches_and_given_models():
 
 
 def test_a_stand_in_of_a_schema(monkeypatch):
-    monkeypatch.setattr(models.stand_ins, "N_NEW", 5000)  # rows on which fits are scored
+    monkeypatch.setattr(models.stand_ins, "N_NEW", 4000)  # rows on which fits are scored
     encoder = PublicEncoder({"age": (18, 98), "kind": ["a", "b"]})
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
     given = {"score_without_privacy": 0.6, "n_splits": 2, "epsilons": [0.3, 10], "random_state": 0}
@@ -172,7 +174,8 @@ def test_a_stand_in_of_a_schema(monkeypatch):
     assert many[1] == pytest.approx(0.6, abs=0.03)
     np.testing.assert_array_equal(np.median(display.scores, axis=1), many)
     labels = DPLogisticRegression(bounds_X=(-1, 1), classes=[0, 1])
-    given |= {"assumptions": {"prevalence": 0.2}, "ax": display.ax_, "epsilons": [10]}
+    told = {"prevalence": 0.1, "correlation": 0.0}
+    given |= {"assumptions": told, "ax": display.ax_, "epsilons": [10]}
     of_classes = PrivacyUtilityDisplay.from_schema(
         labels, 3, 2000, **given | {"score_without_privacy": 0.8}
     )
@@ -531,9 +534,7 @@ def test_a_forest_of_ratios():
 def test_refits_tell_how_much_noise_moves_coefficients():
     found = {}
     for epsilon in (1.0, 10.0):
-        model = DPMirrorRegressor(
-            epsilon=epsilon, bounds_X=(-4, 4), bounds_y=(-500, 500), random_state=0
-        )
+        model = clone(REGRESSOR).set_params(solver="auto", epsilon=epsilon, random_state=0)
         found[epsilon] = CoefficientDisplay.from_refits(model, X, y, n_refits=10, **PUBLIC)
     fits = [model.set_params(random_state=seed).fit(X, y).coef_ * 8 for seed in range(20)]
     assert found[10.0].std.shape == (3, 1)

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
+from support import rest_is_slow
 
 from sklearn_dpsco import (
     BudgetAccountant,
@@ -48,7 +49,7 @@ def test_rows_needed_is_the_least_that_is_enough():
     plan = clone(SURE_LABELS)
     assert 0.9 <= plan.plan(by_power, 5).power(0.1, prevalence=0.2, **ASSUMED) < 0.91
     # the rarer an event, the more rows, also where ranks of scores do not see so few
-    shares = (0.005, 0.02, 0.1)
+    shares = (0.005, 0.1)
     rarer = [rows_needed(SURE_LABELS, 5, effect=0.5, prevalence=p) for p in shares]
     assert sorted(rarer, reverse=True) == rarer
     # a large effect takes few rows, of which most intervals would be the whole line
@@ -68,14 +69,14 @@ def test_nine_of_ten_fits_stay_below_where_noise_hides_much_of_second_derivative
         assert 0.99 * std < model.plan(n, d).expected_std(**ASSUMED) < 1.1 * std
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@rest_is_slow("epsilon", [1.0, 8.0], ("1.0",))
 def test_nine_of_ten_fits_are_as_sure_as_asked(epsilon):
     """Also of columns that have something in common, and where noise is not most of the error."""
     facts = {"epsilon": epsilon, "relation": "zero-out", "bounds_X": (-4, 4), "bounds_y": (-8, 8)}
     facts |= {"inference": True, "precision": "float", "random_state": 0}
     model, std, found = DPLinearRegression(**LINEAR.get_params() | facts), 0.08 / epsilon**0.25, []
     n = rows_needed(model, 4, std=std, r2=0.2)
-    for seed in range(50):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         X = np.sqrt(0.5) * (rng.standard_normal((n, 4)) + rng.standard_normal((n, 1)))
         y = 0.14 * X.sum(axis=1) + 0.9 * rng.standard_normal(n)
@@ -150,7 +151,7 @@ def test_a_guess_without_effect_is_named(model, asked, named):
             call(model, 5, **asked)
 
 
-def test_what_has_no_standard_errors_says_so():
+def test_what_has_no_standard_errors_says_so(monkeypatch):
     with pytest.raises(ValueError, match="set inference=True, or ask for a score"):
         rows_needed(make_pipeline("passthrough", LINEAR), 5, std=0.1)
     with pytest.raises(ValueError, match="say what is wanted"):
@@ -160,6 +161,7 @@ def test_what_has_no_standard_errors_says_so():
     model = clone(SURE).set_params(max_rows_per_user=2)
     with pytest.raises(ValueError, match="max_rows_per_user=1"):
         rows_needed(model, 5, std=0.1)
+    monkeypatch.setattr(power, "_MOST_ROWS", 10**5)  # which are as few as 10^12
     with pytest.raises(ValueError, match=r"10\^12 rows are not enough"):
         rows_needed(SURE_LABELS, 5, std=1e-9)
 
@@ -167,7 +169,6 @@ def test_what_has_no_standard_errors_says_so():
 def test_of_a_pipeline_the_last_step_counts():
     whole = make_pipeline(PublicEncoder(SCHEMA), SURE)
     assert rows_needed(whole, 5, effect=0.3) == rows_needed(SURE, 5, effect=0.3)
-    assert epsilon_needed(whole, 9000, 5, std=0.1) == epsilon_needed(SURE, 9000, 5, std=0.1)
     shown = PowerDisplay.from_estimator(whole, [9000], 5)
     assert shown.std == PowerDisplay.from_estimator(SURE, [9000], 5).std
     plt.close("all")
@@ -202,7 +203,7 @@ def test_stand_ins_have_users_of_as_many_rows_as_count():
         groups = fit.call_args.kwargs["groups"]
         assert np.bincount(groups).max() == 4, type(kind)
     assert 64 < rows_needed(model, 3, **HALF) < 100_000
-    assert epsilon_needed(sure, 50_000, 3, **HALF) < 10
+    assert epsilon_needed(sure, 10_000, 3, **HALF) < 10
 
 
 def test_counts_need_a_guess_of_their_spread():
@@ -240,7 +241,7 @@ def test_displays_show_noise_above_sampling():
 )
 def test_stand_ins_have_the_assumed_score(model, score, told):
     _, table = stand_in(model.set_params(bounds_X=(0, 1), epsilon=1.0), 4, score, told)
-    X, y, z = table(40_000 if model is LOGISTIC else 100_000, 0)
+    X, y, z = table(100_000 if "skewed" in told.values() else 40_000, 0)
     np.testing.assert_allclose(X.mean(axis=0), 0.5, atol=0.01)
     np.testing.assert_allclose(X.std(axis=0), 0.125, atol=0.005)
     correlation = told.get("correlation", 0.5)
@@ -277,6 +278,7 @@ def test_few_columns_are_tried_with_long_tails_and_as_flags(model, shapes):
         np.testing.assert_allclose(means[is_flag], 0.029, atol=0.015)
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_several_classes_are_scored_by_their_accuracy():
     model = DPLogisticRegression(bounds_X=(0, 1), classes=["a", "b", "c"], epsilon=3.0)
     _, table = stand_in(model, 6, 0.7, {})
@@ -312,15 +314,15 @@ def test_stand_ins_of_searches_are_those_of_what_they_fit(model):
 def test_stand_ins_of_a_schema():
     encoder = PublicEncoder(SCHEMA)
     model = DPLinearRegression(bounds_X=encoder, bounds_y=(0, 1))
-    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5, {})[1](50_000, 0)
+    X, y, _ = stand_in(make_pipeline(encoder, model), SCHEMA, 0.5, {})[1](20_000, 0)
     assert X.columns.tolist() == list(SCHEMA)
     shares = X["edu"].value_counts(normalize=True)[["hs", "ba", "ma"]]
     np.testing.assert_allclose(shares, np.array([6, 3, 2]) / 11, atol=0.01)
-    encoded, y_again, _ = stand_in(model, encoder, 0.5, {})[1](50_000, 0)
+    encoded, y_again, _ = stand_in(model, encoder, 0.5, {})[1](20_000, 0)
     np.testing.assert_array_equal(encoded, encoder.transform(X))
     np.testing.assert_array_equal(y, y_again)
     filled = PublicEncoder(SCHEMA, missing={"age": 30})  # which has no gaps here
-    np.testing.assert_array_equal(stand_in(model, filled, 0.5, {})[1](50_000, 0)[0], encoded)
+    np.testing.assert_array_equal(stand_in(model, filled, 0.5, {})[1](20_000, 0)[0], encoded)
     assert LinearRegression().fit(encoded, y).score(encoded, y) == pytest.approx(0.5, abs=0.01)
     with pytest.raises(ValueError, match=r"schema\['note'\] must be a tuple .* list of categories"):
         rows_needed(model, {**SCHEMA, "note": str}, **HALF)
@@ -342,9 +344,9 @@ def test_tables_with_names_of_columns():
     behind = clone(LINEAR).set_params(bounds_X=encoder)
     sure = clone(behind).set_params(inference=True)
     n, epsilon = rows_needed(sure, encoder, std=0.1), epsilon_needed(sure, 9000, encoder, std=0.1)
-    for asked in (sure, make_pipeline(encoder, sure)):  # what declares the columns is known
-        assert rows_needed(asked, std=0.1) == n
-        assert epsilon_needed(asked, 9000, std=0.1) == epsilon
+    assert rows_needed(sure, std=0.1) == n  # what declares the columns is known
+    assert rows_needed(make_pipeline(encoder, sure), std=0.1) == n
+    assert epsilon_needed(make_pipeline(encoder, sure), 9000, std=0.1) == epsilon
     with pytest.raises(TypeError, match="n_features must be given"):
         rows_needed(model, std=0.1)
     for pipe in (make_pipeline(encoder, behind), make_pipeline("passthrough", model)):
@@ -358,12 +360,13 @@ def test_rows_and_epsilon_of_a_score(monkeypatch):
     n = rows_needed(model, 4, **HALF)
     assert 150 < n < 450
     assert model.get_params() == before
-    # (one that no epsilon reaches needs not all epsilons, the largest being one of them)
-    monkeypatch.setattr(power, "_SIMULATED", power._SIMULATED[::-17])
+    # (of what no epsilon reaches the largest one is enough)
+    monkeypatch.setattr(power, "_SIMULATED", power._SIMULATED[-1:])
     with pytest.raises(ValueError, match="nearly as much, or more, by sampling"):
         epsilon_needed(model, 20, 12, score=0.49, score_without_privacy=0.5)
 
 
+@pytest.mark.usefixtures("few_fits")
 def test_fewer_columns_have_a_larger_factor_for_tables_that_are_harder():
     model, easy = clone(LINEAR).set_params(epsilon=100.0), HALF | {"score": 0.1}
     for d in (3, 5):
@@ -384,7 +387,7 @@ def test_less_noise_takes_fewer_rows_and_standard_errors_more():
 
 
 def test_a_score_that_takes_too_many_rows(monkeypatch):
-    monkeypatch.setattr(power, "_MOST_CELLS", 1000)
+    monkeypatch.setattr(power, "_MOST_CELLS", 300)
     with pytest.raises(ValueError, match="rows are not enough, and more are not simulated"):
         rows_needed(LINEAR, 4, **HALF | {"score": 0.499})
 
@@ -399,8 +402,8 @@ def test_a_score_spends_nothing():
     scaled = make_pipeline(DPScaler(bounds_X=(0, 1)), LINEAR)
     with pytest.raises(ValueError, match="several steps have a budget"):
         epsilon_needed(scaled, 1000, 4, **HALF)
-    with pytest.raises(ValueError, match=r"score must be .* in \(0.5, 0.8\)"):
-        rows_needed(LOGISTIC, 4, score=0.5, score_without_privacy=0.8)
+    with pytest.raises(ValueError, match=r"score must be .* in \(0.5, 0.6\)"):
+        rows_needed(LOGISTIC, 4, score=0.5, score_without_privacy=0.6)
 
 
 # ----------------------------------------------------------------------------------- the page

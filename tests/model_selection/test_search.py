@@ -54,6 +54,7 @@ from sklearn_dpsco.solvers import SCOF, Descent, NoisyMD, Rounds
 
 BOUNDS = {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}
 LABELS = {"bounds_X": (-1, 1), "classes": ["a", "b"]}
+FEW_STEPS = NoisyMD(max_iter=40)  # which take less time than the 200 of the default
 
 
 def table(n=2000, seed=0):
@@ -68,8 +69,7 @@ def labelled(n=2000):
 
 
 def search_of(estimator=None, grid=None, **settings):
-    few_steps = NoisyMD(max_iter=40)  # which take less time than the 200 of the default
-    model = DPMirrorRegressor(**BOUNDS, feasible_set=L2Ball(0.01), solver=few_steps)
+    model = DPMirrorRegressor(**BOUNDS, feasible_set=L2Ball(0.01), solver=FEW_STEPS)
     estimator = model if estimator is None else estimator
     return DPGridSearchCV(
         estimator,
@@ -116,7 +116,8 @@ def test_settings_that_stand_in_two_grids_are_tried_once():
 def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
     X, y = labelled()
     model = make_pipeline(
-        FunctionTransformer(), DPMirrorClassifier(**LABELS, feasible_set=L2Ball(0.01))
+        FunctionTransformer(),
+        DPMirrorClassifier(**LABELS, feasible_set=L2Ball(0.01), solver=FEW_STEPS),
     )
     search = search_of(model, {"dpmirrorclassifier__feasible_set": [L2Ball(10.0)]}).fit(X, y)
     assert is_classifier(search)
@@ -176,9 +177,10 @@ def test_what_is_not_private_is_not_there(fitted):
 
 
 def test_it_is_an_estimator_of_scikit_learn():
-    X, y = table(800)
-    search = search_of(epsilon=30.0)
-    assert clone(search).get_params()["epsilon"] == 30.0
+    X, y = table(240)
+    model = DPMirrorRegressor(**BOUNDS, solver=NoisyMD(max_iter=2))
+    search = search_of(model, epsilon=200.0)
+    assert clone(search).get_params()["epsilon"] == 200.0
     again = pickle.loads(pickle.dumps(search.fit(X, y)))
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
     assert np.isfinite(cross_val_score(search, X, y, cv=2)).all()
@@ -201,7 +203,7 @@ def test_whoever_fits_the_best_model_again_pays_again():
 def test_steps_may_be_exchanged_and_no_candidate_shares_one():
     X, y = labelled()
     good, bad = (
-        DPMirrorClassifier(**LABELS),
+        DPMirrorClassifier(**LABELS, solver=FEW_STEPS),
         DPLassoFWClassifier(**LABELS, feasible_set=L1Ball(0.01)),
     )
     grid = [
@@ -311,29 +313,31 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
 
 
 def test_random_batches_under_an_accountant_of_a_larger_budget():
-    model = DPMirrorRegressor(solver=NoisyMD(batch_size=200, max_iter=5), **BOUNDS)
+    # so much noise that Renyi divergences of large orders take no large quadratures
+    model = DPMirrorRegressor(solver=NoisyMD(batch_size=200_000, max_iter=5), **BOUNDS)
     found = []
     for kind in ("zcdp", "gdp"):
-        with BudgetAccountant(8.0, relation="zero-out", composition=kind) as accountant:
+        with BudgetAccountant(0.16, relation="zero-out", composition=kind) as accountant:
             grid = {"feasible_set": [L2Ball(1.0)]}
-            search = search_of(model, grid, epsilon=1.0, relation="zero-out")
-            plan = search.plan(5000, 3)
+            search = search_of(model, grid, epsilon=0.02, relation="zero-out")
+            plan = search.plan(500_000, 3)
             accountant.spend(plan)
-        assert accountant.total_spent() <= 1.3
+        assert accountant.total_spent() <= 1.3 * 0.02
         found.append(plan.guarantee.releases[-1].mechanism.scale)
     assert found[0] != found[1]
     # there they are as if they were not random, in all private steps of all candidates
     pipe = make_pipeline(DPScaler(), model.set_params(bounds_X=(-4, 4)))
     with BudgetAccountant(1.0, relation="zero-out") as accountant:
         grid = {"dpmirrorregressor__feasible_set": [L2Ball(1.0), L2Ball(2.0)]}
-        plan = search_of(pipe, grid, epsilon=1.0, relation="zero-out").plan(5000, 3)
+        plan = search_of(pipe, grid, epsilon=1.0, relation="zero-out").plan(500_000, 3)
         accountant.spend(plan)
     assert plan.guarantee.composition == "gdp"
 
 
 def test_random_batches_of_other_sizes_have_a_plan_at_a_large_epsilon():
-    model = DPMirrorRegressor(solver=NoisyMD(batch_size=100, max_iter=10), **BOUNDS)
-    guarantee = search_of(model, {"solver__batch_size": [20]}, epsilon=40.0).plan(3000, 3).guarantee
+    # (of one step: convolutions of a law with itself take longest)
+    model = DPMirrorRegressor(solver=NoisyMD(batch_size=100, max_iter=1), **BOUNDS)
+    guarantee = search_of(model, {"solver__batch_size": [50]}, epsilon=40.0).plan(3000, 3).guarantee
     assert guarantee.composition == "pld"
     assert 0.9 * 40 < guarantee.second_opinion() <= 40 * (1 + 1e-4)
 
@@ -342,7 +346,9 @@ def test_a_search_behind_an_encoder_finds_what_that_declares():
     X, y = labelled()
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     encoder = PublicEncoder(dict.fromkeys("uvw", (-1, 1)))
-    model = DPMirrorClassifier(bounds_X=encoder, classes=["a", "b"], feasible_set=L2Ball(0.01))
+    model = DPMirrorClassifier(
+        bounds_X=encoder, classes=["a", "b"], feasible_set=L2Ball(0.01), solver=FEW_STEPS
+    )
     pipe = make_pipeline(encoder, search_of(model, {"feasible_set": [L2Ball(10.0)]})).fit(frame, y)
     assert pipe[-1].best_params_ == {"feasible_set": L2Ball(10.0)}
     assert pipe.score(frame, y) > 0.85
@@ -368,7 +374,9 @@ def test_weights_reach_the_fits_and_the_choice_under_either_name():
     X, y = labelled()
     y[::2] = np.where(y[::2] == "a", "b", "a")  # wrong labels, of weight 0
     weight = np.tile([0.0, 1.0], 1000)
-    model = DPMirrorClassifier(**LABELS, max_weight=1.0, feasible_set=L2Ball(0.01))
+    model = DPMirrorClassifier(
+        **LABELS, max_weight=1.0, feasible_set=L2Ball(0.01), solver=FEW_STEPS
+    )
     pipe = Pipeline([("model", model)])
     search = search_of(pipe, {"model__feasible_set": [L2Ball(10.0)]}, epsilon=8.0)
     first = search.fit(X, y, sample_weight=weight)
@@ -474,12 +482,12 @@ def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge()
 ALL = {
     "gradient steps": (
         DPMirrorRegressor(**BOUNDS),
-        {"feasible_set": [L2Ball(1.0), L2Ball(3.0)]},
+        {"feasible_set": [L2Ball(1.0)]},
         "gdp",
     ),
     "selections": (
         DPLassoFW(solver="selection", **BOUNDS),
-        {"feasible_set": [L1Ball(1.0), L1Ball(3.0)]},
+        {"feasible_set": [L1Ball(1.0)]},
         "gdp",
     ),
     "single pass": (DPLassoFW(solver=Rounds(), **BOUNDS), {"solver__max_iter": [2]}, "zcdp"),
@@ -496,8 +504,9 @@ ALL = {
 
 @rest_is_slow(
     ("name", "relation"), [*itertools.product(ALL, RELATIONS)],
-    # (batches take seconds: test_random_batches_under_an_accountant_of_a_larger_budget)
-    [f"{name}-{RELATIONS[k % 2]}" for k, name in enumerate(ALL) if name != "batches"], "-".join,
+    # (batches: test_random_batches_under_an_accountant_of_a_larger_budget)
+    ["gradient steps-replace-one", "selections-zero-out", "single pass-replace-one",
+     "stream-replace-one"], "-".join,
 )  # fmt: skip
 def test_all_releases_together_are_within_the_budget_by_a_second_accountant(name, relation):
     estimator, grid, composition = ALL[name]
@@ -523,7 +532,7 @@ def test_no_two_fits_draw_the_same_noise(seed, monkeypatch):
         DPScaler(), DPMirrorRegressor(bounds_X=(-4, 4), bounds_y=(-1, 1), solver=Descent())
     )
     pipe.set_params(dpscaler__random_state=3, dpmirrorregressor__random_state=3)
-    grid = {"dpmirrorregressor__solver__max_iter": [30, 40]}
+    grid = {"dpmirrorregressor__solver__max_iter": [3, 4]}
     # so large that no scaler gives up and takes 0 as its centre
     search = search_of(pipe, grid, epsilon=100.0, random_state=seed)
     models = []
@@ -620,7 +629,7 @@ def test_no_cell_in_front_of_a_private_step_decides_on_a_rehearsal():
 
     But a step that takes no NaN stops it before the charge, where there is an invalid record.
     """
-    X, y = table()
+    X, y = table(200)
     odd, large = X.astype(object), X.copy()
     odd[3, 1], large[3, 1] = "SECRET", 1e200
     gaps = sparse.csr_matrix(np.where(X > 0, X, 0.0))
@@ -632,7 +641,7 @@ def test_no_cell_in_front_of_a_private_step_decides_on_a_rehearsal():
         scaler = DPScaler(with_centering=not sparse.issparse(cells), nonfinite="zero")
         step = PolynomialFeatures() if cells is large else FunctionTransformer(np.abs)
         pipe = Pipeline([("s", scaler), ("p", step), ("m", model)])
-        search = search_of(pipe, {"m__feasible_set": [L2Ball(2.0)]})
+        search = search_of(pipe, {"m__feasible_set": [L2Ball(2.0)]}, epsilon=100.0)
         assert search.fit(cells, y).plan_.choice is not None
     accountant = BudgetAccountant(9.0)
     pipe.set_params(s__with_centering=True, p=PolynomialFeatures())
@@ -654,7 +663,8 @@ def test_bad_data_cost_nothing():
 def test_two_private_steps_share_every_part():
     """A step that has twice the epsilon of another one gets four times its share, or so."""
     X, y = table()
-    pipe = make_pipeline(_Twice(epsilon=1.0), DPMirrorRegressor(epsilon=2.0, **BOUNDS))
+    model = DPMirrorRegressor(epsilon=2.0, **BOUNDS, solver=NoisyMD(max_iter=2))
+    pipe = make_pipeline(_Twice(epsilon=1.0, solver=NoisyMD(max_iter=2)), model)
     search = search_of(pipe, {"dpmirrorregressor__feasible_set": [L2Ball(1.0)]}).fit(X, y)
     scaler, model = search.best_estimator_
     first, second = scaler.guarantee_.cost("gdp"), model.guarantee_.cost("gdp")
@@ -680,9 +690,9 @@ class _Twice(DPMirrorRegressor):
 
     def __init__(
         self, *, epsilon=1.0, delta="auto", relation="replace-one", max_rows_per_user=1,
-        bounds_X=(-1, 1), bounds_y=(-1, 1), accountant=None, random_state=None,
+        bounds_X=(-1, 1), bounds_y=(-1, 1), accountant=None, random_state=None, solver="auto",
     ):  # fmt: skip
-        defaults = DPMirrorRegressor().get_params()
+        defaults = DPMirrorRegressor(solver=solver).get_params()
         self.__dict__.update(defaults)
         self.epsilon, self.delta, self.relation = epsilon, delta, relation
         self.max_rows_per_user, self.bounds_X, self.bounds_y = max_rows_per_user, bounds_X, bounds_y
@@ -746,7 +756,7 @@ def audited(run, n_trials, epsilon):
 
 
 def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch):
-    budget = PrivacyBudget(0.1, 0.0)
+    budget = PrivacyBudget(0.1, 0.0, precision="float")
     choice = plan_choice("accuracy", 401, 2, budget, budget.allowance)
     # without the bonus, which would hide the difference
     monkeypatch.setattr(choice_module, "_BONUS", 0.0)
@@ -758,7 +768,7 @@ def test_a_choice_is_not_flagged_and_one_that_looks_at_raw_scores_is(monkeypatch
 
     assert audited(raw, 100, 0.1).flagged
     weak = replace(choice, select=replace(choice.select, scale=choice.select.scale / 40))
-    assert audited(weak.run, 1000, 0.1).flagged
+    assert audited(weak.run, 600, 0.1).flagged
 
 
 @pytest.mark.slow
@@ -810,7 +820,7 @@ def test_losses_of_numbers_are_in_half_widths_and_clipped_to_the_bounds():
 
 def test_a_random_search_draws_candidates_that_do_not_depend_on_the_data():
     X, y = labelled()
-    model = DPMirrorClassifier(**LABELS)
+    model = DPMirrorClassifier(**LABELS, solver=NoisyMD(max_iter=2))
     settings = {"n_iter": 4, "epsilon": 4.0, "random_state": 0}
     sets = [L2Ball(radius) for radius in np.geomspace(0.1, 100, 50)]
     search = DPRandomizedSearchCV(model, {"feasible_set": sets}, **settings)
@@ -866,7 +876,8 @@ def test_an_estimator_that_is_not_private_is_refused():
 
 def test_classes_that_are_not_declared_are_taken_from_y_with_one_warning():
     X, y = labelled()
-    search = search_of(DPMirrorClassifier(bounds_X=(-1, 1)), {"feasible_set": [L2Ball(10.0)]})
+    model = DPMirrorClassifier(bounds_X=(-1, 1), solver=NoisyMD(max_iter=2))
+    search = search_of(model, {"feasible_set": [L2Ball(10.0)]})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         search.fit(X, y)
@@ -879,8 +890,9 @@ def test_frames_groups_and_invalid_records():
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     bounds = dict.fromkeys("uvw", (-1, 1))
     model = DPMirrorRegressor(
-        bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero", feasible_set=L2Ball(0.01)
-    )
+        bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero", feasible_set=L2Ball(0.01),
+        solver=FEW_STEPS,
+    )  # fmt: skip
     frame.loc[5, "u"], y[6] = np.nan, np.nan
     search = search_of(model, max_rows_per_user=2, epsilon=10.0)
     search.fit(frame, y, groups=np.arange(2000) // 2)
