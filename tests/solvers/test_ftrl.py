@@ -19,7 +19,7 @@ from support import (
     stream,
 )
 
-from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours
+from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours, replay
 from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
@@ -97,7 +97,7 @@ def test_targets_have_units_of_their_own_where_none_were_chosen_and_few_records_
         assert units(5000, facts=facts)[0] == [], facts
 
 
-@pytest.mark.parametrize("n_targets", [1, 2])
+@rest_is_slow("n_targets", [1, 2], ("2",))
 def test_bounds_of_targets_that_are_far_too_wide_cost_little(n_targets):
     rng = np.random.default_rng(0)
     n, d = 4000, 3
@@ -158,7 +158,7 @@ def test_replays_stay_within_the_sensitivities(loss, relation):
         solver = FTRL(batch_size=2, gradient_clip=0.4).with_facts(doubling=doubling)
         facts = l2_problem(n, d, loss=loss)
         plan = solver.plan(facts, PrivacyBudget(50.0, 1e-6, relation))
-        pairs = neighbours(facts, relation, 6, random_state=k)
+        pairs = neighbours(facts, relation, 4, random_state=k)
         found = check_sensitivity(plan, pairs, random_state=k)
         assert not found.violations, f"{n} x {d}: {found.violations}"
         for name, ratio in found.ratios.items():
@@ -170,7 +170,11 @@ def test_replays_stay_within_the_sensitivities(loss, relation):
 
 @half_is_enough
 @rest_is_slow("relation", RELATIONS, ("replace-one",))
-def test_what_is_released_before_the_steps_stays_within_its_sensitivity(relation, cells):
+def test_what_is_released_before_the_steps_stays_within_its_sensitivity(
+    relation, cells, monkeypatch
+):
+    # more rounds would wait for a record that moves the steps, and here is none
+    monkeypatch.setattr(replay, "_ROUNDS", 1)
     worst, sizes = {}, [(90, 3, True), (80, 1, True), (60, 2, False)]
     for k, (n, d, fit_intercept) in enumerate(sizes[: 3 if cells == "all" else 1]):
         facts = free_problem(n, d, fit_intercept=fit_intercept, feasible_set=L2Ball)
@@ -181,7 +185,7 @@ def test_what_is_released_before_the_steps_stays_within_its_sensitivity(relation
         many = neighbours(facts, relation, 500, random_state=k)
         pairs = []
         for start, end in itertools.pairwise(ends):
-            pairs += [pair for pair in many if start <= changed_record(pair) < end][:6]
+            pairs += [pair for pair in many if start <= changed_record(pair) < end][:4]
         found = check_sensitivity(plan, pairs, random_state=k)
         assert not found.violations, found.violations
         for name, ratio in found.ratios.items():
@@ -232,7 +236,7 @@ def test_the_change_of_second_moments_is_attained_and_not_exceeded():
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_without_noise_badly_scaled_columns_cost_nothing(kind):
     rng = np.random.default_rng(0)
-    n, d = 20_000, 5
+    n, d = 10_000, 5
     X = rng.uniform(-1, 1, (n, d)) * np.geomspace(1, 0.03, d)
     signal = X @ (1 / X.std(axis=0)) / 5
     y = np.clip(0.5 * signal + 0.1 * rng.standard_normal(n), -1, 1)
@@ -362,7 +366,7 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
 
 # -------------------------------------------------------------------------------- audits
 
-N_AUDIT, TRIALS, EPSILON = 6, 2000, 4.0
+N_AUDIT, TRIALS, EPSILON = 6, 2000, 8.0
 
 
 def iterates(position, value, n_trials, factor, seed):
@@ -391,7 +395,7 @@ def iterates(position, value, n_trials, factor, seed):
 
 @rest_is_slow("position", [0, N_AUDIT // 2, N_AUDIT - 1], ("0",))
 def test_all_iterates_together_are_within_the_claim(position):
-    trials = TRIALS // (2 if position == 0 else 1)  # all iterates show the first record
+    trials = 600 if position == 0 else TRIALS  # all iterates show the first record
     for factor, is_private in ((1.0, True), (4.0, False)):
         n_trials = trials if is_private else trials // 4
         outcomes = [iterates(position, one, n_trials, factor, k) for k, one in enumerate((1, -1))]

@@ -1,6 +1,7 @@
 """Mirror descent: plans from public facts, the methods themselves, and their calibration."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -303,7 +304,7 @@ def test_without_noise_the_constrained_optimum_is_found(geometry, mirror_map, ce
         X, y = scaled_table(n, d, task=task)
         loss = LOSSES[task]
         facts = Problem(n, d, loss, geometry, fit_intercept)
-        solver = NoisyMD(max_iter=800, gradient_clip=1e6, data_norm=3.0, mirror_map=mirror_map)
+        solver = NoisyMD(max_iter=500, gradient_clip=1e6, data_norm=3.0, mirror_map=mirror_map)
         plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
         plan = dataclasses.replace(plan, first=dataclasses.replace(plan.first, row_factor=None))
         result = plan.run(solver_data(X, y, fit_intercept=fit_intercept), stream())
@@ -323,7 +324,7 @@ def test_without_noise_single_passes_come_close_to_the_optimum():
     # all records alike, so that all slices pose one problem
     n = 2000
     X, y = np.tile([[0.5, -0.3]], (n, 1)), np.full(n, 0.4)
-    for form, steps in (("localized", 200), ("proximal", 200), ("noisy-sfw", 300)):
+    for form, steps in (("localized", 120), ("proximal", 120), ("noisy-sfw", 200)):
         solver = solver_of(form, max_iter=steps, data_norm=1.0)
         plan = solver.plan(l2_problem(n, 2, fit_intercept=False), PrivacyBudget(1e5, 1e-6))
         result = without_noise(plan).run(solver_data(X, y, fit_intercept=False), stream())
@@ -335,7 +336,7 @@ def test_rounds_are_proximal_steps():
     # (1 + a w) / (1 + a), where a is the weight of the proximal term and w where it began
     n, d = 3000, 1
     X, y = np.ones((n, d)), np.ones(n)
-    solver = Proximal(max_iter=900, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3)
+    solver = Proximal(max_iter=500, n_phases=3, gradient_clip=9.0, data_norm=1.0, learning_rate=0.3)
     facts = l2_problem(n, d, fit_intercept=False, radius=1.0)
     plan = without_noise(solver.plan(facts, PrivacyBudget(1e5, 1e-6)))
     (anchor,) = {stage.anchor for stage in plan.stages}
@@ -376,13 +377,17 @@ def test_the_round_is_drawn_uniformly_and_without_looking_at_the_data():
     plan = without_noise(solver.plan(facts, PrivacyBudget(1e4, 1e-6)))
     # rounds move the model on and on, so that the result tells the round
     data = [solver_data(np.ones((n, 1)), np.full(n, y), fit_intercept=False) for y in (0.5, -0.25)]
-    found = [[abs(plan.run(table, stream(seed)).coef[0]) for seed in range(200)] for table in data]
+    # (of the second table 50 draws, which are all rounds as well)
+    found = [
+        [abs(plan.run(table, stream(seed)).coef[0]) for seed in range(n)]
+        for table, n in zip(data, (200, 50), strict=True)
+    ]
     # which fits end at the same round, whatever that round's result is
     firsts = []
     for row in found:
         _, first, which = np.unique(np.round(row, 9), return_index=True, return_inverse=True)
         firsts.append(first[which])
-    np.testing.assert_array_equal(*firsts)
+    np.testing.assert_array_equal(firsts[0][:50], firsts[1])
     counts = np.unique(firsts[0], return_counts=True)[1]
     # of 200 draws each round has 50 on average; beyond 15 or 95 is an accident of 1e-8
     assert counts.size == rounds
@@ -446,7 +451,7 @@ def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
             250, epsilon=800.0, relation=relation, n_outputs=n_outputs, loss=Undeclared()
         )
         assert len(plan.stages) > 2
-        found = check_sensitivity(plan, neighbours(plan.problem, relation, 6))
+        found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
         assert not found.violations, found
         ratios = [ratio for name, ratio in found.ratios.items() if name.startswith("stages")]
         # of several outputs no pair here moves all derivatives at once
@@ -455,7 +460,7 @@ def test_no_record_moves_a_growing_round_beyond_its_sensitivity(relation):
             dataclasses.replace(s, largest_terms=(math.inf,) * s.n_steps) for s in plan.stages
         )
         loose = dataclasses.replace(plan, stages=stages, gradient_clip=9.0)
-        assert check_sensitivity(loose, neighbours(plan.problem, relation, 4)).violations
+        assert check_sensitivity(loose, neighbours(plan.problem, relation, 2)).violations
 
 
 @one_relation
@@ -464,7 +469,7 @@ def test_black_box_audits_of_growing_rounds_flag_too_little_noise_and_nothing_el
     solver = NoisySFW(gradient_clip=0.3, data_norm=1.0)
     plan = solver.plan(facts, PrivacyBudget(4.0, 1e-6, relation))
     pair = flipped_label(facts, relation)
-    assert_only_too_little_noise_is_flagged(plan, pair, 400, 4.0)
+    assert_only_too_little_noise_is_flagged(plan, pair, 250, 4.0)
 
 
 def test_the_estimate_of_a_growing_round_is_the_gradient_where_all_records_are_alike(monkeypatch):
@@ -510,7 +515,7 @@ def test_growing_rounds_have_steps_of_their_own():
 def test_minibatches_without_noise_come_close_to_the_optimum():
     X, y = scaled_table(200, 3)
     for relation in RELATIONS:
-        solver = NoisyMD(batch_size=20, max_iter=600, gradient_clip=5.0)
+        solver = NoisyMD(batch_size=20, max_iter=300, gradient_clip=5.0)
         plan = solver.plan(l2_problem(200, 3), PrivacyBudget(50.0, 1e-6, relation))
         plan = without_noise(plan)
         result = plan.run(solver_data(X, y), stream())
@@ -581,6 +586,10 @@ def test_one_record_is_enough():
 # ----------------------------------------------------------------------- random batches
 
 
+CLIPPED = {"gradient_clip": 0.3, "data_norm": 2.0}
+
+
+@functools.cache
 def batch_plan(n, size, relation, *, epsilon=1.0, steps=30, n_outputs=1, **settings):
     solver = NoisyMD(batch_size=size, max_iter=steps, **settings)
     facts = l2_problem(n, 3, n_outputs=n_outputs)
@@ -589,12 +598,12 @@ def batch_plan(n, size, relation, *, epsilon=1.0, steps=30, n_outputs=1, **setti
 
 @every_relation
 def test_batches_have_the_proved_sensitivity(relation):
-    _, plan = batch_plan(500, 20, relation, gradient_clip=0.3, data_norm=2.0)
+    _, plan = batch_plan(1000, 50, relation, **CLIPPED)
     (noise,) = plan.stages[0].noises
     factor = 2 if relation == "replace-one" else 1
-    assert factor * 0.3 * 2 / 20 < noise.sensitivity < factor * 0.3 * 2 / 20 * (1 + 1e-8)
+    assert factor * 0.3 * 2 / 50 < noise.sensitivity < factor * 0.3 * 2 / 50 * (1 + 1e-8)
     law = "fixed" if relation == "replace-one" else "poisson"
-    assert noise.batches == noise.sampling == RandomBatches(500, 20, law)
+    assert noise.batches == noise.sampling == RandomBatches(1000, 50, law)
     assert plan.guarantee.composition == "pld"
 
 
@@ -604,12 +613,12 @@ def test_batches_have_the_proved_sensitivity(relation):
 )  # fmt: skip
 def test_second_accountant_of_batches(relation, n_outputs):
     # a discretization that is not that of the calibration, on both sides of the truth
-    _, plan = batch_plan(1000, 50, relation, steps=100, n_outputs=n_outputs)
+    _, plan = batch_plan(1000, 50, relation, n_outputs=n_outputs)
     (step,) = plan.stages[0].noises
-    first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.count != 100)
-    game = (step.noise_multiplier, 0.05, 100, math.sqrt(2 * first))
+    first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.count != 30)
+    game = (step.noise_multiplier, 0.05, 30, math.sqrt(2 * first))
     law = step.sampling.law
-    low, high = (batch_game(1.0, *game, law, roundup=up, width=1e-4) for up in (False, True))
+    low, high = (batch_game(1.0, *game, law, roundup=up, width=3e-4) for up in (False, True))
     assert 0.85e-6 < low <= plan.guarantee.spent <= 1e-6  # no noise is wasted
     assert high < 1.2e-6
     if relation == "zero-out":
@@ -619,20 +628,21 @@ def test_second_accountant_of_batches(relation, n_outputs):
     # with a hundredth less noise the budget is exceeded
     weak = weaker(plan, 1.01).stages[0].noises[0]
     releases = tuple(
-        dataclasses.replace(r, mechanism=weak) if r.count == 100 else r
+        dataclasses.replace(r, mechanism=weak) if r.count == 30 else r
         for r in plan.guarantee.releases
     )
     with pytest.raises(AssertionError, match="more than its budget"):
         dataclasses.replace(plan.guarantee, releases=releases)
 
 
+@half_is_enough
 @rest_is_slow(
     ("epsilon", "n", "size", "steps"),
     [(0.1, 10**4, 256, "auto"), (1.0, 10**4, 9999, 50), (20.0, 100, 50, 5), (1e-3, 10**5, 30, 40)],
     ("0.1-10000-256-auto", "20.0-100-50-5"),
 )  # fmt: skip
-def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, steps):
-    for relation, delta in itertools.product(RELATIONS, (1e-6, 1e-13)):
+def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, steps, cells):
+    for relation, delta in cells_of(cells, RELATIONS, (1e-6, 1e-13)):
         budget = PrivacyBudget(epsilon, delta, relation)
         solver = NoisyMD(batch_size=size, max_iter=steps)
         plan = solver.plan(l2_problem(n, 10), budget)
@@ -659,7 +669,7 @@ def test_under_a_filter_batches_keep_their_amplification(relation, epsilon):
 
 
 def test_amplification_lowers_the_noise():
-    solver, plan = batch_plan(1000, 50, "zero-out")
+    solver, plan = batch_plan(1000, 50, "zero-out", **CLIPPED)
     without = solver.plan(plan.problem, PrivacyBudget(1.0, 1e-6, "zero-out", currency="zcdp"))
     assert without.guarantee.composition == "zcdp"
     assert plan.stages[0].noises[0].scale < without.stages[0].noises[0].scale / 3
@@ -678,7 +688,7 @@ def test_batch_sensitivities_in_the_replay(relation):
         solver = NoisyMD(batch_size=size, max_iter=6, gradient_clip=0.4)
         facts = l2_problem(9, 3, task=task)
         plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
-        found = check_sensitivity(plan, neighbours(facts, relation, 8, random_state=1))
+        found = check_sensitivity(plan, neighbours(facts, relation, 5, random_state=1))
         assert not found.violations
         worst = max(worst, found.ratios["stages[0].noises[0]"])
         wrong = dataclasses.replace(plan, gradient_clip=10.0)
@@ -690,7 +700,7 @@ def test_batch_sensitivities_in_the_replay(relation):
 def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
     _, plan = batch_plan(40, 4, relation, steps=6)
     pairs = neighbours(plan.problem, relation, 8)
-    assert check_sensitivity(plan, pairs).passed
+    assert check_sensitivity(plan, pairs[:4]).passed
     draw, first = RandomBatches.draw, np.arange(4)
 
     def not_drawn(batches, stream):
@@ -748,7 +758,7 @@ def test_frank_wolfe_sensitivities_in_the_replay(relation, fit_intercept):
         solver = NoisySFW(max_iter=3, gradient_clip=0.4, learning_rate=0.5)
         facts = l2_problem(n, 3, task=task, fit_intercept=fit_intercept)
         plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
-        pairs = neighbours(facts, relation, 6, random_state=n)
+        pairs = neighbours(facts, relation, 4, random_state=n)
         found = check_sensitivity(plan, pairs)
         assert not found.violations, found.violations
         for name, ratio in found.ratios.items():
@@ -758,7 +768,7 @@ def test_frank_wolfe_sensitivities_in_the_replay(relation, fit_intercept):
     assert worst["stages[0].noises[1]"] > 0.2
     stage = dataclasses.replace(plan.stages[0], largest_terms=(None, 10.0))
     loose = dataclasses.replace(plan, stages=(stage,), gradient_clip=10.0)
-    assert check_sensitivity(loose, pairs).violations
+    assert check_sensitivity(loose, pairs[:2]).violations
 
 
 @pytest.mark.slow
@@ -782,7 +792,7 @@ def test_black_box_audit_of_batches():
 
 
 def test_guarantee_refuses_an_overspending_batch_plan():
-    _, plan = batch_plan(200, 20, "zero-out")
+    _, plan = batch_plan(1000, 50, "zero-out", **CLIPPED)
     half = mechanisms(weaker(plan, 2)).values()
     releases = tuple(
         dataclasses.replace(r, mechanism=m)

@@ -50,7 +50,7 @@ def harmed(plan):
     return dataclasses.replace(plan, inference=dataclasses.replace(plan.inference, **few))
 
 
-def replayed(plan, n_pairs=8, run=lambda plan: plan, more=()):
+def replayed(plan, n_pairs=4, run=lambda plan: plan, more=()):
     pairs = neighbours(
         plan.problem, plan.budget.relation, n_pairs, rows_per_user=plan.budget.rows_per_user
     )
@@ -120,19 +120,19 @@ def test_slopes_have_a_step_of_their_own_where_noise_may_be_most_of_them():
 # ------------------------------------------------------------------------- sensitivities
 
 
+@half_is_enough
 @rest_is_slow(
     ("power", "with_inference", "rows", "relation"),
     list(itertools.product(POWERS, (False, True), (1, 4), RELATIONS)),
     ["1.0-False-4-zero-out", "1.5-True-1-zero-out", "2.0-True-4-replace-one"],
 )  # fmt: skip
-def test_no_record_moves_a_release_beyond_its_sensitivity(power, with_inference, rows, relation):
+def test_no_record_moves_a_release_beyond_its_sensitivity(
+    power, with_inference, rows, relation, cells
+):
     worst = {}
     # with and without sizes of columns, and the mean weight
-    for facts in (
-        {"epsilon": 100.0},
-        {"epsilon": 100.0, "has_weights": True},
-        {"may_be_empty": True},
-    ):
+    many = {"epsilon": 100.0, "has_weights": True}, {"may_be_empty": True}, {"epsilon": 100.0}
+    for facts in many[: 3 if cells == "all" else 2]:
         facts = {"inference": with_inference} | facts
         plan = planned(power, 80, relation, rows=rows, **facts)
         # (twice, as every second pair has exact answers)
@@ -156,10 +156,10 @@ def test_nor_a_slope_of_the_predictions(relation):
     plan = Descent(max_iter=2).plan(problem, PrivacyBudget(97.0, 1e-6, relation))
     assert plan.inference is None
     assert plan.correction.size is not None
-    for run, n_pairs in ((lambda plan: plan, 8), (run_in_pieces, 3)):
+    for run, n_pairs in ((lambda plan: plan, 4), (run_in_pieces, 2)):
         found = check_sensitivity(run(plan), neighbours(problem, relation, n_pairs))
         assert not found.violations, found
-        assert n_pairs < 8 or found.ratios["correction.step"] > 0.4, found
+        assert n_pairs < 4 or found.ratios["correction.step"] > 0.4, found
 
 
 def test_counts_that_no_column_tells_are_predicted_as_by_a_constant():
@@ -176,9 +176,9 @@ def test_counts_that_no_column_tells_are_predicted_as_by_a_constant():
 
 @rest_is_slow("relation", RELATIONS, ("zero-out",))
 def test_nor_of_records_in_pieces_and_with_first_steps(relation):
-    found = replayed(planned(1.0, 80, relation, may_be_empty=True), 3, run=run_in_pieces)
+    found = replayed(planned(1.0, 80, relation, may_be_empty=True), 2, run=run_in_pieces)
     assert not found.violations, found
-    found = replayed(planned(1.5, 80, relation, epsilon=1e6, inference=True))
+    found = replayed(planned(1.5, 80, relation, epsilon=1e6, inference=True), 3)
     assert found.ratios["inference.first"] > 0.4
     assert not found.violations, found
 
@@ -239,7 +239,7 @@ def test_a_replay_finds_what_is_not_bounded(plant, monkeypatch):
     where, name, wrong, mechanism = PLANTS[plant]
     original = getattr(where, name)
     monkeypatch.setattr(where, name, lambda *arguments: wrong(original, *arguments))
-    n_pairs = 24 if plant == "weights taken twice" else 8  # which few pairs show
+    n_pairs = 8 if mechanism == "step" else 2  # which few pairs show
     assert mechanism in replayed(planned(1.0, relation="zero-out"), n_pairs).violations
 
 
@@ -249,7 +249,7 @@ def test_black_box_audits_flag_too_little_noise_and_nothing_else():
     X[:2, 0], other = 1.0, y.copy()
     other[0] = 1.0
     pair = (solver_data(X, y, fit_intercept=True), solver_data(X, other, fit_intercept=True))
-    assert_only_too_little_noise_is_flagged(plan, pair)
+    assert_only_too_little_noise_is_flagged(plan, pair, 80)
 
 
 # ----------------------------------------------------------------------- what is summed
@@ -544,7 +544,9 @@ def rare_counts(n, share, seed):
     return X, np.where(above > 0, 1 + np.floor(2 * above), 0.0)
 
 
-@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.15), (3.0, 1.1), (1e6, 1.05)])
+@rest_is_slow(
+    ("epsilon", "most"), [(1.0, 1.15), (3.0, 1.1), (1e6, 1.05)], ("1.0-1.15", "1000000.0-1.05")
+)
 def test_the_mean_prediction_is_that_of_counts_of_another_law(epsilon, most):
     """It was 1.2 to 1.35 times as large; and at a large epsilon steps of the slopes overshot."""
     ratios, scores = [], []
@@ -637,7 +639,7 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
 
 @pytest.mark.parametrize("dispersion", [1.0, 8.0])
 def test_expected_standard_errors_are_those_reported(dispersion):
-    n, mean, found = 20_000, 2.0, []
+    n, mean, found = 10_000, 2.0, []
     for seed in range(7):
         rng = np.random.default_rng(seed)
         X, rates = rng.normal(size=(n, 3)).clip(-5, 5), mean
@@ -716,9 +718,9 @@ def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatc
 
 
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
-    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(30, 36))
+    assert all(np.isfinite(labels_of_users(seed)).all() for seed in range(30, 34))
     # more of them, with more rows, show the defect below
-    seeds, many = range(36, 42), {"rows": 8, "gone": 0.45}
+    seeds, many = range(36, 40), {"rows": 8, "gone": 0.45}
     assert all(np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds)
     # taken for present, they count by halves as users with scores beyond all clips
     released = statistics.n_present
