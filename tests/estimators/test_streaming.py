@@ -367,7 +367,7 @@ def test_another_thread_ends_the_stream_for_good(monkeypatch, during, end):
             if not begun:
                 begun.append(True)
                 ending.start()
-                ending.join(0.05)  # it waits for this thread, whatever the time
+                ending.join(0.2)  # it waits for this thread, whatever the time
                 return then(*args)
             return original(*args)
 

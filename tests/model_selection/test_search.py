@@ -313,23 +313,22 @@ def test_lists_and_odd_cells_are_read_as_an_estimator_reads_them():
 
 
 def test_random_batches_under_an_accountant_of_a_larger_budget():
-    # so much noise that Renyi divergences of large orders take no large quadratures
-    model = DPMirrorRegressor(solver=NoisyMD(batch_size=200_000, max_iter=5), **BOUNDS)
+    model = DPMirrorRegressor(solver=NoisyMD(batch_size=200, max_iter=5), **BOUNDS)
     found = []
     for kind in ("zcdp", "gdp"):
-        with BudgetAccountant(0.16, relation="zero-out", composition=kind) as accountant:
+        with BudgetAccountant(8.0, relation="zero-out", composition=kind) as accountant:
             grid = {"feasible_set": [L2Ball(1.0)]}
-            search = search_of(model, grid, epsilon=0.02, relation="zero-out")
-            plan = search.plan(500_000, 3)
+            search = search_of(model, grid, epsilon=1.0, relation="zero-out")
+            plan = search.plan(5000, 3)
             accountant.spend(plan)
-        assert accountant.total_spent() <= 1.3 * 0.02
+        assert accountant.total_spent() <= 1.3
         found.append(plan.guarantee.releases[-1].mechanism.scale)
     assert found[0] != found[1]
     # there they are as if they were not random, in all private steps of all candidates
     pipe = make_pipeline(DPScaler(), model.set_params(bounds_X=(-4, 4)))
     with BudgetAccountant(1.0, relation="zero-out") as accountant:
         grid = {"dpmirrorregressor__feasible_set": [L2Ball(1.0), L2Ball(2.0)]}
-        plan = search_of(pipe, grid, epsilon=1.0, relation="zero-out").plan(500_000, 3)
+        plan = search_of(pipe, grid, epsilon=1.0, relation="zero-out").plan(5000, 3)
         accountant.spend(plan)
     assert plan.guarantee.composition == "gdp"
 
