@@ -299,7 +299,7 @@ RATES = rule_set(
     # ranks must differ to tell another one, as logarithms, and the part of it that is given back.
     power_of_costs=1.5,
     power_doubt=0.3,
-    given_back=0.7,
+    given_back=0.5,
     largest_mean=4.0,  # of predictions, over what few targets exceed
     # Of a descent before Newton steps, over the mean: rows of rates that are far too high already,
     # as exponentials may be, take longer steps than others return from.
