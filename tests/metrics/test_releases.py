@@ -129,8 +129,8 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
     one_bin = {"n_bins": 1} if scoring == "binned_means" else {}  # records are at both ends of it
     chosen = plan(12, scoring, relation=relation, delta=delta, **facts, **one_bin)
     (noise,) = chosen.noises
-    rows = records(scoring, rng, 100)
-    base, others, groups = rows[:11], [*rows[11:], EMPTY], rng.integers(-1, 3, 101)
+    rows = records(scoring, rng, 130)
+    base, others, groups = rows[:11], [*rows[11:], EMPTY], rng.integers(-1, 3, 131)
     with np.errstate(all="ignore"):
         sums = np.array([
             chosen.statistics(answers([*base, row]), np.r_[groups[:11], group])[0]
