@@ -528,7 +528,7 @@ def same_law(first, second, size):
 
 @rest_is_slow("task", ("regression", "classification"), ("classification",))
 def test_selections_have_the_law_of_the_plain_path(forced, task, monkeypatch):
-    n, d, n_steps, n_runs = 120, 20, 6, 300
+    n, d, n_steps, n_runs = 120, 20, 6, 500
     X, y = scaled_table(n, d, task=task, density=0.3)
     data = solver_data(sparse.csr_array(X), y)
     solver = Selection(max_iter=n_steps)
