@@ -312,13 +312,14 @@ class NewtonSteps(Part):
         """
         if units.users is not None:
             return np.full(clips.shape, units.level_bias)
-        is_count, weight = units.problem.loss == Tweedie(1), units.frame.mean_weight
-        n, n_far = units.n_positive, max(1, self.n_large // 2)
+        is_cost = units.problem.loss != Tweedie(1)
+        power, longer = (RATES.power_of_costs, RATES.tail_of_costs) if is_cost else (1.0, 1.0)
+        n, n_far, weight = units.n_positive, max(1, self.n_large // 2), units.frame.mean_weight
         facts = copy.sum(_size_counts, clips), max(units.n_present, 2 * n_far), clips
         prior = statistics.clip_prior(np.log2(clips / clips[0]), 0.0)
         far = statistics.median_on_grid(*facts, prior, self.size, stream, n_far)
-        size, power = units.clip + weight, 1.0 if is_count else RATES.power_of_costs
-        rank = max(1.0, (1.0 if is_count else RATES.tail_of_costs) * size / units.tail)
+        size = units.clip + weight
+        rank = max(1.0, longer * size / units.tail)
         apart = math.log(max(math.log(max(n / n_far, 1.0)), TINY) / rank)
         if apart > 0:
             told = min(4.0, max(0.5, math.log(max((far + weight) / size, 1.0)) / apart))
@@ -738,7 +739,7 @@ def _newton_steps(
     n_first = _n_first(problem, k, m)
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    n_sizes = 4 + (n_first > 0) if problem.inference else 1 + (is_rate and not problem.by_user)
+    n_sizes = 4 + (n_first > 0) if problem.inference else 2 - problem.by_user  # as above
     of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
     of_users = is_rate and problem.by_user
     factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0

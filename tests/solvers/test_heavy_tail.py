@@ -404,7 +404,7 @@ def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity
 
 def test_columns_that_hardly_vary_do_not_explode():
     """In 98 of 100 records they are one value, and anything in the others."""
-    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(1)):
+    for n, epsilon, seed in itertools.product((3000, 20_000), (1.0, 100.0), range(2)):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, 8))
         X[:, :4] = np.where(rng.random((n, 4)) < 0.98, 3.7, rng.uniform(-50, 50, (n, 4)))

@@ -386,9 +386,10 @@ def test_tails_tell_about_what_clips_take_from_a_level(weight):
     assert np.all(means < 6.0), means
 
 
-@pytest.mark.parametrize(("loss", "power"), [(1.0, 1.0), (2.0, 1.5)])
+@pytest.mark.parametrize(("loss", "power"), [(1.0, 1.0), (1.0, 1.6), (2.0, 1.5), (2.0, 3.0)])
 def test_what_wider_clips_take_follows_from_two_sizes(monkeypatch, loss, power):
-    """Of rates that have the law of Weibull; of heavier tails it is more."""
+    """Of rates that have the law of Weibull, of the usual power or of another."""
+    monkeypatch.setattr(inference, "RATES", dataclasses.replace(RATES, power_doubt=0.0))
     weight, steps, n = 0.5, planned(loss, 20_000).inference, 10**6
     y = (-np.log((np.arange(n) + 0.5) / n)) ** power
     y /= y.mean()

@@ -554,11 +554,11 @@ def test_tables_of_rows_that_are_all_0_but_for_some(model, share):
         model(epsilon=1.0, delta=1e-6, random_state=seed, **bounds)
         .fit(X[:6000], y[:6000])
         .score(X[6000:], y[6000:])
-        for seed in range(7)
+        for seed in range(11)
     ]
     # of 10 % of rows, 1 in 15 fits and 1 in 4 without bounds find a wrong length
     assert np.median(scores) > best - 0.1, scores
-    assert sorted(scores)[1] > -1, scores
+    assert sorted(scores)[2] > -1, scores
 
 
 def test_rows_keep_their_length_and_no_weighted_row_is_longer_than_1():
