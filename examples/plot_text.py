@@ -8,7 +8,6 @@ scikit-learn), or of Python's standard library? **These texts are public**, and 
 they stand for notes that do, such as those of a clinic or a help desk, one note a person.
 """
 
-import ast
 import re
 import sysconfig
 import time
@@ -38,13 +37,9 @@ def paragraphs(package):
     for path in sorted(folder.rglob("*.py")):
         if {"tests", "test", "site-packages"} & set(path.relative_to(folder).parts):
             continue
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                found[re.split(r"\n\s*\n", ast.get_docstring(node) or "")[0]] = True
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        for first in re.findall(r':\n\s+[rR]?"""(.+?)(?:\n\s*\n|""")', text, re.DOTALL):
+            found[first] = True
     return [text for text in found if len(text) > 20]
 
 

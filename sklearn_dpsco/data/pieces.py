@@ -146,10 +146,15 @@ class Pieces:
         parts = np.split(which, np.searchsorted(which, firsts[1:]))
         return [part - first for part, first in zip(parts, firsts, strict=True)]
 
-    def kept(self) -> Pieces:
-        """The same pieces; if the inputs are in memory, computed and kept where they are."""
-        is_kept = self.reads is None and not self.steps
-        if is_kept or not self.is_in_memory:  # else made anew, so that memory is bounded
+    def kept(self, most: int = 0) -> Pieces:
+        """The same pieces, computed and kept where they are if the inputs are in memory.
+
+        Others are made anew whenever they are read, so that memory is bounded, unless they take
+        at most so many bytes. (Pieces of an array in this process are made without tasks.)
+        """
+        size = 8 * (self.meta.rows.n_columns + 4) * self.n_samples
+        is_small = size <= most and self.get is not _on_threads
+        if (self.reads is None and not self.steps) or not (self.is_in_memory or is_small):
             return self
         graph, keys = self._tasks(self.steps, self.sizes, is_sum=False)
         groups = [tuple(i for i in group if self.sizes[i] > 0) for group in self.groups]

@@ -500,7 +500,7 @@ class SolverData:
         """The sum of ``function(piece, first, ...)``, `first` the number of its first record."""
         return function(self, 0, *arguments)
 
-    def kept(self) -> SolverData:
+    def kept(self, most: int = 0) -> SolverData:
         """The same, computed now if it is read many times; see `Pieces.kept`."""
         return self
 

@@ -49,6 +49,7 @@ _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
 _LARGEST_CHANGE = 0.5  # of the logarithm of a slope, in a step
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
+_LINE_BYTES = 2**28  # of rows on such a line that are kept, where other rows are read again
 _N_POINTS = 200  # of normal predictions
 _LEAST_DONE = 0.01  # of the way of a level, so that what is told of it stays a number
 _MOST_STEPS = 1000  # to levels; few but for predictions that are all clear
@@ -969,7 +970,8 @@ class Correction(Part):
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
-        data, unit = sizes.map(statistics.on_line, spread).kept(), np.full(k + 1, _LINE_UNIT)
+        data = sizes.map(statistics.on_line, spread).kept(most=_LINE_BYTES)
+        unit = np.full(k + 1, _LINE_UNIT)
         line = replace(units.problem, n_features=k)
         return spread, units._replace(problem=line, data=data, unit=unit)
 

@@ -47,6 +47,7 @@ from sklearn_dpsco import (
     BudgetAccountant,
     DPFTRLRegressor,
     DPGridSearchCV,
+    DPLogisticRegression,
     DPMirrorClassifier,
     DPMirrorRegressor,
     DPScaler,
@@ -60,7 +61,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco.data import blocks, pieces
 from sklearn_dpsco.estimators import _records as tables
 from sklearn_dpsco.geometry import L2Ball
-from sklearn_dpsco.solvers import FTRL, SCOF, NoisyMD, Selection
+from sklearn_dpsco.solvers import FTRL, SCOF, NoisyMD, Selection, unit_descent
 from sklearn_dpsco.solvers.statistics import row_sum
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
@@ -792,6 +793,23 @@ def test_what_is_persisted_is_read_once(monkeypatch):
         model = build("DPLassoFW", **{"solver": Selection(max_iter=9)} | settings)
         model.fit(da.from_array(X, chunks=(20, 3)).persist(), y)
         assert len(calls) == 4  # three blocks, and one without records
+
+
+def test_last_steps_read_blocks_once_where_their_line_is_small(monkeypatch):
+    X, y = large(4000)
+    made, found = [dask.delayed(np.array)(part) for part in np.split(X, 2)], []
+    read, calls = tables._read, []
+    monkeypatch.setattr(tables, "_read", lambda *a: calls.append(None) or read(*a))
+    for most in (unit_descent._LINE_BYTES, 4000 * 8 * 5 - 1):
+        monkeypatch.setattr(unit_descent, "_LINE_BYTES", most)
+        calls.clear()
+        model = DPLogisticRegression(classes=[0, 1], bounds_X=(-1, 1), random_state=0)
+        model.fit(made, (y > 0).astype(int))
+        found.append((len(calls), model.coef_))
+    (few, kept), (many, anew) = found
+    (last,) = [r for r in model.guarantee_.releases if r.name == "last gradient"]
+    assert many - few == 2 * (last.count - 1)
+    np.testing.assert_array_equal(kept, anew)
 
 
 def test_a_stream_reads_large_blocks_about_once(monkeypatch):
