@@ -21,7 +21,7 @@ from .estimators.streaming import DPFTRLClassifier, DPFTRLRegressor
 from .preprocessing.scaler import DPScaler
 from .privacy.accountant import BudgetAccountant
 from .randomness.stream import GroupedScores, stream_from_random_state
-from .solvers.statistics import centred_sum, mean_octaves
+from .solvers.statistics import centred_sum, mean_octaves, turned_moment_sum
 
 _KINDS: tuple[Any, ...] = DPMirrorRegressor, DPMirrorClassifier, DPLassoFW, DPLassoFWClassifier
 _KINDS += DPPhasedSGDRegressor, DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLClassifier
@@ -72,10 +72,11 @@ def compile_kernels(*, verbose: Any = 0) -> None:
         groups = GroupedScores(column, column, (-1.0,))
         for _ in range(300):
             groups.sample((1.0, 0.0), 0.01, stream)
-    # sizes and centres of the columns of a table with many rows
+    # sizes, centres and moments of the columns of a table with many rows
     data = SolverData(make_rows(scores, True), scores[:, 0])
     mean_octaves(data, 2, 1, 4.0, True)
     centred_sum(data, np.zeros(2), np.ones(2))
+    turned_moment_sum(data, np.zeros(2), np.ones(2))
 
 
 def _fits() -> Iterator[tuple[Any, Any, Any]]:

@@ -197,6 +197,16 @@ def shortened_sum(
 
 
 @njit(cache=True, nogil=True)
+def shortened_rows(X: Any, present: Any, norm_error: float, bound: float, out: Any) -> None:
+    """The rows into `out`, those longer than 1 divided by their norm, and all times the bound."""
+    for i in range(present.size):
+        norm = _norm(X[i], present[i], norm_error)
+        factor = bound / max(1.0, norm) * (1.0 - 2.0**-50)
+        for j in range(out.shape[1]):
+            out[i, j] = factor * X[i, j] if norm < math.inf else 0.0
+
+
+@njit(cache=True, nogil=True)
 def octave_sum(
     X: Any, present: Any, is_centred: bool, usual: float, most: float, norm_error: float, total: Any
 ) -> None:

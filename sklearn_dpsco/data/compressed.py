@@ -114,3 +114,8 @@ def slices(n: int, size: int) -> list[slice]:
     """Of range(n), each of this size but the last."""
     edges = [*range(0, n, size), n]
     return list(map(slice, edges, edges[1:]))
+
+
+def within(part: slice, size: int) -> list[slice]:
+    """The same of a range."""
+    return [slice(i, min(part.stop, i + size)) for i in range(part.start, part.stop, size)]

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from .._types import Array
-from ..data.compressed import with_values
+from ..data.compressed import slices, with_values, within
 from ..data.rows import (
     UNIT_ROUNDOFF,
     Rows,
@@ -354,12 +354,19 @@ def mean_octaves(data: Any, d: int, n_pairs: int, most: float, is_centred: bool)
     from .._kernels.products import octave_sum
 
     which = np.random.default_rng(0).choice(data.n_samples, 2 * n_pairs, replace=False)
-    total, facts = np.zeros((2, d)), (is_centred, USUAL_OCTAVES, most, norm_error(2 * d))
-    for some in data.in_order(which, 2 * max(1, _PAIRED_NUMBERS // d)):
-        x, part = some.rows.dense(slice(0, some.n_samples)), np.zeros((2, d))
-        octave_sum(x, some.rows.present(), *facts, part)
-        total += part
-    return total.ravel() / n_pairs
+    size, facts = 2 * max(1, _PAIRED_NUMBERS // d), (is_centred, USUAL_OCTAVES, most)
+
+    def added(some: SolverData) -> Array:
+        x, total = some.rows.dense(slice(0, some.n_samples)), np.zeros((2, d))
+        octave_sum(x, some.rows.present(), *facts, norm_error(2 * d), total)
+        return total
+
+    if data.is_local:
+        parts = [which[part] for part in slices(which.size, size)]
+        total = sum_on_threads(lambda part: added(data.part(part)), parts, uses_blas=False)
+    else:
+        total = sum(map(added, data.in_order(which, size)))
+    return np.asarray(total).ravel() / n_pairs
 
 
 def clipped_to(bound: float, norms: Array) -> Array:
@@ -450,11 +457,24 @@ def moment_sum(copy: SolverData) -> Any:
 
 def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
     """`moment_sum` of what `copied` makes of the rows, some at a time."""
+    from .._kernels.products import shortened_rows
+
+    rows, present = data.rows, data.rows.present()
+    d, error = rows.n_columns, norm_error(rows.n_columns)
 
     def added(part: slice) -> Any:
-        return moment_sum(copied(data.part(part), center, by))
+        # one memory for all, as fresh one takes longer than the sums
+        total: Any = 0.0
+        x, whole = np.empty((rows.chunk, d), np.float32), np.empty((rows.chunk, d))
+        for some in within(part, rows.chunk):
+            z = whole[: some.stop - some.start]
+            _copy(rows.dense(some), center, by, x[: len(z)])
+            shortened_rows(x, present[some], error, LONGEST, z)
+            total = total + z.T @ z
+        return total
 
-    return sum_on_threads(added, row_slices(data.rows.X))
+    with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
+        return sum_on_threads(added, rows.tasks)
 
 
 def centred_sum(data: SolverData, center: Array, by: Array) -> Any:
@@ -463,12 +483,10 @@ def centred_sum(data: SolverData, center: Array, by: Array) -> Any:
 
     rows, present = data.rows, data.rows.present()
     error = norm_error(rows.n_columns)
-    size = chunk_rows(rows.n_samples, rows.n_columns)
 
     def added(part: slice) -> Any:
         total: Any = 0.0
-        for start in range(part.start, part.stop, size):
-            some = slice(start, min(part.stop, start + size))
+        for some in within(part, rows.chunk):
             facts = center, by, present[some], error, LONGEST
             total = total + shortened_sum(rows.dense(some), *facts)
         return total
@@ -482,26 +500,32 @@ def copied(data: SolverData, center: Array, by: Any) -> SolverData:
     The numbers are x, in float32, which halves the time to read it; weights with which no row is
     longer than 1, those of empty records 0; and norms, those of empty records infinite.
     """
-    from .._kernels.products import centered_rows, measure_rows
+    from .._kernels.products import measure_rows
 
-    rows, present, is_matrix = data.rows, data.rows.present(), np.ndim(by) == 2
+    rows, present, error = data.rows, data.rows.present(), norm_error(data.rows.n_columns)
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, error = np.empty(len(x)), norm_error(rows.n_columns)
-    unit = np.full(center.shape, 1.0 if is_matrix else by)
-    size = chunk_rows(rows.n_samples, 4 * rows.n_columns)  # for the cache of a core
+    norms, size = np.empty(len(x)), chunk_rows(rows.n_samples, 4 * rows.n_columns)
 
     def fill(part: slice) -> None:
-        for start in range(part.start, part.stop, size):
-            some = slice(start, min(part.stop, start + size))
-            centred = np.empty(x[some].shape, by.dtype) if is_matrix else x[some]
-            centered_rows(rows.dense(some), center, unit, centred)
-            if is_matrix:
-                np.matmul(centred, by, out=x[some], casting="same_kind")
+        for some in within(part, size):  # for the cache of a core
+            _copy(rows.dense(some), center, by, x[some])
             measure_rows(x[some], present[some], error, norms[some])
 
     with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
         on_threads(fill, rows.tasks)
     return bounded(replace(data, numbers=(x, norms, norms)), 1.0)
+
+
+def _copy(x: Array, center: Array, by: Any, out: Array) -> None:
+    """(x - center) by, into `out`."""
+    from .._kernels.products import centered_rows
+
+    if np.ndim(by) < 2:
+        centered_rows(x, center, np.full(center.shape, by), out)
+    else:
+        centred = np.empty(x.shape, by.dtype)
+        centered_rows(x, center, np.ones(center.shape), centred)
+        np.matmul(centred, by, out=out, casting="same_kind")
 
 
 def bounded(copy: SolverData, bound: float) -> SolverData:
