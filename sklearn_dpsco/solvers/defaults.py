@@ -447,8 +447,8 @@ CORRECTION = rule_set(
     # both means, at most, and the m sqrt(share) it aims at.
     least_for_mean=100.0,
     mean_doubt=7.0,
-    mean_share=0.05,
-    mean_aim=150.0,
+    mean_share=0.1,
+    mean_aim=300.0,
 )
 
 
