@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
@@ -675,7 +675,6 @@ def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) ->
 
     pool, waiting = _pool(n_threads), deque[Future[R]]()
     try:
-        # set and lifted by the same thread, as BLAS libraries want it
         with blas_alone() if uses_blas else nullcontext():
             for task in tasks:
                 waiting.append(pool.submit(run, task))
@@ -689,7 +688,7 @@ def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) ->
         _turn.release()
 
 
-_turn = threading.Lock()
+_turn, _limit = threading.Lock(), threading.Lock()
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
@@ -697,9 +696,20 @@ _alone: ContextVar[bool] = ContextVar("alone", default=False)
 alone = functools.partial(during, _alone, True)
 
 
-def blas_alone() -> Any:
-    """A block in which BLAS, whose own threads would be in the way of ours, has one."""
-    return _blas().limit(limits=1, user_api="blas")
+@contextmanager
+def blas_alone() -> Iterator[None]:
+    """A block in which BLAS has one thread; its own would be in the way of ours, also afterwards.
+
+    Set and lifted by the same thread, as BLAS libraries want it, and by one at a time.
+    """
+    if not _limit.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _limit.release()
 
 
 _blas = functools.cache(ThreadpoolController)
@@ -708,8 +718,8 @@ _pool = functools.cache(ThreadPoolExecutor)  # by the number of threads
 
 def _after_fork() -> None:
     """Threads do not survive a fork, nor does what they held."""
-    global _turn
-    _turn = threading.Lock()
+    global _turn, _limit
+    _turn, _limit = threading.Lock(), threading.Lock()
     _pool.cache_clear()
 
 

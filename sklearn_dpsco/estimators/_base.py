@@ -38,6 +38,7 @@ from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
 from ..data.compressed import canonical, with_values
+from ..data.rows import blas_alone
 from ..exceptions import PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
@@ -355,7 +356,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     ) -> None:
         """Follow the plan, and set the attributes of the model."""
         stream, name = self._noise_of("model"), type(self).__name__
-        with progress_bar(self.verbose, plan.n_steps, "step", name, plan) as bar, moving(bar):
+        bar = progress_bar(self.verbose, plan.n_steps, "step", name, plan)
+        with blas_alone(), bar as shown, moving(shown):
             data: Any = table.data(scaling, plan.problem.fit_intercept, plan.reads_pieces)
             result = plan.run(data, stream)
         self._keep_claim(plan, stream)

@@ -6,25 +6,30 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 
 import numba
 import numpy as np
 import pytest
 from numba.np.ufunc import parallel
 from scipy import sparse
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from sklearn_dpsco import DPLinearRegression
 from sklearn_dpsco._kernels.jit import number_of_threads
+from sklearn_dpsco.data import rows
 from sklearn_dpsco.data.compressed import slices
 from sklearn_dpsco.data.rows import (
     BLOCK_ROWS,
     Terms,
+    blas_alone,
     chunk_rows,
     make_rows,
     on_threads,
     sum_on_threads,
 )
 from sklearn_dpsco.losses import Squared
+from sklearn_dpsco.mechanisms import Gaussian
 
 
 @pytest.fixture
@@ -47,6 +52,45 @@ def test_results_are_in_order_and_blas_has_its_threads_back(two_threads):
     assert sum_on_threads(work, range(8), "") == "01234567"
     assert all(set(threads) <= {1} for threads in seen)
     assert blas_threads() == before
+
+
+def test_blas_has_its_threads_back_whichever_of_two_blocks_ends_first(monkeypatch):
+    n_threads, entered, left = 8, threading.Event(), threading.Event()
+
+    class Library:
+        @contextmanager
+        def limit(self, limits, user_api):
+            nonlocal n_threads
+            before, n_threads = n_threads, limits
+            yield
+            n_threads = before
+
+    def first():
+        with blas_alone():
+            entered.set()
+            assert left.wait(20)
+
+    monkeypatch.setattr(rows, "_blas", Library)
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert entered.wait(20)
+    with blas_alone():
+        assert n_threads == 1
+        left.set()
+        thread.join()
+    assert n_threads == 8
+
+
+def test_blas_is_alone_in_all_of_a_fit(monkeypatch):
+    seen, release = set(), Gaussian.release
+    watched = lambda *given: seen.update(blas_threads()) or release(*given)  # noqa: E731
+    monkeypatch.setattr(Gaussian, "release", watched)
+    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), random_state=0)
+    with threadpool_limits(2, "blas"):
+        assert set(blas_threads()) == {2}
+        model.fit(np.eye(40, 2), np.zeros(40))
+        assert set(blas_threads()) == {2}
+    assert seen == {1}
 
 
 def test_few_results_are_held_at_a_time(two_threads):
