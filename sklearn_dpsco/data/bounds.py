@@ -127,13 +127,19 @@ class TargetScaling:
             y = (y - self.middle) / self.half
             return np.clip(y, -1.0, 1.0) if np.all(np.isfinite(self.low)) else y
 
+    def of(self, k: int) -> TargetScaling:
+        """That of target k."""
+        facts: Any = self.low, self.high, self.middle, self.half
+        low, high, middle, half = (float(np.ravel(v)[min(k, np.size(v) - 1)]) for v in facts)
+        return TargetScaling(low, high, middle, half)
+
     def places(self, k: int) -> Array:
         """Some thousand numbers in [-1, 1] that stand for round ones within the bounds of target k.
 
         A value that most targets have, such as 0 or 40 hours, is one of them, to the last bit.
         """
-        facts: Any = self.low, self.high, self.middle, self.half
-        low, high, middle, half = (float(np.ravel(v)[min(k, np.size(v) - 1)]) for v in facts)
+        one = self.of(k)
+        low, high = one.low, one.high
         width = high - low
         if not math.isfinite(width):
             return np.linspace(-1.0, 1.0, _MOST_PLACES + 1)
@@ -143,7 +149,6 @@ class TargetScaling:
         up, down = 10.0 ** max(power, 0), 10.0 ** max(-power, 0)
         first, last = (math.floor(end / up * down / unit) for end in (low, high))
         numbers = np.arange(first + 1.0, last + 1.0) * unit * up / down
-        one = TargetScaling(low, high, middle, half)
         return np.unique(one.transform([low, *numbers, high]))
 
     def unscale(self, coef: Array, intercept: Any) -> tuple[Array, Any]:

@@ -671,10 +671,13 @@ def target_median(
     stream: RandomStream,
 ) -> float:
     """A private median of target k, by its counts on the places of its scaling."""
-    places = problem.target_scaling.places(k)
+    places, one = problem.target_scaling.places(k), problem.target_scaling.of(k)
     # anywhere within the bounds, or close to their middle on all scales
-    prior = np.log1p(1 / (8 * np.abs(places) + 2.0**-5))
-    return median_on_grid(counts, n_samples, places, prior, mechanism, stream)
+    weights = 1 + 1 / (8 * np.abs(places) + 2.0**-5)
+    # or to 0 or an end, which may be most targets: no other place would do then
+    for usual in np.unique(one.transform([one.low, 0.0, one.high])):
+        weights += 1 / (8 * np.abs(places - usual) + 2.0**-10)
+    return median_on_grid(counts, n_samples, places, np.log(weights), mechanism, stream)
 
 
 def clip_prior(octaves: Array, widest: float) -> Array:
@@ -761,7 +764,7 @@ def spread_on_grid(
     # Noise is in units of the spread: one that is far too large, as by chance where next to all
     # values are the same, costs more than one that is too small. (Targets may be at both ends.)
     above_guess = candidates - math.log2(guess * unit)
-    prior = -np.where(above_guess > 0, 1.0, -0.5) * above_guess
+    prior = -np.where(above_guess > 0, 2.0, -0.5) * above_guess
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds
     return min(1.0, float(2.0 ** candidates[found] / unit))

@@ -535,7 +535,7 @@ def test_refits_tell_how_much_noise_moves_coefficients():
     found = {}
     for epsilon in (1.0, 10.0):
         model = clone(REGRESSOR).set_params(solver="auto", epsilon=epsilon, random_state=0)
-        found[epsilon] = CoefficientDisplay.from_refits(model, X, y, n_refits=10, **PUBLIC)
+        found[epsilon] = CoefficientDisplay.from_refits(model, X, y, n_refits=20, **PUBLIC)
     fits = [model.set_params(random_state=seed).fit(X, y).coef_ * 8 for seed in range(20)]
     assert found[10.0].std.shape == (3, 1)
     np.testing.assert_allclose(found[10.0].std[:, 0], np.std(fits, axis=0), rtol=0.8)

@@ -235,6 +235,17 @@ def test_targets_of_which_few_are_not_zero_keep_their_mean():
         assert least < np.median(ratios) < 1.3, ratios
 
 
+def test_few_rows_of_which_most_are_zero_are_not_taken_for_others():
+    """A centre at another of the thousand places within the bounds is off by many deviations."""
+    levels, settings = [], {**COMMON, "relation": "replace-one", "epsilon": 0.5}
+    for seed in range(60):
+        X, _, rng = linear(300, 4, seed)
+        y = np.where(rng.random(300) < 0.05, rng.uniform(0, 5, 300), 0.0)
+        model = DPLinearRegression(bounds_y=(0, 50), random_state=seed, **settings).fit(X, y)
+        levels.append(model.predict(X).mean())
+    assert np.sqrt(np.mean(np.square(levels))) < 1.5, levels  # their deviation is .7
+
+
 @pytest.mark.filterwarnings("ignore:most values of the target may lie beyond")
 @pytest.mark.parametrize(("n", "share", "most"), [(500, 0.6, 0.2), (2000, 0.9, 0.08)])
 def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):

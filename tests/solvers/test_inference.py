@@ -762,7 +762,7 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
 def test_a_reference_category_that_noise_hides_moves_no_other_out_of_its_interval():
     """All categories against the reference vary little, and are off by as much more together."""
     held = []
-    for seed in range(6):
+    for seed in range(12, 24):
         rng = np.random.default_rng(seed)
         places = rng.choice(21, 6000, p=[0.02, *[0.98 / 20] * 20])
         X, effects = np.eye(21)[places][:, 1:], 0.5 * rng.normal(size=21)
@@ -1331,7 +1331,7 @@ def test_what_released_numbers_say_of_the_table():
     assert abs(n - 2500) < 100
     assert "most rows empty" not in shown
     y[np.arange(5000) % 25 > 1] = np.nan
-    notes = fitted(X, y, nonfinite="zero").summary().notes
+    notes = fitted(X, y, nonfinite="zero", seed=1).summary().notes
     assert re.search(r"nothing is known of .*sums of others.*, most rows empty", notes[-1])
     # values in another unit than the bounds
     assert "may lie beyond" not in shown
