@@ -1,6 +1,7 @@
 """Scores with a prior, in exact arithmetic: what one record moves, however large the noise is."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -9,13 +10,14 @@ import pytest
 from support import Recorder, problem, stream
 
 from sklearn_dpsco.audit import mechanisms
+from sklearn_dpsco.data.bounds import TargetScaling
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import SCOF
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
 from sklearn_dpsco.solvers.learned_units import Purse, plan_units
-from sklearn_dpsco.solvers.statistics import median_on_grid, scale_on_grid
+from sklearn_dpsco.solvers.statistics import scale_on_grid, spread_on_grid, target_median
 
 N = 300_000
 
@@ -35,19 +37,22 @@ def heavy_tail(budget, **settings):
 
 def learned_units(budget):
     """The same of the centre and the spread of a target."""
-    facts = problem(N, 3, feasible_set=Geometry)
-    units = plan_units(Purse(facts, budget))
-    grid = np.linspace(-1.0, 1.0, 4097)
-    prior = np.log1p(1 / (8 * np.abs(grid) + 2.0**-5))
+    scaling = TargetScaling(-1.0, 1.0)
+    facts = replace(problem(N, 3, feasible_set=Geometry), target_scaling=scaling)
+    units, n_places = plan_units(Purse(facts, budget)), scaling.places(0).size
 
     def center(counts, mechanism):
-        median_on_grid(counts, N, grid, prior, mechanism, stream())
+        target_median(counts, facts, 0, N, mechanism, stream())
 
     def spread(counts, mechanism):
+        spread_on_grid(counts, N, mechanism, stream())
+
+    def length(counts, mechanism):
         measured = SimpleNamespace(sum=lambda *_: counts)
         scale_on_grid(measured, N, 2.0, 0.25, mechanism, stream())
 
-    found = [(units.target_median, grid.size + 1, center), (units.target_spread, 74, spread)]
+    found = [(units.target_median, n_places + 1, center)]
+    found += [(units.target_spread, 74, of) for of in (spread, length)]
     return [case for case in found if case[0] is not None]
 
 
