@@ -557,8 +557,12 @@ class LearnedUnits(Part):
         noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
         noisy, equal = noisy[:d], noisy[d:] / most
         # What many pairs say nothing of is small by what the others say, if that is clear.
-        told = np.maximum(1 - equal, 3 * math.sqrt(variance) / most).clip(TINY, 1.0)
-        noisy += (1 / told - 1) * np.minimum(noisy + 1.5 * math.sqrt(variance), 0.0)
+        sd = max(math.sqrt(variance), TINY)
+        told = np.maximum(1 - equal, 3 * sd / most).clip(TINY, 1.0)
+        more = (1 / told - 1) * np.minimum(noisy + 1.5 * sd, 0.0)
+        # By chance, one of many columns is far below; a unit that is far too small costs most.
+        surely = np.maximum(3.0, -6.0 * noisy / sd - 18.0)
+        noisy += np.maximum(more, -surely)
         noisy = np.clip(noisy, -longest, longest)  # (by chance, most of few valid rows are pairs)
         if variance > 1:  # where most rows are empty, too little is known
             noisy = np.zeros(d)
