@@ -213,7 +213,7 @@ def rows_needed(
 
         `correlation` : float in [0, 1), default=.5
             Of each feature with each other one. Independent columns need a fifth to a third fewer
-            rows than .5, and .8 up to twice as many.
+            rows than .5 (for a score of 60 columns half), and .8 up to twice as many.
 
         For a score also:
 
