@@ -158,10 +158,11 @@ class FirstMeans(Part):
     n_records: int
     noise: Gaussian
 
-    def add(self, total: Array, rows: Rows, y: Array) -> None:
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
         """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
-        scale, k = np.asarray(rows.with_norm_bound(self.norm).scale), self.problem.n_outputs
-        targets = y[scale > 0]
+        rows, k = data.rows, self.problem.n_outputs
+        scale = np.asarray(rows.with_norm_bound(self.norm).scale)
+        targets = data.y[scale > 0]
         if self.problem.has_frequencies:  # 1 for a record's own class
             targets = np.where(targets > 0, 1.0, 0.0)
         targets = targets / statistics.target_norm(self.problem, 2)
@@ -195,8 +196,9 @@ class SecondMoments(Part):
     n_records: int
     noise: Gaussian
 
-    def add(self, total: Array, rows: Rows) -> None:
-        """Add the vectors of some records, whose centre is set, to `total`."""
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the vectors of some records, about the centre of the frame, to `total`."""
+        rows = data.rows.centered(frame.center)
         Z = _centred(rows) * np.asarray(rows.with_norm_bound(self.norm).scale)[:, None]
         total += statistics.isometric_vector(Z.T @ Z) / self.norm**2
 
@@ -607,27 +609,20 @@ class FTRLRun:
     def _take(self, data: SolverData) -> None:
         """Add what records of the present part contribute."""
         plan, part, frame = self.plan, self._part, self._frame
-        if isinstance(part, TargetMedians):
-            part.add(self._sum, data, frame)
-            return
-        if plan.targets:
+        if plan.targets and not isinstance(part, TargetMedians):
             facts = frame.target_center, frame.target_scale, 1.0
             data = statistics.in_target_units(data, *facts)
-        rows, y = data.rows, data.y
-        if isinstance(part, FirstMeans):
-            part.add(self._sum, rows, y)
+        if not isinstance(part, Epoch):
+            part.add(self._sum, data, frame)
             return
-        rows = rows.centered(frame.center)
-        if isinstance(part, SecondMoments):
-            part.add(self._sum, rows)
-            return
+        rows = data.rows.centered(frame.center)
         if self._whitening is not None:
             white = _centred(rows) @ self._whitening
             rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
         terms = Terms(frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = self._coef.reshape(plan.problem.shape)
-        self._sum += rows.clipped_gradient_sum(coef, y, terms, plan.data_norm).ravel()
+        self._sum += rows.clipped_gradient_sum(coef, data.y, terms, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from support import LOSSES, problem, scaled_table, solver_data, stream
 
 from sklearn_dpsco.audit import map_mechanisms
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.losses import Huber
 from sklearn_dpsco.mechanisms import Gaussian, Laplace
@@ -308,7 +308,8 @@ def test_without_noise_the_first_records_of_a_stream_give_their_means():
     present = (np.arange(n) % 5 > 0).astype(float)
     total = np.zeros(D + 1)
     for part in (slice(0, 10), slice(10, n)):
-        first.add(total, make_rows(X[part], True, present[part]), y[part])
+        rows = make_rows(X[part], True, present[part])
+        first.add(total, SolverData(rows, y[part]), Frame())
     silent = dataclasses.replace(first.noise, scale=1e-13, precision="float")
     frame = dataclasses.replace(first, noise=silent).run(total, Frame(), stream())
     factor = present * np.minimum(1.0, first.norm / np.sqrt((X**2).sum(axis=1) + 1))
@@ -318,5 +319,6 @@ def test_without_noise_the_first_records_of_a_stream_give_their_means():
     for i in range(n):
         one = np.zeros(D + 1)
         target = np.array([1.0 if i % 2 else -1.0])
-        first.add(one, make_rows(np.full((1, D), target[0]), True), target)
+        rows = make_rows(np.full((1, D), target[0]), True)
+        first.add(one, SolverData(rows, target), Frame())
         assert 0.8 < np.linalg.norm(one) < 1

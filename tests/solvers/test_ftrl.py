@@ -28,7 +28,7 @@ from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import RandomStream
 from sklearn_dpsco.solvers import defaults, ftrl
-from sklearn_dpsco.solvers.base import Problem
+from sklearn_dpsco.solvers.base import Frame, Problem
 from sklearn_dpsco.solvers.ftrl import (
     FTRL,
     FTRLRun,
@@ -216,7 +216,8 @@ def test_the_change_of_second_moments_is_attained_and_not_exceeded():
 
     def vector(x):
         total = np.zeros(noise.dimension)
-        moments.add(total, make_rows(x[None, :], False))
+        data = SolverData(make_rows(x[None, :], False), np.zeros(1))
+        moments.add(total, data, Frame())
         return total
 
     rng = np.random.default_rng(0)
