@@ -296,13 +296,16 @@ class _Draft:
         if solver.n_restarts is None and solver.l2_penalty > 0:
             self.restarts = fast_restarts(self.problem.n_samples)
 
-    def fits(self, n: int) -> bool:
-        """Whether no slice lacks a record for a batch, or for "spider" has no more than ln K."""
+    def fits(self, n: int, n_steps: int = 1) -> bool:
+        """Whether no slice lacks a record for a batch, or for "spider" has no more than ln K.
+
+        Of runs whose last one has the declared number of steps, or this.
+        """
         solver, runs = self.solver, slices(n, self.restarts, growing=True)
         if solver.form == "spider":
             least = 0.0 if solver.learning_rate is not None else math.log(self.vertices.size)
             return all(stop - start >= 2 and stop - start > least for start, stop in runs)
-        needed = (self.steps_of(run, solver.max_iter or 1) for run in range(len(runs)))
+        needed = (self.steps_of(run, solver.max_iter or n_steps) for run in range(len(runs)))
         return all(stop - start >= k for k, (start, stop) in zip(needed, runs, strict=True))
 
     def steps_of(self, run: int, n_steps: int) -> int:
@@ -333,7 +336,7 @@ class _Draft:
     def batch_runs(self, left: Allowance) -> tuple[float, Problem, tuple[BatchRun, ...]]:
         """A measure of the error, the smooth problem and the runs: the best of some plans."""
         n, rules, solver = self.problem.n_samples, self.rules, self.solver
-        counts = [count for count in _COUNTS if count <= n]
+        counts = [count for count in _COUNTS if self.fits(n, count)]
         if solver.max_iter is not None:
             counts = [self.steps_of(self.restarts - 1, solver.max_iter)]
         # what the batches weigh makes no difference in a tree
@@ -343,12 +346,8 @@ class _Draft:
             smooth, runs, done = defaults.smoothed_for(self.problem, self.clip, n_steps), [], 0
             for run, records in enumerate(slices(n, self.restarts, growing=True)):
                 count = self.steps_of(run, n_steps)
-                if records[1] - records[0] < count:
-                    break
                 runs.append(self.batch_run(left, records, smooth.loss, count, done, weight))
                 done += count
-            if len(runs) < self.restarts:
-                continue
             # what batches vary, by their bounds
             variances: list[float] = []
             for step in runs[-1].steps:
