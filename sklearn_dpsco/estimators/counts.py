@@ -15,13 +15,7 @@ from .._checks import check_bool, check_real, saying, says_level, unwarned
 from .._types import Array, Bounds
 from ..data.blocks import here
 from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_scaling
-from ..data.cells import (
-    as_weights,
-    check_in_memory,
-    check_lengths,
-    check_order,
-    numbers_of_records,
-)
+from ..data.cells import as_weights, check_in_memory, check_lengths, check_order, numbers_of_records
 from ..losses import Tweedie
 from ..solvers import Descent
 from ._base import DPRegressor, Settings, estimator

@@ -21,13 +21,7 @@ from scipy import sparse
 
 from .._types import Array
 from ..data.compressed import with_values
-from ..data.rows import (
-    SolverData,
-    make_rows,
-    row_slices,
-    sum_on_threads,
-    sum_over_records,
-)
+from ..data.rows import SolverData, make_rows, row_slices, sum_on_threads, sum_over_records
 from ..geometry import Geometry
 from ..losses import Absolute, Quantile, Squared
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise

@@ -575,12 +575,7 @@ class Walk(NamedTuple):
 
 
 def _descend(
-    units: Units,
-    coef: Array,
-    walk: Walk,
-    stream: RandomStream,
-    *,
-    may_overshoot: bool = False,
+    units: Units, coef: Array, walk: Walk, stream: RandomStream, *, may_overshoot: bool = False
 ) -> tuple[Array, Pulls]:
     """The mean of the second half of the iterates, from coefficients of shape (size,) on.
 
