@@ -320,8 +320,7 @@ def learned_box(
         _, frame, _ = units.release_targets(data, n, stream)
         width = target_width(problem, units.accuracy)
         frame = statistics.bounded_frame(frame.target_center, frame.target_scale, width)
-        facts = frame.target_center, frame.target_scale, 1.0
-        data = data.map(statistics.in_target_units, *facts)
+        data = data.map(statistics.in_target_units, frame.target_center, frame.target_scale, 1.0)
     data = data.row_major()
     center, rough, length = units.release_center(data, n, stream, of_box=True)
     measured = data.map(statistics.measure, None if data.is_sparse else center)

@@ -610,8 +610,7 @@ class FTRLRun:
         """Add what records of the present part contribute."""
         plan, part, frame = self.plan, self._part, self._frame
         if plan.targets and not isinstance(part, TargetMedians):
-            facts = frame.target_center, frame.target_scale, 1.0
-            data = statistics.in_target_units(data, *facts)
+            data = statistics.in_target_units(data, frame.target_center, frame.target_scale, 1.0)
         if not isinstance(part, Epoch):
             part.add(self._sum, data, frame)
             return

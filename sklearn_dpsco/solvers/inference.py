@@ -452,9 +452,8 @@ class NewtonSteps(Part):
         whole = clip**2 * statistics.symmetric_matrix(noisy, problem.size)
         meat, rows = bread.basis.T @ whole @ bread.basis, self.rows_per_user
         scale = clip**2 * math.sqrt(self.moments.variance)
-        rank, k = bread.root.shape[1], problem.n_outputs
-        is_joint = k > 1 and not isinstance(problem.loss, Multinomial)
-        k = k if is_joint else 1
+        rank = bread.root.shape[1]
+        k = 1 if isinstance(problem.loss, Multinomial) else problem.n_outputs
         if rank == 0:
             return np.zeros_like(meat), 0.0, np.full(k, math.nan)
         # the mean of an inverse is larger than that of what has noise: by this, to the second order

@@ -241,29 +241,28 @@ class LearnedUnits(Part):
             # two classes have targets of -1 and 1
             noise = found[1] if problem.has_frequencies else found[1] / 4
             return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
-        centers, scales = np.zeros(k), np.full(k, 0.25)
+        medians, scales = np.zeros(k), np.full(k, 0.25)
         if self.target_median is not None:
             for j in range(k):
                 places = problem.target_scaling.places(j)
                 counts = data.sum(statistics.target_counts, j, None, places)
                 facts = problem, j, n, self.target_median, stream
-                centers[j] = statistics.target_median(counts, *facts)
+                medians[j] = statistics.target_median(counts, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         if self.target_spread is not None:
             for j in range(k):
-                of_one = j, float(centers[j]), statistics.SPREADS
+                of_one = j, float(medians[j]), statistics.SPREADS
                 counts = data.sum(statistics.target_counts, *of_one)
                 scales[j] = statistics.spread_on_grid(counts, n, self.target_spread, stream)
-        medians = centers
-        centers, of_means = self._moved_to_means(data, ratio, centers, scales, stream)
-        medians = (medians - centers) / scales
+        centers, of_means = self._moved_to_means(data, ratio, medians, scales, stream)
+        of_means["median"] = (medians - centers) / scales
         if statistics.may_be_none(n, data.n_samples, self.present) and not problem.inference:
             # the middle of the bounds, nearly
             centers, scales = np.zeros(k), np.full(k, _NOTHING)
         center, scale = (centers, scales) if k > 1 else (centers[0], scales[0])
         frame = Frame(target_center=center, target_scale=scale)
         data = data.map(statistics.in_target_units, center, scale)
-        return data, frame, of_means | {"median": medians}
+        return data, frame, of_means
 
     def _release_rates(self, data: Any, n: int, stream: RandomStream) -> OfTargets:
         """Targets over their mean, the frame of its logarithm, and fields of `Units`."""
