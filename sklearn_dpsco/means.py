@@ -208,8 +208,7 @@ def _estimate(X: Any, oracle: Oracle, settings: dict[str, Any], random_state: An
     accountant = accountant_in_force(settings.pop("accountant", None))
     plan = plan_mean(*X.shape, oracle=oracle, accountant=accountant, **settings)
     if accountant is not None:
-        is_secret = random_state is None
-        accountant.spend(plan, estimator=f"{oracle} mean", noise_is_secret=is_secret)
+        accountant.spend(plan, estimator=f"{oracle} mean", noise_is_secret=random_state is None)
     return plan.release(X, random_state=random_state)
 
 

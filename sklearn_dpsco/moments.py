@@ -177,8 +177,7 @@ class MomentsPlan(Plan):
         transform, usual, told, kept = by * np.eye(d), 1.0, np.zeros(d), np.ones(d)
         for t in range(self.units.n_rounds):
             assert rough is not None
-            copy = data.map(copied, center, transform)
-            mean = copy.sum(statistics.moment_sum) / n
+            mean = data.map(copied, center, transform).sum(statistics.moment_sum) / n
             noisy = rough.release(statistics.isometric_vector(mean), stream)
             # at least so much that the way back is exact to many digits
             scale = max(math.sqrt(rough.variance), _FINEST / d**1.5)
@@ -661,8 +660,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         -------
         ndarray of shape (n_penalties, n_features)
         """
-        ridges = np.atleast_1d(penalties)
-        found = [self.regression(target, features, ridge=ridge) for ridge in ridges]
+        found = (self.regression(target, features, ridge=r) for r in np.atleast_1d(penalties))
         return np.array([one.coef[0, :-1] for one in found])
 
     def select(

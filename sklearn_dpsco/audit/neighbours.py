@@ -40,8 +40,7 @@ def changed_record(pair: Pair) -> int:
     """
     tables, n = [side.rows for side in pair], len(pair[0].y)
     beside = [np.column_stack((s.y, s.rows.scales(), s.rows.sample_weights())) for s in pair]
-    differs = differing_rows(*(table.X for table in tables)) | differing_rows(*beside)
-    (rows,) = np.nonzero(differs)
+    rows = np.flatnonzero(differing_rows(*(table.X for table in tables)) | differing_rows(*beside))
     users, others = (np.arange(n) if table.users is None else table.users for table in tables)
     if not np.array_equal(users, others):
         raise ValueError("tables of a pair must have the same users")

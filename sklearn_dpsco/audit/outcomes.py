@@ -127,9 +127,7 @@ def audit_outcomes(
     check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if check_bool("gaussian", gaussian) and claim.is_pure:
         raise ValueError("gaussian must be False for delta=0: no Gaussian noise is pure DP")
-    first, second = (
-        np.asarray(values, dtype=np.float64) for values in (outcomes, neighbour_outcomes)
-    )
+    first, second = (np.asarray(side, dtype=np.float64) for side in (outcomes, neighbour_outcomes))
     if first.ndim not in (1, 2) or first.shape != second.shape or len(first) < LEAST_TRIALS:
         raise ValueError(
             "outcomes and neighbour_outcomes must be arrays of one shape (n_trials,) or "

@@ -312,8 +312,7 @@ def check_sensitivity(
 
 def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
     """Carry a run out."""
-    watched = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run))
-    result = watched.run(data, stream)
+    result = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run)).run(data, stream)
     # an estimate tells of its errors as well
     told = () if result.estimate is None else map(np.ravel, result.estimate)
     run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter, *told))
@@ -329,10 +328,8 @@ class _Findings:
                 "the plan's guarantee counts a mechanism that is in no field of the plan"
             )
         of_each = {n: [r for r in releases if r.mechanism is m] for n, m in self.found.items()}
-        self.claimed = {name: sum(r.count for r in of_it) for name, of_it in of_each.items()}
-        self.groups = {
-            n: r.group for n, of_it in of_each.items() for r in of_it if r.group is not None
-        }
+        self.claimed = {n: sum(r.count for r in own) for n, own in of_each.items()}
+        self.groups = {n: r.group for n, own in of_each.items() for r in own if r.group is not None}
         self.ratios = dict.fromkeys(self.found, 0.0)
         # by mechanism: whether each batch is equal to the one before
         self.repeats: dict[str, list[bool]] = {name: [] for name in self.found}

@@ -123,8 +123,7 @@ def _project_simplex(x: Array, radius: float) -> Array:
     x = x - x.max()  # the same result, but large x would lose the radius in rounding
     ordered = np.sort(x)[::-1]
     shifts = (np.cumsum(ordered) - radius) / np.arange(1, x.size + 1)
-    last = np.nonzero(ordered > shifts)[0][-1]
-    return np.maximum(x - shifts[last], 0.0)
+    return np.maximum(x - shifts[ordered > shifts][-1], 0.0)
 
 
 @dataclass(frozen=True)

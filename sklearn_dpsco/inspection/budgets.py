@@ -78,11 +78,10 @@ class LedgerDisplay:
         ledger = accountant.ledger  # others may be charging
         charges = [ledger[k] for k in spans]
         keys = [charge.branch or (str(k + 1),) for k, charge in zip(spans, charges, strict=True)]
-        levels = branch_levels(charges)
         # of a branch within another one the last level is enough: that stands next to it
         words = {
             key: "> " * (len(found) > 1) + found[-1].replace("branch ", "", 1) if found else key[0]
-            for key, found in zip(keys, levels, strict=True)
+            for key, found in zip(keys, branch_levels(charges), strict=True)
         }
         starts, totals = np.reshape(list(spans.values()), (-1, 2)).T
         return cls(

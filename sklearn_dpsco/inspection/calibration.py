@@ -112,8 +112,7 @@ class CalibrationDisplay:
         of_all = {name: value for name, value in style.items() if np.ndim(value) == 0}
         pyplot.Figure().subplots().errorbar([], [], yerr=[], **(_POINTS | of_all))
         given = {"scoring": scoring, "n_bins": edges, "exposure": exposure}
-        score = dp_score(estimator, X, y, **given, **score_kwargs)
-        return cls(score=score).plot(ax=ax, **style)
+        return cls(score=dp_score(estimator, X, y, **given, **score_kwargs)).plot(ax=ax, **style)
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each bin.

@@ -179,8 +179,7 @@ class CoefficientDisplay:
         """
         ax = axes_for(self, ax)
         coef = np.asarray(self.coef, dtype=np.float64)
-        size = np.abs(coef).max(axis=1)
-        largest = np.sort(np.argsort(-size, kind="stable")[:max_features])
+        largest = np.sort(np.argsort(-np.abs(coef).max(axis=1), kind="stable")[:max_features])
         place, self.points_ = np.arange(largest.size), []
         for k, output in enumerate(self.outputs):
             at, ends = coef[largest, k], None
@@ -445,9 +444,8 @@ class PrivacyUtilityDisplay:
         settings = [{"epsilon": float(epsilon)} for epsilon in epsilons for _ in splits]
         models = stand_ins.clones_of(estimator, random_state, settings)
         given = {"scoring": scoring, "error_score": "raise"}
-        score = delayed(cross_val_score)
         found = Parallel(n_jobs=n_jobs)(
-            score(model, X, y, cv=[split], **given)
+            delayed(cross_val_score)(model, X, y, cv=[split], **given)
             for model, split in zip(models, itertools.cycle(splits), strict=False)
         )
         others: Any = {"non_private_scores": non_private, "trivial_scores": trivial}

@@ -229,8 +229,7 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
             "person"
         )
     for step in opened(model)[1]:
-        schema = step.schema if isinstance(step, PublicEncoder) else {}
-        declared = schema.get("period", ())
+        declared = step.schema.get("period", ()) if isinstance(step, PublicEncoder) else ()
         unknown = [p for p in first["period"].tolist() if p not in declared]
         if unknown and isinstance(declared, list | np.ndarray):  # of whose hazard nothing is known
             raise ValueError(

@@ -188,8 +188,7 @@ class AdditiveNoise(Mechanism):
     def __post_init__(self) -> None:
         # the most that rounding adds to the distance of two vectors, in units of the grid
         factor = math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
-        share = _ROUNDING_SHARE * self.sensitivity / factor
-        wanted = min(share, self.scale / _STEPS_PER_SCALE)
+        wanted = min(_ROUNDING_SHARE * self.sensitivity / factor, self.scale / _STEPS_PER_SCALE)
         least = self.scale / _MOST_STEPS_PER_SCALE
         exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
         width, has_noise = math.ldexp(1.0, exponent), self.scale != 0

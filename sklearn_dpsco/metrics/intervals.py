@@ -23,8 +23,6 @@ from .._types import Array
 from ..solvers.statistics import TINY
 
 Ends = tuple[Any, Any]
-# of points and a sign: a statistic, and how far from 0 it may be, above for 1 and below for -1
-_Test = Callable[[Array, int], tuple[Any, Any]]
 
 _GRID = np.linspace(0.0, 1.0, 401)
 _STEPS = np.linspace(0.0, 1.0, 65)[:, None]  # of a cell of the grid
@@ -81,11 +79,12 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _ends(test: _Test, grid: Array = _GRID, slack: float = 0) -> Ends:
+def _ends(test: Callable[[Array, int], Ends], grid: Array = _GRID, slack: float = 0) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
-    For each cell the first such point from either end of the grid, or the last. Between it and the
-    point before, a finer grid is laid, and so on.
+    `test` tells of points and a sign the statistic, and how far from 0 it may be: above for 1,
+    below for -1. For each cell the first such point from either end of the grid, or the last.
+    Between it and the point before, a finer grid is laid, and so on.
     """
     ends = []
     for sign, points in ((1, grid[:, None]), (-1, grid[::-1, None])):
@@ -231,9 +230,7 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
     return _ends(test, grid=2 * _GRID - 1)
 
 
-def r2_interval(
-    sums: Array, widths: Array, largest: float, n: float, law: Law
-) -> tuple[float, float]:
+def r2_interval(sums: Array, widths: Array, largest: float, n: float, law: Law) -> Ends:
     r"""Of R^2 = 1 - rho, from noisy sums of u, h, h t, h g, t, g, g t and g t^2.
 
     u = 2 e^2 / E^2 - 1 is the squared error on its range, with E^2 = `largest`, t the target, in

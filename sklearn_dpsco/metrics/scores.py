@@ -228,8 +228,7 @@ class ScorePlan(Overviewed):
     def _law(self, noise: Gaussian | Laplace, number: int = 1) -> Law:
         """Of the sums of so many groups."""
         laplace = float(noise.noise_multiplier is None) / number
-        rows = self.guarantee.rows_per_user
-        return Law(number * noise.variance, self.confidence, laplace, rows)
+        return Law(number * noise.variance, self.confidence, laplace, self.guarantee.rows_per_user)
 
     @property
     def n_samples(self) -> int:
@@ -494,12 +493,10 @@ def _warn_if_hidden(plan: ScorePlan) -> None:
         return
     low, high = plan.expected_r2(spread=_SPREADS[0])
     if high - low > _LONG:
-        found = (
-            "noise will hide it" if low == -math.inf else f"of .5 expect [{low:.2g}, {high:.2g}]"
-        )
+        hope = "noise will hide it" if low == -math.inf else f"of .5 expect [{low:.2g}, {high:.2g}]"
         warn_user(
             f"n_samples={plan.n_samples} is too small to learn from how large r2 is, at epsilon="
-            f"{plan.guarantee.epsilon:g}: {found} even if the standard deviation of the "
+            f"{plan.guarantee.epsilon:g}: {hope} even if the standard deviation of the "
             f"targets is as much as {_SPREADS[0]:g} of the width of bounds_y. Take more records, a "
             "larger epsilon, a max_error of a few typical errors, or 'neg_mean_absolute_error'",
             PrivacyParameterWarning,
@@ -572,8 +569,7 @@ def _ranges(
         part = budget.mixed_allowance.share(_RANGE_SHARE[of] / n_targets)
         select = SelectVertex.calibrate(change_of_range, part)
         worth, most = _WORTH[of] * select.scale, _LEFT_OUT[of] * facts.n_samples
-        is_noisy = select.scale > _FILLED * facts.n_samples
-        if is_noisy and most > math.log(_NARROWER[of]) * worth:
+        if select.scale > _FILLED * facts.n_samples and most > math.log(_NARROWER[of]) * worth:
             chosen.append(Range(of, worth, most, select, facts.target))
     return chosen
 
@@ -1117,8 +1113,7 @@ def _take_from_model(
         if of_fit is not None and of_fit.loss.task == "rates":
             planned["n_bins"] = "doubling"  # by the model's link alone
     if planned["max_rows_per_user"] == "auto" and planned["accountant"] is None:
-        of_model = _public(estimator, "guarantee_")
-        planned["max_rows_per_user"] = getattr(of_model, "rows_per_user", 1)
+        planned["max_rows_per_user"] = getattr(_public(estimator, "guarantee_"), "rows_per_user", 1)
     if planned["invalid"] == "auto" and not is_grouped:  # the rule of the fit
         excludes = has_groups or _public(estimator, "nonfinite") == "zero"
         planned["invalid"] = "exclude" if excludes else "count"

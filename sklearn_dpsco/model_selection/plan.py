@@ -136,8 +136,7 @@ def plan_probes(
 
     ways: list[Callable[[], SearchPlan]] = []
     if budget.mixed_allowance.kind == "gdp":
-        by_losses = partial(_plan_in_losses, budget, planned)
-        ways += [partial(planned, "gdp", has_order=True), by_losses]
+        ways += [partial(planned, "gdp", has_order=True), partial(_plan_in_losses, budget, planned)]
     if not budget.is_pure:
         ways.append(partial(planned, "zcdp", has_order=True))
     for way in ways:

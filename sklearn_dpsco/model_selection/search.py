@@ -419,8 +419,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             # not every backend of joblib has generators
             kind = "generator" if self.verbose else "list"
             models = list(steps(Parallel(n_jobs=self.n_jobs, return_as=kind)(fits), bar))
-            scoring = plan.choice.scoring
-            lost = np.stack([losses(model, table, scoring) for model in models], axis=1)
+            lost = np.stack([losses(model, table, plan.choice.scoring) for model in models], axis=1)
             chosen = plan.choice.run(lost, table.weights, stream.substream("choice", 0))
         best = table.fitted(made(chosen, plan.refit_budget, n), fitted_alone)
         bar.update(1)

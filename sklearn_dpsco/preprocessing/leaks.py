@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -221,8 +222,7 @@ def _budgeted(pipe: Any) -> Iterator[str]:
         costs = hasattr(step, "guarantee_") if is_copy else not name.startswith(paid)
         if is_private and costs and not any(step is other for other in seen):
             seen.append(step)
-            called = name.replace("__", ": ")
-            yield f"{called} ({type(step).__name__}) costs epsilon={step.epsilon}"
+            yield f"{name.replace('__', ': ')} ({type(step).__name__}) costs epsilon={step.epsilon}"
 
 
 def _clipped(pipe: Any) -> Iterator[str]:
@@ -255,24 +255,21 @@ def _is_ours(step: Any) -> bool:
     return ours or hasattr(step, "declared_output")
 
 
-def _rule_of(step: Any, kind: str) -> _Rule | None:
+def _rule_of(step: Any, kind: str) -> tuple[str, str] | None:
+    """What leaks, and what to take instead."""
     if kind in _KNOWN:
         leaks, instead, *harmless = _KNOWN[kind]
         is_harmless = any(has_settings(step, settings) for settings in harmless)
         return None if is_harmless else (leaks, instead)
-    try:
+    with suppress(Exception):  # whatever another package's tags may raise
         if get_tags(step).requires_fit is False:
             return None
-    except Exception:  # whatever another package's tags may raise
-        pass
     if type(step).__module__.partition(".")[0] != "sklearn" and hasattr(step, "fit"):
         return _UNKNOWN
     return _PREDICTOR if hasattr(step, "predict") else _ANY
 
 
 # ------------------------------------------------------------------------ what is known
-
-_Rule = tuple[str, str]  # what leaks, and what to take instead
 
 _ENCODER = "PublicEncoder, or declared categories: categories=[[...], ...]"
 _BOUNDS = "PublicEncoder or bounds_X with public bounds, by which estimators scale"

@@ -50,10 +50,8 @@ class Cells(NamedTuple):
         if "interval" in self.type_name:
             return "; pandas.cut(..., labels=[...]) makes text of numbers"
         if self.kind == "text":
-            numbers = f"pandas.to_numeric(table[{name!r}], errors='coerce')"
-            return (
-                f" (numbers by {numbers}, dates by pandas.to_datetime) or declare a list of texts"
-            )
+            read = f"pandas.to_numeric(table[{name!r}], errors='coerce')"
+            return f" (numbers by {read}, dates by pandas.to_datetime) or declare a list of texts"
         if self.kind == "numbers":  # as text, 1 may be "1.0", which is no category
             return ", or better declare a list of its numbers or booleans, such as [1, 2]"
         is_date = self.kind == "other" and self.type_name.lower().startswith(("date", "timestamp"))

@@ -303,8 +303,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         # without words, they would be valid records of what follows
         rows = np.flatnonzero([not isinstance(text, str) for text in X])
         at, found = (rows, np.zeros_like(rows)), found.astype(np.result_type(found, np.float32))
-        missing = sparse.csr_matrix((np.full(rows.size, np.nan, found.dtype), at), found.shape)
-        return found + missing
+        return found + sparse.csr_matrix((np.full(rows.size, np.nan, found.dtype), at), found.shape)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The words, in the order of the columns."""

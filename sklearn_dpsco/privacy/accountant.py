@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from weakref import WeakValueDictionary
 
-from .._checks import (
-    check_choice,
-    check_int,
-    check_string,
-    import_pandas,
-    naming,
-    rounded,
-    shown,
-)
+from .._checks import check_choice, check_int, check_string, import_pandas, naming, rounded, shown
 from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
@@ -544,8 +536,7 @@ class BudgetAccountant(Account):
         return hash(self._id)
 
     def __getstate__(self) -> dict[str, str | None]:
-        path = None if self._file is None else str(self._file)
-        return {"identifier": self._id, "path": path}
+        return {"identifier": self._id, "path": None if self._file is None else str(self._file)}
 
     def __reduce__(self) -> Any:
         return _find_accountant, tuple(self.__getstate__().values())

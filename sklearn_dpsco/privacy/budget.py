@@ -237,8 +237,7 @@ class PrivacyBudget:
                     "epsilon", self.epsilon, low=_LEAST_EPSILON, high=LARGEST_EPSILON
                 )
             except ValueError as error:
-                message = str(error).replace(" must be ", " must be inf or ", 1)
-                raise ValueError(message) from None
+                raise ValueError(str(error).replace(" must be ", " must be inf or ", 1)) from None
         delta = check_real("delta", self.delta, low=0, high=1, high_open=True)
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))

@@ -334,8 +334,7 @@ class Guarantee(Overviewed):
             from . import events
 
             return events.pld_delta(self.dp_event, epsilon, self.epsilon)
-        order = PrivacyBudget(self.epsilon, self.delta).best_order
-        return renyi_delta(self.renyi, epsilon, order)
+        return renyi_delta(self.renyi, epsilon, PrivacyBudget(self.epsilon, self.delta).best_order)
 
     def _borne(self, cost: Callable[[Any], float]) -> float:
         """What the worst record bears, of the costliest alternative of each part or of releases."""

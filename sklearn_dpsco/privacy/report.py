@@ -214,8 +214,7 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
         )
         deltas = [_and_delta(k, epsilon, delta) for k in (2, 5)]
         in_one = ", and with rows in one branch of a group alone" * has_branches
-        or_branches = ", or in two branches of one group"
-        or_branches *= has_branches
+        or_branches = ", or in two branches of one group" * has_branches
         lines.append(
             f"These limits are for a person with one row per result{in_one}. With two rows in a "
             f"result{or_branches}, 50% can become {two}{deltas[0]}; with five {five}{deltas[1]}."
@@ -475,15 +474,11 @@ def _of_budget(
         )
         decided.append("- [ ] The results below may be published.")
     if is_left or has_branches:
-        only = (
-            " If not, people must see to it: the software enforces only the budget."
-            if alone
-            else ""
-        )
+        only = " If not, people must see to it: the software enforces only the budget."
         of_what = "the data" if is_left else f"some rows ({open_rows})"
         decided.append(
             f"- [ ] More may be computed from {of_what} until the budget is used (50% can become "
-            f"{_percent(epsilon)}).{only}"
+            f"{_percent(epsilon)}).{only if alone else ''}"
         )
     return lines, confirmed, decided
 
@@ -558,5 +553,4 @@ def of_accountant(
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
     page = lines, [*confirmed, *of_parts], decided
     known = secrets, {c.has_groups for c in charges}
-    about = "ledger", rows_per_user, page, known, table, named
-    return _report(*about, budget=budget, charges=found)
+    return _report("ledger", rows_per_user, page, known, table, named, budget=budget, charges=found)

@@ -71,8 +71,7 @@ class RandomStream:
     def substream(self, *names: str | int) -> RandomStream:
         """Independent stream for one purpose, for example ``substream("class", 2)``."""
         self._check_process()
-        label = repr(names).encode()
-        key = hashlib.blake2b(label, key=self._key, digest_size=_KEY_BYTES).digest()
+        key = hashlib.blake2b(repr(names).encode(), key=self._key, digest_size=_KEY_BYTES).digest()
         return RandomStream(key, is_secure=self.is_secure)
 
     def _check_process(self) -> None:

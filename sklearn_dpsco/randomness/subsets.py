@@ -60,8 +60,7 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
         # exactly uniform, by refusing the highest words
         fresh = (words[words <= largest] % np.uint64(n)).astype(np.intp)
         seen = np.concatenate((seen, fresh))
-        first = np.unique(seen, return_index=True)[1]
-        seen = seen[np.sort(first)]
+        seen = seen[np.sort(np.unique(seen, return_index=True)[1])]
     return np.sort(seen)
 
 
