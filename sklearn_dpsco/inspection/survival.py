@@ -215,8 +215,7 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise ValueError("model must have been fitted to a data frame, whose columns have names")
-    needed = ["person", "period", "start", "stop", *names, *([] if by is None else [by])]
-    needed = list(dict.fromkeys(needed))
+    needed = dict.fromkeys(["person", "period", "start", "stop", *names, *[by] * (by is not None)])
     if missing := [name for name in needed if name not in getattr(rows, "columns", ())]:
         raise ValueError(f"rows must be those of person_periods, but have no column {missing[:5]}")
     first = rows.iloc[: rows["period"].drop_duplicates().size]

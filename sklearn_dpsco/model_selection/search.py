@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
@@ -388,8 +387,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             given = cells.as_weights(extras["sample_weight"], largest, strict=False)
             cells.check_lengths(y=y, sample_weight=given)
             weights *= given
-        X = X if hasattr(X, "shape") else cells.as_objects(X)
-        X = compressed(X) if sparse.issparse(X) else X
+        X = compressed(X if hasattr(X, "shape") else cells.as_objects(X))
         return Table(X, y, extras, classes, n_outputs, targets, low, high, weights, exposure)
 
     def _best(

@@ -275,6 +275,7 @@ _ENCODER = "PublicEncoder, or declared categories: categories=[[...], ...]"
 _BOUNDS = "PublicEncoder or bounds_X with public bounds, by which estimators scale"
 _FIXED = "columns or directions chosen from domain knowledge or from public data"
 _WORDS, _COUNTS = {"vocabulary": is_given}, {"use_idf": False}
+_LABELS = "the list of the labels that occur"
 _TEXT = "HashingVectorizer, PrivateVocabulary, or a public vocabulary (and use_idf=False)"
 
 _PREDICTOR = "the data: it is a model without privacy", "an estimator of this package"
@@ -314,12 +315,8 @@ _LEAKS: dict[str, tuple[Any, ...]] = {
         DECLARED_CATEGORIES,
     ),
     "TargetEncoder": ("un-noised means of the target by category", "PublicEncoder"),
-    "LabelBinarizer LabelEncoder": ("the list of the labels that occur", "declared classes"),
-    "MultiLabelBinarizer": (
-        "the list of the labels that occur",
-        "classes=[...]",
-        {"classes": is_given},
-    ),
+    "LabelBinarizer LabelEncoder": (_LABELS, "declared classes"),
+    "MultiLabelBinarizer": (_LABELS, "classes=[...]", {"classes": is_given}),
     "SimpleImputer": (
         "un-noised means, medians or modes, or which columns have gaps",
         "PublicEncoder, or strategy='constant' without add_indicator",

@@ -59,9 +59,7 @@ class Cells(NamedTuple):
 
     def numbers(self) -> Array:
         """The cells as numbers, NaN for what is missing, infinite or no number."""
-        values = self.values
-        if values.dtype == object:
-            values = as_numbers("X", values, strict=False)
+        values = as_numbers("X", self.values, strict=False)
         return np.where(np.isfinite(values), values, np.nan)
 
     def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
