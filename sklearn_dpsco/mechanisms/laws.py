@@ -189,8 +189,7 @@ class AdditiveNoise(Mechanism):
         # the most that rounding adds to the distance of two vectors, in units of the grid
         factor = math.sqrt(self.dimension) if self._is_normal else float(self.dimension)
         wanted = min(_ROUNDING_SHARE * self.sensitivity / factor, self.scale / _STEPS_PER_SCALE)
-        least = self.scale / _MOST_STEPS_PER_SCALE
-        exponent = max(math.frexp(wanted)[1] - 1, math.frexp(least)[1])
+        exponent = max(math.frexp(wanted)[1] - 1, math.frexp(self.scale / _MOST_STEPS_PER_SCALE)[1])
         width, has_noise = math.ldexp(1.0, exponent), self.scale != 0
         grid = width if has_noise and self.precision != "float" else 0.0
         self.__dict__.update(
