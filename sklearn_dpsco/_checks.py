@@ -86,6 +86,8 @@ def check_real(
 
 # a float in [SMALLEST, LARGEST], so that products do not overflow
 check_size = partial(check_real, low=SMALLEST, high=LARGEST)
+# a float between 0 and 1, without these
+check_share = partial(check_real, low=0, high=1, low_open=True, high_open=True)
 
 
 def check_int(name: str, value: Any, *, low: int, high: float = math.inf) -> int:

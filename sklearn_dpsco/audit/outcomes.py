@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import beta, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from .._checks import check_bool, check_real
+from .._checks import check_bool, check_share
 from .._types import Array
 from ..privacy.budget import PrivacyBudget, mu_epsilon
 
@@ -124,7 +124,7 @@ def audit_outcomes(
     (True, True)
     """
     claim = finite_claim(epsilon, delta)
-    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+    check_share("confidence", confidence)
     if check_bool("gaussian", gaussian) and claim.is_pure:
         raise ValueError("gaussian must be False for delta=0: no Gaussian noise is pure DP")
     first, second = (np.asarray(side, dtype=np.float64) for side in (outcomes, neighbour_outcomes))

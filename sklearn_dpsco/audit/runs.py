@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.base import clone
 
-from .._checks import check_int, check_real, unwarned
+from .._checks import check_int, check_share, unwarned
 from .._fitting import relation_of, rows_of
 from .._progress import check_verbose, progress_bar
 from .._types import Array
@@ -332,7 +332,7 @@ def _check_trials(n_trials: Any, statistic: Any, confidence: Any, verbose: Any) 
     check_int("n_trials", n_trials, low=LEAST_TRIALS)
     if statistic is not None and not callable(statistic):
         raise ValueError(f"statistic must be None or callable, got {statistic!r}")
-    check_real("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+    check_share("confidence", confidence)
     check_verbose(verbose)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
-from .._checks import check_count, check_real, check_size, rounded, unwarned
+from .._checks import check_count, check_real, check_share, check_size, rounded, unwarned
 from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
 from ..preprocessing.declared import opened
@@ -99,7 +99,7 @@ def _infers(
                 "effect must be one number, the smallest of those that are to be found"
             )
         check_real("effect", effect)
-        check_real("power", power, low=0, high=1, low_open=True, high_open=True)
+        check_share("power", power)
 
     def is_enough(n: int, **settings: Any) -> bool:
         plan = _planned(model.set_params(**settings), n, n_features)

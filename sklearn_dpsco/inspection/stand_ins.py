@@ -23,6 +23,7 @@ from .._checks import (
     check_choice,
     check_count,
     check_real,
+    check_share,
     import_pandas,
     listed,
     unwarned,
@@ -167,7 +168,7 @@ def _targets(
     check_real("score_without_privacy", score, low=least, high=1, low_open=True, high_open=True)
     is_labels = scoring != "r2"
     share = (0.5 if is_labels else 0.1) if share is None else share
-    check_real("prevalence", share, low=0, high=1, low_open=True, high_open=True)
+    check_share("prevalence", share)
     if is_labels:
         classes = _classes(last)
         n_signals = len(classes) if scoring == "accuracy" else 1

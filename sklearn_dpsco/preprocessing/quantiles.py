@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._checks import check_choice, check_count, check_real, shown
+from .._checks import check_choice, check_count, check_share, shown
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
@@ -360,9 +360,7 @@ def _check_quantiles(quantiles: Any) -> tuple[float, float]:
     is_pair = isinstance(quantiles, (Sequence, np.ndarray)) and not isinstance(quantiles, str)
     if not is_pair or len(quantiles) != 2:
         raise ValueError(f"quantiles must be a pair (low, high), got {shown(quantiles)}")
-    low, high = (
-        check_real("quantiles", q, low=0, high=1, low_open=True, high_open=True) for q in quantiles
-    )
+    low, high = (check_share("quantiles", q) for q in quantiles)
     if not low < high:
         raise ValueError(f"quantiles must be increasing, got {shown(quantiles)}")
     return low, high
