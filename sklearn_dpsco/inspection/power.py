@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -39,11 +40,9 @@ _Wanted = tuple[float | None, float | None, float]  # a standard error, an effec
 
 def _planned(estimator: Any, n_samples: Any, n_features: int) -> Any:
     """The plan, None where there are too few rows for one."""
-    try:
-        with unwarned():
-            return estimator.plan(n_samples, n_features)
-    except TooFewRowsError:
-        return None
+    with suppress(TooFewRowsError), unwarned():
+        return estimator.plan(n_samples, n_features)
+    return None
 
 
 def _with_errors(estimator: Any) -> Any:

@@ -457,12 +457,11 @@ class Turn:
     def _has_file(self, path: Path) -> bool:
         self._file = file = FileIO(path, "a+")
         _files.add(file)  # so that no child keeps it
-        try:
+        # held, as the systems say it; or removed a moment ago
+        with suppress(BlockingIOError, PermissionError, FileNotFoundError):
             _lock(file.fileno())
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return True
-        except (BlockingIOError, PermissionError, FileNotFoundError):
-            pass  # held, as the systems say it; or removed a moment ago
         self._give_back_file()
         return False
 
