@@ -511,8 +511,7 @@ def _equations(text: str, names: list[str]) -> list[tuple[Array, float]] | None:
     found: list[tuple[Array, float]] = []
     at, sides = 0, [np.zeros(len(names) + 1)]
     while at < len(text):
-        match = term.match(text, at)
-        if match is None:
+        if (match := term.match(text, at)) is None:
             return None
         name, at = match[2] or match[4], match.end()
         sides[-1][names.index(name) if name else -1] += float(f"{match[1]}{match[3] or 1}")

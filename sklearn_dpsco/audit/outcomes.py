@@ -198,7 +198,6 @@ def _best_bound(
 
 def finite_claim(*claim: Any) -> PrivacyBudget:
     """The `PrivacyBudget` of a claim that outcomes may refute."""
-    budget = PrivacyBudget(*claim)
-    if budget.is_infinite:
+    if (budget := PrivacyBudget(*claim)).is_infinite:
         raise ValueError("epsilon=inf claims nothing that an audit could refute")
     return budget

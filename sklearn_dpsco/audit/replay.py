@@ -397,7 +397,6 @@ class _Findings:
                 "runs differ in their releases, the order of these or their substreams"
             )
         for name, claimed in self.claimed.items():
-            n_releases = len(run.values[name])
-            if n_releases < claimed:
+            if (n_releases := len(run.values[name])) < claimed:
                 said = f"a run makes {n_releases} releases, the guarantee counts {claimed}"
                 self.violations.setdefault(name, said)

@@ -495,8 +495,7 @@ class PrivacyUtilityDisplay:
         if "cv" in kwargs:
             raise TypeError("cv is for from_estimator: here n_samples and n_splits say the splits")
         _, table = stand_ins.stand_in(estimator, schema, score_without_privacy, assumptions or {})
-        sizes = [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]
-        if not sizes:
+        if not (sizes := [check_int("n_samples", n, low=2) for n in np.ravel(n_samples).tolist()]):
             raise ValueError("n_samples must be a number of rows, or several, got none")
         X, y, _ = table(max(sizes) + stand_ins.N_NEW, random_state)
         given = {"data_is_public": True, "scoring": stand_ins.scoring_of(estimator)[0], **kwargs}

@@ -161,8 +161,7 @@ def _columns(estimator: Any, n_features: Any) -> Any:
     last, before = opened(estimator)
     if n_features is not None or (before and isinstance(before[0], PublicEncoder)):
         return before[0] if n_features is None else n_features
-    encoder = getattr(last, "bounds_X", None)
-    if not isinstance(encoder, PublicEncoder):
+    if not isinstance(encoder := getattr(last, "bounds_X", None), PublicEncoder):
         raise TypeError("n_features must be given, as no PublicEncoder declares the columns")
     return len(encoder.get_feature_names_out())
 

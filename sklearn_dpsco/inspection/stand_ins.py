@@ -287,8 +287,7 @@ def groups_of(estimator: Any, n: int) -> dict[str, Any]:
 
 def check_one_budget(estimator: Any) -> None:
     """Raise `ValueError` if no one epsilon is that of the whole."""
-    budgeted = _budgeted_steps(estimator)
-    if len(budgeted) > 1:
+    if len(budgeted := _budgeted_steps(estimator)) > 1:
         raise ValueError(
             f"several steps have a budget ({', '.join(sorted(budgeted))}), so that epsilon "
             "would not be that of the whole: put the pipeline into a DPGridSearchCV, which has "

@@ -212,8 +212,7 @@ def survival_curve(
 def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
     """The last model, what it reads of the rows, and the ends of the periods."""
     private_last(model, "survival_curve takes a model")
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
+    if (names := getattr(model, "feature_names_in_", None)) is None:
         raise ValueError("model must have been fitted to a data frame, whose columns have names")
     needed = dict.fromkeys(["person", "period", "start", "stop", *names, *[by] * (by is not None)])
     if missing := [name for name in needed if name not in getattr(rows, "columns", ())]:

@@ -94,8 +94,7 @@ def calibrate_batches(
         event = composed_event(parts, "pld")
         if events.pld_delta(event, budget.epsilon, budget.epsilon) > budget.delta:
             return False
-        order = budget.order
-        if order is None:
+        if (order := budget.order) is None:
             return True
         borne = worst(parts, lambda release: release.renyi(order))
         return sum(release.renyi(order) for release in borne) <= order * budget.rho

@@ -404,8 +404,7 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         raise ValueError("several targets have scores of regressions alone")
     ends = check_target_bounds(bounds_y, n_targets) or (-1.0, 1.0)
     lows, highs = (np.full(n_targets, end).tolist() for end in ends)
-    ends_of_scores = number_bounds(score_bounds, "score_bounds")
-    if ends_of_scores is None:
+    if (ends_of_scores := number_bounds(score_bounds, "score_bounds")) is None:
         raise ValueError("score_bounds must be a pair (low, high), got None")
     n_groups = check_count("n_groups", n_groups, high=1000)
     check_choice("invalid", invalid, ("auto", "count", "exclude"))
@@ -505,8 +504,7 @@ def _warn_if_hidden(plan: ScorePlan) -> None:
 
 def _is_alone(names: tuple[str, ...], facts: list[Facts], epsilon: float, accountant: Any) -> bool:
     """Whether there is no accountant, or few releases take all that it has left."""
-    account = accountant_in_force(accountant)
-    if account is None:
+    if (account := accountant_in_force(accountant)) is None:
         return True
     if not isinstance(epsilon, Real) or math.isinf(epsilon):
         return False  # and it is refused
@@ -526,8 +524,7 @@ def _plan(
     allowance, factor = budget.gaussian_allowance, budget.record_factor
     facts, chosen = list(facts), []  # a copy: plans for other budgets follow
     for k, own in enumerate(facts):
-        found = _ranges(own, narrows, budget, len(facts))
-        if found:
+        if found := _ranges(own, narrows, budget, len(facts)):
             allowance = budget.mixed_allowance
             # beside a range that is not known yet, but hardly more than its widest over this
             most = 0.0 if found[-1].of == "errors" else _NARROWER["targets"] * own.weighed_error
@@ -1166,8 +1163,7 @@ def _without_invalid(
     for name in {"prediction", "score", "own_probability"} & answers.keys():
         is_invalid |= np.isnan(answers[name]).reshape(n, -1).any(axis=1)
     if groups is not None:
-        users = cells.as_users(groups)
-        if len(users) != n:
+        if len(users := cells.as_users(groups)) != n:
             raise ValueError(f"groups must have shape ({n},), got {users.shape}")
         is_invalid |= cells.surplus_rows(users, most)
     return {
@@ -1258,8 +1254,7 @@ def _answers(
         if not hasattr(estimator, method):
             raise ValueError(f"the scoring needs predict_proba, which {shown(estimator)} has not")
         table = np.asarray(getattr(estimator, method)(X), dtype=np.float64)
-        expected = (n,) if is_raw else (n, labels.size)
-        if table.shape != expected:
+        if table.shape != (expected := (n,) if is_raw else (n, labels.size)):
             raise ValueError(f"{method}(X) must have shape {expected}, got {table.shape}")
         table = table if is_raw else table[:, np.argsort(_public(estimator, "classes_"))]
         found["score"] = expit(table) if is_raw else table[:, -1]
@@ -1288,8 +1283,7 @@ def _answers(
 def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
     """Positions among the labels, -1 for invalid ones."""
     values = cells.only_column(values)
-    others = getattr(values, "shape", (n,))[1:]
-    if others not in ((), (1,)):
+    if (others := getattr(values, "shape", (n,))[1:]) not in ((), (1,)):
         raise ValueError(f"{name} must hold one label for each record")
     found = cells.as_labels(np.ravel(values) if others else values)
     if found.shape != (n,):

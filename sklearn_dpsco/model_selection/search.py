@@ -186,8 +186,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
     def _candidates(self) -> list[Settings]:
         """The default's settings first, and all others once."""
         settings = [dict(candidate) for candidate in self._settings()]
-        names = sorted({name for candidate in settings for name in candidate})
-        if not names:
+        if not (names := sorted({name for candidate in settings for name in candidate})):
             raise ValueError("there are no settings to choose from: the grid is empty")
         forbidden = [name for name in names if name.rpartition("__")[2] in (*OWN, "random_state")]
         if forbidden:

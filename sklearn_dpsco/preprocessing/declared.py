@@ -96,8 +96,7 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
             kind = bounds_X.__name__
             raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
         kind = type(bounds_X).__name__
-        found = _output_of(kind, bounds_X)
-        if found is None:
+        if (found := _output_of(kind, bounds_X)) is None:
             _refuse(kind, kind, "does not declare bounds of its outputs")
         if found.n_outputs < n_features:  # of a copy of a vocabulary it tells how many words
             found = _output_of(kind, bounds_X, n_features - found.n_outputs) or found
@@ -218,8 +217,7 @@ def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
             part = _output_of(f"{name}: {inner}", branch, n_words)
         if part is None:
             _refuse(f"{name}: {inner}", "passthrough", "lets columns through without any bounds")
-        weight = float((step.transformer_weights or {}).get(inner, 1.0))
-        if weight == 0:
+        if (weight := float((step.transformer_weights or {}).get(inner, 1.0))) == 0:
             _refuse(f"{name}: {inner}", type(branch).__name__, "has the weight 0")
         ends = part.low * weight, part.high * weight
         lows.append(np.minimum(*ends))

@@ -342,8 +342,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         is_ours = isinstance(found, dict) and found.pop("format", None) == _FORMAT
         if not is_ours or found.pop("version", None) != 1:
             raise ValueError(f"text must be JSON with format {_FORMAT!r} and version 1")
-        schema = found.pop("schema", None)
-        if not isinstance(schema, dict):
+        if not isinstance(schema := found.pop("schema", None), dict):
             raise ValueError("text must be JSON with a schema")
         if unknown := found.keys() - cls._get_param_names():
             raise ValueError(f"text has parameters that an encoder does not have: {unknown}")

@@ -486,8 +486,7 @@ class BudgetAccountant(Account):
         return self._why_not
 
     def _check_process(self) -> None:
-        obstacle = self._obstacle()
-        if obstacle is not None:
+        if (obstacle := self._obstacle()) is not None:
             raise PrivacyBudgetError(obstacle)
 
     def _in_turn(self, change: Callable[[], None] | None = None) -> Snapshot:

@@ -206,8 +206,7 @@ class Account:
         """
         root, path = self._place()
         known = _charged(root, path)
-        found = [one for one in known if name and name in (_name_of(one), one)]
-        if len(found) != 1:
+        if len(found := [one for one in known if name and name in (_name_of(one), one)]) != 1:
             names = ", ".join(map(repr, sorted({n for n in map(_name_of, known) if n})))
             advice = (
                 "Take the one that you mean by a charge: accountant.branch(ledger[0].branch)"

@@ -49,8 +49,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     """Smallest delta that the Renyi curve of rho-zCDP, alpha rho, proves at `epsilon`."""
     if rho <= 0:
         return 0.0
-    log_gap = best_log_gap(rho, epsilon)
-    if log_gap is None:
+    if (log_gap := best_log_gap(rho, epsilon)) is None:
         return 1.0  # rho so large that no alpha proves a delta below 1
     gap = math.exp(log_gap)
     return math.exp(min(0.0, _log_delta(gap, math.log(gap), (1 + gap) * rho, epsilon)))

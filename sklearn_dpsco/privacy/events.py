@@ -101,8 +101,7 @@ def _composed(event: Any, epsilon: float) -> tuple[list[Any], float]:
     the library's pessimistic discretization: the library has none for batches of a fixed size, and
     takes seconds for the others.
     """
-    key = (repr(event), float(epsilon))
-    if key not in _known:
+    if (key := (repr(event), float(epsilon))) not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         flat = list(_flat(event, in_choices=True))

@@ -185,8 +185,7 @@ class Guarantee(Overviewed):
             raise AssertionError(f"rows_per_user must be an integer >= 1, got {rows!r}")
         if is_void:
             return
-        slack = self.slack
-        if slack and self.composition not in ("zcdp", "gdp"):
+        if (slack := self.slack) and self.composition not in ("zcdp", "gdp"):
             raise AssertionError(f"no {self.composition} guarantee allows for slack")
         # what the costs may add up to next to it, which is not divided
         budget = replace(budget, delta=self.delta - slack)

@@ -443,8 +443,7 @@ class Turn:
         try:
             self._give_back_file()
         finally:
-            key = current_process()
-            if self._holder.get(key) is self:
+            if self._holder.get(key := current_process()) is self:
                 del self._holder[key]
 
     def _wait(self, has: Callable[[], bool], patience: float, other: str) -> None:
