@@ -430,6 +430,7 @@ CORRECTION = rule_set(
     aim=160.0,
     prior=1.0,  # standard deviation of the changes of slope and intercept
     slope_prior=0.5,  # and of what slopes are multiplied by
+    most_lost=0.7,  # of labels' slopes that are clear of noise, by that of these steps
     prior_of_classes=0.3,  # of several classes' intercepts
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
     # the spread of the predictions is thought to be wrong by

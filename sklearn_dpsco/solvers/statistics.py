@@ -45,8 +45,9 @@ from ..randomness.stream import RandomStream
 from .base import Frame, Problem
 from .defaults import FIRST_RELEASES as RULES
 
-_OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grids of scales
-SPREADS = 2.0 ** (_OCTAVES + 1)  # up to 2
+_OCTAVES = np.arange(-18.0, 0.01, 0.25)  # of the grid of norms
+_SPREAD_OCTAVES = np.arange(-31.0, 1.01, 0.25)  # and of deviations, as bounds may be far too wide
+SPREADS = 2.0**_SPREAD_OCTAVES
 TINY = 1e-300  # in the place of 0 in a denominator
 LARGEST_PREDICTION = 1e100  # so that no size overflows
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
@@ -738,7 +739,9 @@ def spread_on_grid(
     the middle of their interval on the grid, and ratios as multiples of 2^-20, so that scores are
     exact; an empty record counts as 1/2.
     """
-    sizes, candidates = _OCTAVES + 1, np.arange(-17.0, 6.01, 0.25)
+    # (last those that only targets in far too wide bounds have)
+    sizes, candidates = _SPREAD_OCTAVES, np.arange(-17.0, 6.01, 0.25)
+    candidates = np.append(candidates, sizes[sizes < candidates[0]])
     # twelve noises of the selection, or ten where that is more than a sixth of the records
     noise = mechanism.scale / n_samples
     q = min(0.5, max(_LEAST_CLIPPED, min(12 * noise, 0.15), 10 * noise))

@@ -926,8 +926,10 @@ class Correction(Part):
             """Where the intercepts are thought to be, for slopes times this, and its variance."""
             return own if points is None else _doubted_levels(units, slopes, steeper * points, own)
 
-        start = np.append(clear.part * spread, level(clear.part)[0]) / half
-        is_normal = k == 1 and points is not None
+        is_normal, (thought, doubt) = k == 1 and points is not None, level(clear.part)
+        if is_normal:  # (scores in groups are not; from far off, steps do not come to their level)
+            thought = thought + doubt / (doubt + own[1]) * (own[0] - thought)
+        start = np.append(clear.part * spread, thought) / half
         walk = self._walk_on_line(line, self._clip(line, start, stream), start, is_normal)
         after, _ = _descend(line, start, walk, stream)
         curved = np.full(k + 1, units.curvature)
@@ -942,12 +944,15 @@ class Correction(Part):
         thought, doubt = level(steeper)
         if is_normal:
             curved[1:] = units.balance / 8  # half of the variance of labels
-            # (where steps are not the shortest, their noise is small)
-            if slope > clear.part and walk.length <= CORRECTION.shortest / units.curvature:
-                curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
+            # at the clearer predictions (where steps are not the shortest, their noise is small)
+            if slope <= clear.part or walk.length <= CORRECTION.shortest / units.curvature:
+                clearer = max(steeper, clear.part)
+                flat = _slope_curvature(units, clearer * points, level(clearer)[0])
+                curved[0] = min(curved[0], flat)
         variances = np.append(prior**2, doubt / half**2)
         kept = 1 / (1 + walk.variance * walk.kept_noise(0.4 * curved) / np.maximum(variances, TINY))
-        steeper = min(CORRECTION.steepest, max(0.0, clear.part + kept[0] * (slope - clear.part)))
+        least = max(0.0, clear.part - CORRECTION.most_lost) * (k == 1 and clear is not WHOLE)
+        steeper = min(CORRECTION.steepest, max(least, clear.part + kept[0] * (slope - clear.part)))
         off = _apart(after[1:] * half - thought, variances[1:] / kept[1:])
         found, coef = level(steeper)[0] + kept[1:] * off, coef * steeper
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain

@@ -462,3 +462,38 @@ def test_records_with_weights_of_their_own_are_not_what_frequencies_count():
     model = DPLogisticRegression(epsilon=3, max_weight=1.0, **facts)
     model.fit(X, y, sample_weight=np.where(y, 0.2, 1.0))
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(1 / 6, abs=0.03)
+
+
+def excess_log_loss(X, y, y_new, X_new, expected, **settings):
+    """Log loss on new records less that of what is expected of them."""
+    facts = COMMON | {"classes": [0, 1], **settings}
+    found = DPLogisticRegression(**facts).fit(X, y).predict_proba(X_new)[:, 1]
+    return log_loss(y_new, found) - log_loss(y_new, expected)
+
+
+def test_noise_does_not_take_back_slopes_that_are_clear():
+    """Of rare labels in a group of their own, whose last steps have little to hold a slope."""
+    for seed in (0, 15, 20):  # where all had one probability, or nearly
+        rng = np.random.default_rng(seed)
+        y = (rng.random(14_000) < 0.02).astype(int)
+        X = 0.4 * rng.normal(size=(14_000, 4))
+        X[:, 0] += 3 * y
+        facts = {"bounds_X": (-4, 4), "relation": "replace-one", "random_state": seed}
+        of_new = y[6000:], X[6000:], np.full(8000, 0.02)
+        assert excess_log_loss(X[:6000], y[:6000], *of_new, epsilon=1.0, **facts) < -0.02
+
+
+def test_levels_are_found_where_scores_are_in_groups():
+    """A tenth is far above: normal scores that are as large would have another level."""
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = 0.5 * rng.normal(size=(14_000, 6))
+        is_high = np.random.default_rng(seed + 100).random(14_000) < 0.1
+        X[:, 0] += 4 * is_high
+        y = (rng.random(14_000) < expit(2 * (X[:, 0] - 1) - 2)).astype(int)
+        plain = LogisticRegression(C=np.inf).fit(X[:6000], y[:6000])
+        of_new = y[6000:], X[6000:], plain.predict_proba(X[6000:])[:, 1]
+        facts = {"bounds_X": (-6, 6), "random_state": seed, "epsilon": 3.0}
+        found.append(excess_log_loss(X[:6000], y[:6000], *of_new, **facts))
+    assert np.mean(found) < 0.005, found

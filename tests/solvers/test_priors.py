@@ -52,7 +52,8 @@ def learned_units(budget):
         scale_on_grid(measured, N, 2.0, 0.25, mechanism, stream())
 
     found = [(units.target_median, n_places + 1, center)]
-    found += [(units.target_spread, 74, of) for of in (spread, length)]
+    # as many candidates as there are counts
+    found += [(units.target_spread, 130, spread), (units.target_spread, 74, length)]
     return [case for case in found if case[0] is not None]
 
 
