@@ -16,7 +16,8 @@ from ..solvers.base import Plan, Problem
 
 Pair = tuple[SolverData, SolverData]
 
-_EXTREMES = ("one label", "no signal", "all alike", "constant columns", "all empty")
+_EXTREMES = ("one label", "no signal", "all alike", "constant columns", "all tiny", "all empty")
+_TINY = 1e-6  # of the box, so that units which are learned of other records make the one far
 _WEIGHTS = (0.25, 0.5, 1.0)
 _OWN_WEIGHTS = ((1.0, 1.0), (0.25, 1.0), (1.0, 0.5))
 # of the record in the two tables, as factors on its corner; None for that corner on one axis
@@ -70,8 +71,8 @@ def neighbours(
     of the interval, or one of them in the middle. Under "zero-out" one table has a record of scale
     0 in its place. The other records are random in every first of two pairs; in every second they
     are what may lead a solver onto a rare path: all of one label, without any signal, all alike,
-    constant in each column, or empty.
-    Half of the pairs have weights. Dense, CSR and CSC storage alternate.
+    constant in each column, tiny, or empty. Half of the pairs have weights. Dense, CSR and CSC
+    storage alternate.
 
     With `rows_per_user` above 1 tables tell users of so many rows, at random places, and the record
     that differs is one of them, all of whose rows are alike.
@@ -157,6 +158,9 @@ def _to_extreme(kind: str, X: Array, y: Array, present: Any, corner: Array, labe
             y[:] = 0.0
     elif kind == "constant columns":
         X[:, ::2] = corner[::2]
+    elif kind == "all tiny":
+        X *= _TINY
+        y *= _TINY if np.any(np.abs(y) < 1) else 1.0
     elif kind == "all empty":
         present[:] = False
     else:

@@ -427,6 +427,7 @@ def test_stopping_on_rare_data_is_a_violation():
         "no signal": lambda data: np.count_nonzero(np.any(plain(data), axis=1)) <= 1,
         "all alike": lambda data: np.all(plain(data) == plain(data)[0]),
         "a constant column": lambda data: np.any(np.ptp(plain(data), axis=0) == 0),
+        "all tiny": lambda data: np.sort(np.abs(plain(data)).max(axis=1))[-2] < 1e-5,
         "all empty": lambda data: np.count_nonzero(data.rows.scales()) <= 1,
     }
     for k, (what, stop) in enumerate(rare.items()):
@@ -672,7 +673,7 @@ def test_mechanisms_are_found_in_parts_and_tuples_of_them_and_nowhere_else():
 def test_neighbours_differ_in_one_row():
     own = set()
     for relation in ("replace-one", "zero-out"):
-        pairs, n_empty = neighbours(FACTS, relation, 10), 0
+        pairs, n_empty = neighbours(FACTS, relation, 12), 0
         assert {pair[0].rows.sample_weight is None for pair in pairs} == {True, False}
         assert len({getattr(pair[0].rows.X, "format", "dense") for pair in pairs}) == 3
         for first, second in pairs:
