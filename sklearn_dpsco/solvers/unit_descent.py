@@ -944,11 +944,9 @@ class Correction(Part):
         thought, doubt = level(steeper)
         if is_normal:
             curved[1:] = units.balance / 8  # half of the variance of labels
-            # at the clearer predictions (where steps are not the shortest, their noise is small)
-            if slope <= clear.part or walk.length <= CORRECTION.shortest / units.curvature:
-                clearer = max(steeper, clear.part)
-                flat = _slope_curvature(units, clearer * points, level(clearer)[0])
-                curved[0] = min(curved[0], flat)
+            # (where steps are not the shortest, their noise is small)
+            if slope > clear.part and walk.length <= CORRECTION.shortest / units.curvature:
+                curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
         variances = np.append(prior**2, doubt / half**2)
         kept = 1 / (1 + walk.variance * walk.kept_noise(0.4 * curved) / np.maximum(variances, TINY))
         least = max(0.0, clear.part - CORRECTION.most_lost) * (k == 1 and clear is not WHOLE)
