@@ -71,8 +71,8 @@ def neighbours(
     of the interval, or one of them in the middle. Under "zero-out" one table has a record of scale
     0 in its place. The other records are random in every first of two pairs; in every second they
     are what may lead a solver onto a rare path: all of one label, without any signal, all alike,
-    constant in each column, tiny, or empty. Half of the pairs have weights. Dense, CSR and CSC
-    storage alternate.
+    constant in every second column, tiny, or empty. Half of the pairs have weights. Dense, CSR and
+    CSC storage alternate.
 
     With `rows_per_user` above 1 tables tell users of so many rows, at random places, and the record
     that differs is one of them, all of whose rows are alike.
@@ -149,10 +149,11 @@ def _random_table(problem: Problem, rng: np.random.Generator) -> tuple[Array, Ar
 
 def _to_extreme(kind: str, X: Array, y: Array, present: Any, corner: Array, labels: Any) -> None:
     """Change a table to one that may lead a solver onto a rare path."""
+    are_labels = np.all(np.abs(y) == 1)
     if kind == "no signal":
         X[:] = 0.0
         # no residual for a regression, and labels that cancel out
-        if np.all(np.abs(y) == 1):
+        if are_labels:
             y[::2], y[1::2] = labels
         else:
             y[:] = 0.0
@@ -160,7 +161,7 @@ def _to_extreme(kind: str, X: Array, y: Array, present: Any, corner: Array, labe
         X[:, ::2] = corner[::2]
     elif kind == "all tiny":
         X *= _TINY
-        y *= _TINY if np.any(np.abs(y) < 1) else 1.0
+        y *= 1.0 if are_labels else _TINY
     elif kind == "all empty":
         present[:] = False
     else:

@@ -427,7 +427,7 @@ def test_stopping_on_rare_data_is_a_violation():
         "no signal": lambda data: np.count_nonzero(np.any(plain(data), axis=1)) <= 1,
         "all alike": lambda data: np.all(plain(data) == plain(data)[0]),
         "a constant column": lambda data: np.any(np.ptp(plain(data), axis=0) == 0),
-        "all tiny": lambda data: np.sort(np.abs(plain(data)).max(axis=1))[-2] < 1e-5,
+        "all tiny": lambda data: 0 < np.sort(np.abs(plain(data)).max(axis=1))[-2] < 1e-5,
         "all empty": lambda data: np.count_nonzero(data.rows.scales()) <= 1,
     }
     for k, (what, stop) in enumerate(rare.items()):
