@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -111,8 +111,8 @@ class Run:
     # the batches as drawn, before the record is put in or left out
     draws: dict[str, list[Indices]] = field(default_factory=_lists)
     problems: dict[str, str] = field(default_factory=dict)  # what is wrong with this run alone
-    # once it is over: coefficients, intercept and steps; and how many words of each stream the
-    # solver itself has read
+    # once it is over: all that the result tells; and how many words of each stream the solver
+    # itself has read
     outcome: Any = None
     n_words: Any = None
 
@@ -313,9 +313,11 @@ def check_sensitivity(
 def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
     """Carry a run out."""
     result = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run)).run(data, stream)
-    # an estimate tells of its errors as well
-    told = () if result.estimate is None else map(np.ravel, result.estimate)
-    run.outcome = np.hstack((result.coef.ravel(), result.intercept, result.n_iter, *told))
+    # models show units, centres and numbers of rows, and estimates their errors
+    facts = (one for one in (result.frame, result.units) if one is not None)
+    told = [value for one in facts for value in astuple(one)] + list(result.estimate or ())
+    told += result.coef, result.intercept, result.n_iter, result.n_present
+    run.outcome = np.hstack([np.ravel(one) for one in told if one is not None])
     run.n_words = {path: sum(one.n_read for one in own) for path, own in run.readers.items()}
 
 
