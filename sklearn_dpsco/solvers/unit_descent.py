@@ -821,9 +821,10 @@ def _restore_levels(
     of James and Stein, of the variance of either; `unit` is that of intercepts in the steps. The
     mean has a clip, too, and is wrong where large targets are fitted: if this `share` of residuals
     exceed the clip, only levels on the median's side are moved, as far as those can move the mean.
+    Not where records have weights, which neither the means nor the centre of the rows count.
     """
     noise = np.max(units.level_noise) + np.max(units.center_noise)
-    if noise == math.inf:  # they were not released
+    if noise == math.inf or units.problem.has_weights:  # not released, or not of the weighted ones
         return
     last, (slopes, own) = units.transform[-1, -1], _slopes_and_levels(units, coef)
     variance = units.level_noise + units.center_variance(slopes)

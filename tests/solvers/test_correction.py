@@ -497,3 +497,18 @@ def test_levels_are_found_where_scores_are_in_groups():
         facts = {"bounds_X": (-6, 6), "random_state": seed, "epsilon": 3.0}
         found.append(excess_log_loss(X[:6000], y[:6000], *of_new, **facts))
     assert np.mean(found) < 0.005, found
+
+
+@pytest.mark.parametrize(("n", "relation"), [(1500, "zero-out"), (1500, "replace-one")])
+def test_released_means_do_not_count_weights(n, relation):
+    """Levels of targets that go with the weights stay where the weighted rows are."""
+    rng, offs = np.random.default_rng(0), []
+    for seed in range(5):
+        X = rng.uniform(-1, 1, (n, 5))
+        y = 10 + X @ [2.0, -1.0, 1.0, 0.0, 0.0] + rng.standard_normal(n)
+        weights = 1 - 0.95 * np.argsort(np.argsort(y)) / n
+        settings = COMMON | {"relation": relation, "bounds_y": (0, 30), "random_state": seed}
+        model = DPLinearRegression(max_weight=1.0, **settings).fit(X, y, sample_weight=weights)
+        off = np.average(model.predict(X) - y, weights=weights)
+        offs.append(off / math.sqrt(np.cov(y, aweights=weights)))
+    assert np.sqrt(np.mean(np.square(offs))) < 0.08, offs
