@@ -483,8 +483,11 @@ INFERENCE = rule_set(
     cut=3.0,
     cut_most=0.01,
     # What noise may hide of the second derivatives along one direction, as far as longer rows count
-    # less for it (found by simulation).
+    # less for it (found by simulation); down to this part of it where exposures may differ by more
+    # than `wide_exposures`, as second derivatives then differ more than rows do.
     hidden=0.4,
+    least_hidden=0.5,
+    wide_exposures=10.0,
     beyond=0.1,  # scores that exceed the clip, in units of what the noise of a mean hides
     # Deviations by which an eigenvalue must be above the edge of those of noise alone, which exceed
     # that once in 700 times or less.

@@ -225,7 +225,7 @@ class NewtonSteps(Part):
         of_predictions = units.frame.offset, units.largest
         copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
         copy = copy.map(predicted, point, *of_predictions).map(curved)
-        bound = self._bound(copy, n_present, _n_joint(problem), stream)
+        bound = self._bound(copy, n_present, problem, stream)
         copy = copy.map(_weighed, bound)
         is_labels = problem.loss.task == "classification" and self.moments is not None
         # without a covariance that of the descent, if there is noise
@@ -339,11 +339,11 @@ class NewtonSteps(Part):
         facts = counts, n, _SIZES, statistics.clip_prior(np.log2(_SIZES), 0.0), self.size, stream
         return [statistics.median_on_grid(*facts, n_above) for n_above in ranks]
 
-    def _bound(self, copy: Any, n: int, k: int, stream: RandomStream) -> float:
+    def _bound(self, copy: Any, n: int, problem: Problem, stream: RandomStream) -> float:
         """The root of second derivatives beyond which rows count less, by two ranks.
 
         Where those of few rows are so large that noise in proportion would hide those of most rows
-        (their sum over k directions, by the tenth that is largest), more than `n_cut` are beyond.
+        (their sum over all directions, by the tenth that is largest), more than `n_cut` are beyond.
         """
         ranks = (self.n_cut, n // 10) if self.moments is not None else (self.n_cut,)
         bound, *usual = self._sizes(copy, n, ranks, stream)
@@ -351,8 +351,12 @@ class NewtonSteps(Part):
             return float(_SIZES[-1])
         if not usual:
             return bound
+        k = _n_joint(problem)
         hidden = 1.5 * k * math.sqrt(self.hessian.variance) * (math.sqrt(2 * k) + 3)
-        return min(bound, usual[0] * max(1.3, math.sqrt(INFERENCE.hidden / max(hidden, TINY))))
+        rules = INFERENCE
+        narrow = min(1.0, rules.wide_exposures * problem.largest_rate)
+        most = rules.hidden * (narrow + (1 - narrow) * rules.least_hidden) / max(hidden, TINY)
+        return min(bound, usual[0] * max(1.3, math.sqrt(most)))
 
     def _clip(
         self, copy: Any, n: int, units: Units, first: float, bound: float, stream: RandomStream

@@ -732,3 +732,22 @@ def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
     monkeypatch.setattr(statistics, "n_present", of_rows_alone)
     with_ends = [np.isfinite(labels_of_users(seed, **many)).all() for seed in seeds]
     assert sum(with_ends) <= 1
+
+
+def test_long_exposures_of_few_hide_no_slope_of_others():
+    """Exposures over three decades: intervals are not far wider than without privacy."""
+    widths, held = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (12_000, 4))
+        years = 10 ** np.clip(-1.5 + 0.9 * rng.standard_normal(len(X)), -3, 0)
+        slopes = np.array([1.0, -0.5, 0.5, 0.0])
+        events = rng.poisson(years * np.exp(X @ slopes + 1.5))
+        bounds = {"bounds_X": (-1, 1), "bounds_y": (0, 50), "bounds_exposure": (1e-3, 1)}
+        settings = {"relation": "zero-out", "random_state": seed, "inference": True}
+        model = DPPoissonRegressor(**bounds, **settings).fit(X, events, exposure=years)
+        ends = np.asarray(model.conf_int())[:4]
+        widths.append(np.diff(ends)[:, 0])
+        held.append((ends[:, 0] < slopes) & (slopes < ends[:, 1]))
+    assert np.median(widths) < 0.28, widths  # .07 without privacy
+    assert np.mean(held) > 0.85
