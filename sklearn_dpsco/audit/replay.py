@@ -313,12 +313,15 @@ def check_sensitivity(
 def replay(plan: Plan, data: Any, run: Run, stream: RandomStream) -> None:
     """Carry a run out."""
     result = map_mechanisms(plan, lambda name, m: _Recorder(name, m, run)).run(data, stream)
-    # models show units, centres and numbers of rows, and estimates their errors
-    facts = (one for one in (result.frame, result.units) if one is not None)
-    told = [value for one in facts for value in astuple(one)] + list(result.estimate or ())
-    told += result.coef, result.intercept, result.n_iter, result.n_present
-    run.outcome = np.hstack([np.ravel(one) for one in told if one is not None])
+    run.outcome = np.hstack(_told(astuple(result)))
     run.n_words = {path: sum(one.n_read for one in own) for path, own in run.readers.items()}
+
+
+def _told(value: Any) -> list[Array]:
+    """All numbers in a result: units, centres and numbers of rows as well, which models show."""
+    if isinstance(value, tuple):
+        return [number for part in value for number in _told(part)]
+    return [] if value is None else [np.ravel(value)]
 
 
 class _Findings:

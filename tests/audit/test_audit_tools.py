@@ -35,7 +35,7 @@ from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import Gradient, Selection
-from sklearn_dpsco.solvers.base import Part, Plan, SolverResult
+from sklearn_dpsco.solvers.base import Frame, Part, Plan, SolverResult
 
 DELTA = 1e-6
 
@@ -345,11 +345,14 @@ def test_a_right_solver_passes_and_is_driven_to_its_sensitivity():
     assert found == check_sensitivity(plan)
 
 
-def test_what_goes_around_the_mechanisms_is_a_violation():
+@pytest.mark.parametrize("where", ["intercept", "frame", "n_present"])
+def test_what_goes_around_the_mechanisms_is_a_violation(where):
     class Leaky(MeanPlan):
         def run(self, data, stream):
-            result = super().run(data, stream)
-            return dataclasses.replace(result, intercept=result.intercept + data.y.mean())
+            private = float(data.y.mean())
+            of_frame = Frame(outer=Frame(target_center=private))
+            leaks = {"frame": of_frame, "n_present": round(12 * private), "intercept": private}
+            return dataclasses.replace(super().run(data, stream), **{where: leaks[where]})
 
     assert list(check_sensitivity(mean_plan(of=Leaky)).violations) == ["result"]
 
