@@ -418,8 +418,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             to the gradients, whose sums are over n all the same: many small weights mean a small
             signal in the same noise, and a larger `l2_penalty` of the solver in proportion. A
             record of weight 0 is empty. What is released besides gradients (means, centres, lengths
-            and spreads of features and targets, frequencies of classes) counts all other records
-            alike: the intercept that follows from it is a start, which the descent corrects.
+            and spreads of features and targets, and but for learned units frequencies of classes)
+            counts all other records alike: the intercept that follows from it is a start, which the
+            descent corrects. Weights by class are better a classifier's `class_weight`, which is
+            public and needs no release.
 
         Returns
         -------

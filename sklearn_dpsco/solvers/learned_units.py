@@ -235,9 +235,12 @@ class LearnedUnits(Part):
         if problem.loss.task == "classification":
             if self.target_mean is None:
                 return data, Frame(), {}
-            mean = data.sum(statistics.target_sum, problem) / data.n_samples
+            sum_of = statistics.class_sum if problem.has_weights else statistics.target_sum
+            mean = data.sum(sum_of, problem) / data.n_samples
             noisy = self.target_mean.release(mean, stream)
             found = ratio * noisy, ratio**2 * self.target_mean.variance
+            if problem.has_weights:
+                found = statistics.weighted_mean(problem, *found)
             # two classes have targets of -1 and 1
             noise = found[1] if problem.has_frequencies else found[1] / 4
             return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
@@ -796,6 +799,8 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
         if has_mean:
             share = max(rules.least_mean_share, _share(m, 8, rules.most_mean_share))
             of_mean = statistics.target_mean(problem, purse.budget, 2)
+            if problem.has_weights:
+                of_mean, k = unit_mean(problem, math.sqrt(purse.budget.record_factor)), max(k, 2)
             found["target_mean"] = purse.noise(of_mean, share, k)
     elif problem.loss.task == "rates":
         of_one = unit_mean(problem, 1.0)

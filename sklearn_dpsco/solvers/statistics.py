@@ -170,6 +170,26 @@ def target_sum(
     return np.atleast_1d(sum_over_records(data.rows.without_empty(counted)))
 
 
+def class_sum(data: SolverData, problem: Problem) -> Array:
+    """Sum of the weights of the records of each class, without those of classes."""
+    y = data.y.reshape(len(data.y), -1)
+    own = np.hstack((y < 0, y > 0)) if y.shape[1] == 1 else y > 0
+    weights = own * (data.rows.sample_weights() * data.rows.present())[:, None]
+    if isinstance(problem.class_weight, tuple):
+        weights = np.minimum(weights / np.maximum(problem.class_weight, TINY), 1.0)
+    return np.asarray(sum_over_records(weights))
+
+
+def weighted_mean(problem: Problem, noisy: Array, variance: float) -> tuple[Array, float]:
+    """Means of targets as of `target_sum`, by noisy weights of classes, and their variance."""
+    total = max(float(noisy.sum()), 2 * math.sqrt(noisy.size * variance), TINY)
+    shares, variance = noisy / total, variance / total**2
+    if problem.has_frequencies:
+        return shares, variance
+    second = min(max(float(shares[1]), 0.0), 1.0)
+    return shares[1:] - shares[:1], 4 * variance * (second**2 + (1 - second) ** 2)
+
+
 def means_sum(data: SolverData, middle: Array, half: Array, is_whole: bool) -> Array:
     """Sum of the targets clipped to [middle - half, middle + half], and of all of each.
 

@@ -1025,7 +1025,7 @@ def tells_levels(units: Units) -> bool:
     is_told = problem.loss.task == "classification" and units.level_noise < math.inf
     # (where the last unit is 0, all rows are, and for certain)
     is_told = is_told and units.unit[-1] > 0
-    return is_told and not (problem.is_wide or problem.has_weights)
+    return is_told and not problem.is_wide
 
 
 def move_toward_levels(

@@ -124,6 +124,21 @@ def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d,
         assert found.ratios["units.target_mean"] > 0.3, found
 
 
+@pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
+@pytest.mark.parametrize(
+    ("n_outputs", "class_weight"), [(1, None), (1, (0.25, 1.0)), (3, "balanced")]
+)
+def test_no_record_with_weight_moves_its_class_by_more(n_outputs, class_weight, relation):
+    """Those that are declared of classes are not counted."""
+    facts = {"n_outputs": n_outputs, "class_weight": class_weight, "has_weights": True}
+    fact = free_problem(60, 2, "classification", **facts)
+    plan = Descent(max_iter=2).plan(fact, PrivacyBudget(120.0, 1e-6, relation))
+    assert plan.units.target_mean.dimension == max(2, n_outputs)
+    found = check_sensitivity(plan, neighbours(fact, relation, 12))
+    assert not found.violations, found
+    assert found.ratios["units.target_mean"] > 0.6, found
+
+
 @rest_is_slow(
     ("task", "n_outputs", "d"), [("regression", 1, 14), ("classification", 4, 30)],
     ("regression-1-14",),
@@ -454,7 +469,7 @@ def test_levels_are_those_of_normal_predictions():
         assert found == pytest.approx(spread, rel=0.02)
 
 
-def test_records_with_weights_of_their_own_are_not_what_frequencies_count():
+def test_levels_of_records_with_weights_are_those_of_weighted_classes():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20_000, 3)).clip(-4, 4)
     y = (rng.random(len(X)) < 0.5) * 1
@@ -462,6 +477,20 @@ def test_records_with_weights_of_their_own_are_not_what_frequencies_count():
     model = DPLogisticRegression(epsilon=3, max_weight=1.0, **facts)
     model.fit(X, y, sample_weight=np.where(y, 0.2, 1.0))
     assert model.predict_proba(X)[:, 1].mean() == pytest.approx(1 / 6, abs=0.03)
+    # and of a rare label, where steps tell little of it
+    excess = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((5000, 5)).clip(-4, 4)
+        y = (rng.random(5000) < expit(X @ [1.0, -0.7, 0.5, 0.0, 0.0] - 4.7)) * 1
+        weights = rng.uniform(0.1, 1.0, 5000)
+        facts |= {"epsilon": 0.5, "relation": "zero-out", "random_state": seed}
+        model = DPLogisticRegression(max_weight=1.0, **facts).fit(X, y, sample_weight=weights)
+        found = log_loss(y, model.predict_proba(X)[:, 1], sample_weight=weights)
+        usual = np.full(5000, np.average(y, weights=weights))
+        excess.append(found / log_loss(y, usual, sample_weight=weights) - 1)
+    assert np.mean(excess) < 0.03, excess
+    assert max(excess) < 0.2, excess
 
 
 def excess_log_loss(X, y, y_new, X_new, expected, **settings):
