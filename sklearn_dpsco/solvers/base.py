@@ -378,6 +378,16 @@ class Solver(BaseEstimator):
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Any:
         raise NotImplementedError
 
+    @staticmethod
+    def _check_delta(budget: PrivacyBudget) -> None:
+        """Raise if delta is 0, of a solver whose noise is Gaussian."""
+        if budget.is_pure:
+            raise ValueError(
+                "this model has no pure-DP form (delta=0): take delta='auto', or an accountant "
+                "with a delta above 0. Of linear and logistic models "
+                "DPLassoFW(solver='selection') and its classifier have one"
+            )
+
     def _check_units(self, budget: PrivacyBudget, units: str) -> None:
         """Raise if units="learned" does not go with what is declared."""
         if units == "learned" and budget.is_pure:

@@ -362,11 +362,7 @@ class FTRL(Solver):
     # ---------------------------------------------------------------- planning
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        if budget.is_pure:
-            raise ValueError(
-                "the streaming solver has no pure-DP form (delta=0); DPLassoFW and "
-                "DPLassoFWClassifier with solver='selection' have one"
-            )
+        self._check_delta(budget)
         geometry = feasible_set(1.0) if isinstance(feasible_set, type) else feasible_set
         geometry.mirror_map(self.mirror_map)
         if units != "learned":

@@ -247,11 +247,7 @@ class SetDescent(Solver):
     # ---------------------------------------------------------------- planning
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        if budget.is_pure:
-            raise ValueError(
-                "this model has no pure-DP form (delta=0): take delta='auto', or an accountant "
-                "with a delta above 0; DPLassoFW(solver='selection') and its classifier have one"
-            )
+        self._check_delta(budget)
         self._check_units(budget, units)
         candidates: tuple[Any, ...] = (feasible_set,)
         if feasible_set is Geometry:  # the plan may choose either, which have the automatic map

@@ -231,8 +231,7 @@ class PhasedSGD(Solver):
     def _check(
         self: Any, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str
     ) -> None:
-        if budget.is_pure:
-            raise ValueError("phased SGD has no pure-DP form (delta=0); DPLassoFW has one")
+        self._check_delta(budget)
         if not base_loss(loss).is_convex:
             raise ValueError(
                 "phased SGD needs a convex loss, and a loss of your own that is one must declare "

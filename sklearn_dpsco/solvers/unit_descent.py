@@ -92,12 +92,7 @@ class Descent(Solver):
     max_iter: int | Auto = "auto"
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        if budget.is_pure:
-            raise ValueError(
-                "this model has no pure-DP form (delta=0): take delta='auto', or an accountant "
-                "with a delta above 0. Of linear and logistic models "
-                "DPLassoFW(solver='selection') and its classifier have one"
-            )
+        self._check_delta(budget)
         if feasible_set is not Geometry:
             raise ValueError(
                 "solver='descent', that of inference=True, has no feasible set, which "
@@ -174,7 +169,9 @@ class MirrorDescent(Solver):
     form = "auto"
 
     def _check(self, loss: Loss, feasible_set: AnySet, budget: PrivacyBudget, units: str) -> None:
-        NoisyMD().check(loss, feasible_set, budget, units)
+        self._check_delta(budget)
+        if feasible_set is not Geometry:
+            NoisyMD().check(loss, feasible_set, budget, units)
 
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         may_descend = problem.feasible_set is Geometry and problem.units != "bounds"
