@@ -168,9 +168,9 @@ def main() -> None:
     for epsilon, size, steps in itertools.product((0.1, 1.0, 4.0), (100, 1000), (200,)):
         solver = NoisyMD(batch_size=size, max_iter=steps)
         model = DPMirrorRegressor(epsilon=epsilon, solver=solver, delta=1e-6)
-        alone = model.plan(10**4, 10).stages[0].noises[0].scale
+        alone = model.plan(10**4, 10).stages[0].noise.scale
         model.set_params(accountant=BudgetAccountant(epsilon, 1e-6))
-        shared = model.plan(10**4, 10).stages[0].noises[0].scale
+        shared = model.plan(10**4, 10).stages[0].noise.scale
         print(f"  {epsilon:g}, {size}, {steps}: {shared / alone:.2f}")
 
 

@@ -109,7 +109,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
         plan.step.release(plan.vertices.scores(gradient), stream)
 
     mirror = DPMirrorClassifier(classes=[0, 1], bounds_X=(-1, 1), feasible_set="l2").plan(n, d)
-    noise, mirror_map = mirror.stages[0].noises[0], mirror.mirror_map
+    noise, mirror_map = mirror.stages[0].noise, mirror.mirror_map
 
     def descend() -> None:
         gradient = noise.release(rows.gradient_sum(coef, *objective) / n, stream)

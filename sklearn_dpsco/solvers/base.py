@@ -435,7 +435,7 @@ def map_mechanisms(plan: Any, change: Callable[[str, Any], Any]) -> Any:
     A mechanism is any object with a method `release`; to be replayed, it must state the facts of
     `mechanisms.Mechanism`. It is searched for in the fields of the plan, in their tuples, and in
     the fields of the plan's parts (`solvers.base.Part`). Its name is its path, for example
-    ``"first.target"`` or ``"stages[0].noises[0]"``.
+    ``"first.target"`` or ``"stages[0].noise"``.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class Stage(Part):
 
     Attributes
     ----------
-    noises : tuple of one mechanism
+    noise : mechanism
         What releases the gradients.
     records : tuple (start, stop) or None
         Slice of the secret order of the records; None for all, in any order.
@@ -62,7 +62,7 @@ class Stage(Part):
 
     n_results: ClassVar[int] = 1  # points among which the plan's result may be drawn: its last
 
-    noises: tuple[VectorNoise, ...]
+    noise: VectorNoise
     records: Slice | None
     n_steps: int
     learning_rate: float
@@ -76,22 +76,20 @@ class Stage(Part):
     def releases(self) -> tuple[Release, ...]:
         """Releases that read one record: all steps."""
         group = None if self.records is None else f"records {self.records}"
-        (noise,) = self.noises
-        name = "mean gradient" if noise.batches is None else "batch gradient"
-        return (Release(name, noise, self.n_steps, group),)
+        name = "mean gradient" if self.noise.batches is None else "batch gradient"
+        return (Release(name, self.noise, self.n_steps, group),)
 
     def points(
         self, part: Records, coef: Array, plan: MirrorDescentPlan, stream: RandomStream
     ) -> Iterator[Array]:
         """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
-        (noise,) = self.noises
+        noise, mirror_map = self.noise, plan.mirror_map
         if noise.batches is not None:
             part = replace(part, data=part.data.row_major())
-        mirror_map, center = plan.mirror_map, coef if self.anchor > 0 else None
+        center = coef if self.anchor > 0 else None
         total, weights, energy = np.zeros(coef.size), 0.0, 0.0
         for t in steps(range(self.n_steps)):
-            mean = part.mean_gradient(coef, noise.batches, stream)
-            gradient = noise.release(mean, stream)
+            gradient = noise.release(part.mean_gradient(coef, noise.batches, stream), stream)
             if plan.l2_penalty > 0:
                 gradient = gradient + plan.l2_penalty * coef
             if center is not None:
@@ -484,7 +482,7 @@ class Facts:
         """A whole descent, with the declared step or by that of `Stage`, from its noise."""
         convexity = self.strong_convexity
         if (rate := self.learning_rate) is not None:
-            return Stage((noise,), records, n_steps, rate, strong_convexity=convexity)
+            return Stage(noise, records, n_steps, rate, strong_convexity=convexity)
         size = noise.expected_norm(self.dual_exponent)
         smoothness = min(1.0, self.problem.loss.smoothness)
         if noise.batches is not None:  # plus the variation of the mean over the batch
@@ -492,7 +490,7 @@ class Facts:
         gradient = self.rules.gradient * self.clip
         largest = (gradient / size) ** 2 / smoothness if smoothness > 0 else math.inf
         reach, energy = self.rules.reach * self.reach, n_steps * size**2
-        return Stage((noise,), records, n_steps, largest, reach, energy, convexity)
+        return Stage(noise, records, n_steps, largest, reach, energy, convexity)
 
     def anchored_stage(
         self, records: Slice, left: Allowance, n_steps: int, anchor: float, rate: float = math.inf
@@ -505,7 +503,7 @@ class Facts:
         energy = n_steps * noise.expected_norm(self.dual_exponent) ** 2
         # 0 where the anchor is too small to make the objective convex
         convexity = max(0.0, anchor + self.strong_convexity - self.weak_convexity)
-        return Stage((noise,), records, n_steps, rate, reach, energy, convexity, anchor, within)
+        return Stage(noise, records, n_steps, rate, reach, energy, convexity, anchor, within)
 
 
 # ------------------------------------------------------------------------------ sensitivities

@@ -206,7 +206,7 @@ CASES = [
         NoisyMD(max_iter=1, gradient_clip=0.3, data_norm=1.0, learning_rate=1.0),
         problem(20, 2, fit_intercept=False, feasible_set=L2Ball),
         statistic=_first_coefficient,
-        releases=frozenset({"stages[0].noises[0]"}) | FIRST,
+        releases=frozenset({"stages[0].noise"}) | FIRST,
         feasible_set=L2Ball,
     ),
     *(
@@ -217,7 +217,7 @@ CASES = [
             solver_of(form, max_iter=1, n_phases=1, gradient_clip=0.3, data_norm=1.0),
             problem(20, 1, fit_intercept=False, feasible_set=L2Ball),
             statistic=_first_coefficient,
-            releases=frozenset({"stages[0].noises[0]", "stages[1].noises[0]"}) | FIRST,
+            releases=frozenset({"stages[0].noise", "stages[1].noise"}) | FIRST,
             # one step in each phase: the case above has the same loop
             immune=STOPPING,
             feasible_set=L2Ball,

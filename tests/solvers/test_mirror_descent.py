@@ -102,7 +102,7 @@ def test_sensitivities_have_the_proved_form(form, relation):
         expected = [clip * norm / first, stage.largest_terms[1] * norm / later]
     else:
         expected = [clip * norm / size for size in sizes[form]]
-    found = [noise.sensitivity for stage in plan.stages for noise in stage.noises]
+    found = [release.mechanism.sensitivity for s in plan.stages for release in s.releases]
     for sensitivity, exact in zip(found, expected, strict=True):
         # never below, and above it by no more than the float error of a sum
         assert factor * exact < sensitivity < factor * exact * (1 + 1e-8)
@@ -202,7 +202,7 @@ def test_generalized_noise_needs_floats_and_pays_where_rows_fill_the_box():
     for precision, norm in itertools.product(("exact", "float"), ("auto", math.sqrt(20_000))):
         budget = PrivacyBudget(1.0, 1e-6, precision=precision)
         solver = NoisyMD(max_iter=3, data_norm=norm, mirror_map="entropy")
-        (noise,) = solver.plan(facts, budget).stages[0].noises
+        noise = solver.plan(facts, budget).stages[0].noise
         kinds[precision, norm == "auto"] = isinstance(noise, GeneralizedGaussian)
     assert kinds.pop(("float", False))
     # clipping rows to half of their largest l2 norm gains more than another law
@@ -599,7 +599,7 @@ def batch_plan(n, size, relation, *, epsilon=1.0, steps=30, n_outputs=1, **setti
 @every_relation
 def test_batches_have_the_proved_sensitivity(relation):
     _, plan = batch_plan(1000, 50, relation, **CLIPPED)
-    (noise,) = plan.stages[0].noises
+    noise = plan.stages[0].noise
     factor = 2 if relation == "replace-one" else 1
     assert factor * 0.3 * 2 / 50 < noise.sensitivity < factor * 0.3 * 2 / 50 * (1 + 1e-8)
     law = "fixed" if relation == "replace-one" else "poisson"
@@ -614,7 +614,7 @@ def test_batches_have_the_proved_sensitivity(relation):
 def test_second_accountant_of_batches(relation, n_outputs):
     # a discretization that is not that of the calibration, on both sides of the truth
     _, plan = batch_plan(1000, 50, relation, n_outputs=n_outputs)
-    (step,) = plan.stages[0].noises
+    step = plan.stages[0].noise
     first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.count != 30)
     game = (step.noise_multiplier, 0.05, 30, math.sqrt(2 * first))
     law = step.sampling.law
@@ -626,7 +626,7 @@ def test_second_accountant_of_batches(relation, n_outputs):
         epsilon = accountant.compose(plan.guarantee.dp_event).get_epsilon(1e-6)
         assert 0.995 < epsilon <= 1 + 1e-3
     # with a hundredth less noise the budget is exceeded
-    weak = weaker(plan, 1.01).stages[0].noises[0]
+    weak = weaker(plan, 1.01).stages[0].noise
     releases = tuple(
         dataclasses.replace(r, mechanism=weak) if r.count == 30 else r
         for r in plan.guarantee.releases
@@ -646,7 +646,7 @@ def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, s
         budget = PrivacyBudget(epsilon, delta, relation)
         solver = NoisyMD(batch_size=size, max_iter=steps)
         plan = solver.plan(l2_problem(n, 10), budget)
-        (step,), count = plan.stages[0].noises, plan.stages[0].n_steps
+        step, count = plan.stages[0].noise, plan.stages[0].n_steps
         first = sum(r.cost("gdp") for r in plan.guarantee.releases if r.mechanism != step)
         unsampled = math.sqrt(count / (budget.mu**2 - 2 * first))
         assert step.noise_multiplier <= unsampled * (1 + 1e-9), (relation, delta)
@@ -662,7 +662,7 @@ def test_under_a_filter_batches_keep_their_amplification(relation, epsilon):
     facts = l2_problem(10**4, 10)
     solver = NoisyMD(batch_size=100, max_iter=200)
     best, plan = solver.plan(facts, alone), solver.plan(facts, shared)
-    ratio = plan.stages[0].noises[0].scale / best.stages[0].noises[0].scale
+    ratio = plan.stages[0].noise.scale / best.stages[0].noise.scale
     assert 1 <= ratio < 1.45
     assert plan.guarantee.renyi(order) <= order * shared.rho * (1 + 1e-12)
     assert plan.guarantee.spent <= 1e-6
@@ -672,7 +672,7 @@ def test_amplification_lowers_the_noise():
     solver, plan = batch_plan(1000, 50, "zero-out", **CLIPPED)
     without = solver.plan(plan.problem, PrivacyBudget(1.0, 1e-6, "zero-out", currency="zcdp"))
     assert without.guarantee.composition == "zcdp"
-    assert plan.stages[0].noises[0].scale < without.stages[0].noises[0].scale / 3
+    assert plan.stages[0].noise.scale < without.stages[0].noise.scale / 3
     assert recomputed_epsilon(without.guarantee) <= 1 + 1e-4
 
 
@@ -690,7 +690,7 @@ def test_batch_sensitivities_in_the_replay(relation):
         plan = solver.plan(facts, PrivacyBudget(1.0, 1e-6, relation))
         found = check_sensitivity(plan, neighbours(facts, relation, 5, random_state=1))
         assert not found.violations
-        worst = max(worst, found.ratios["stages[0].noises[0]"])
+        worst = max(worst, found.ratios["stages[0].noise"])
         wrong = dataclasses.replace(plan, gradient_clip=10.0)
         assert check_sensitivity(wrong, neighbours(facts, relation, 2)).violations
     assert 0.9 < worst <= 1 + 1e-12
@@ -718,7 +718,7 @@ def test_batches_that_are_not_fresh_are_flagged(relation, monkeypatch):
             patch.setattr(kind, name, bug)
             return check_sensitivity(plan, pairs[:n_pairs]).violations
 
-    noise = "stages[0].noises[0]"
+    noise = "stages[0].noise"
     assert "not drawn" in plant(RandomBatches, "draw", not_drawn)[noise]
     assert "the same in every step" in plant(RandomBatches, "draw", drawn_and_forgotten, 8)[noise]
     assert "used twice" in plant(RandomBatches, "draw", from_one_substream)["streams"]
@@ -745,7 +745,7 @@ def test_replays_put_the_record_into_batches(relation):
     # one batch in a hundred would hold it
     _, plan = batch_plan(400, 4, relation, steps=2)
     found = check_sensitivity(plan, neighbours(plan.problem, relation, 4))
-    assert found.ratios["stages[0].noises[0]"] > 0.5
+    assert found.ratios["stages[0].noise"] > 0.5
 
 
 @rest_is_slow(
