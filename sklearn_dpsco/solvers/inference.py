@@ -602,8 +602,7 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
     """
     d, task = units.problem.n_features, units.problem.loss.task
     center = np.zeros(d) if units.frame.center is None else units.frame.center
-    plain = units.transform[:d, :d] if units.transform.ndim == 2 else np.diag(units.transform[:d])
-    plain = plain * units.unit[:d]
+    plain = units.transform[:d, :d] * units.unit[:d]
     rows = ((1.0 + np.abs(center)) * plain.T).T
     if task == "rates":
         rows = np.vstack((rows, -center @ plain))
@@ -675,11 +674,11 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
 
 def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     """The estimate for plain rows and targets."""
-    problem, d, transform = units.problem, units.problem.n_features, units.transform
+    problem, d = units.problem, units.problem.n_features
     back = np.eye(problem.dimension)
     if units.frame.center is not None:
         back[d:, :d] = -units.frame.center
-    back = back @ (transform if transform.ndim == 2 else np.diag(transform))
+    back = back @ units.transform
     scales = np.broadcast_to(units.frame.target_scale, problem.n_outputs)
     matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)
     model = units.result(estimate.coef, problem, 1)

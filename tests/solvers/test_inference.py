@@ -652,7 +652,7 @@ def test_last_steps_leave_a_part_where_they_move_rows_of_one_column_by_far():
     plan = planned(10_000, 2, "classification")
     units = SimpleNamespace(
         problem=plan.problem, frame=Frame(center=np.array([0.0, 0.5])), unit=np.full(3, 2.0),
-        transform=np.array([3.0, 1.0, 1.0]),
+        transform=np.diag([3.0, 1.0, 1.0]),
     )  # fmt: skip
 
     def far(longest, step):
