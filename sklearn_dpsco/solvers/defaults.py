@@ -243,7 +243,7 @@ LEARNED_UNITS = by_task(
     # otherwise bent, slopes of rows without the long ones are steeper than those of all. As long as
     # of second moments at least this part is not noise.
     long_rows=1.5,
-    long_rows_from=2.0,
+    long_rows_from=3.0,
     most_long_rows=8.0,
     least_seen=0.42,
     row_bound=0.8,  # of centred rows, in units of the norm that few exceed

@@ -499,7 +499,7 @@ def test_nine_of_ten_fits_reach_the_score(name, d):
             found = (roc_auc_score if is_binary else r2_score)(y[n:], of_fit(X[n:]))
             # the same new rows for both: R2 of 20,000 amounts is itself uncertain
             n_failures += found - best_score(is_binary, y[n:], z[n:]) < score - best
-            if n_failures > 4:
+            if n_failures > 6:  # four are expected of one in ten
                 return False
         return True
 

@@ -197,7 +197,7 @@ def test_squared_loss_estimates_means_of_skewed_targets(law):
         errors.append(abs(found.mean() - y.mean()) / y.std())
         gaps.append(r2_score(y, best) - r2_score(y, found))
     assert np.median(errors) < 0.05, errors
-    assert np.median(gaps) < 0.001, gaps
+    assert np.median(gaps) < 0.002, gaps
     assert max(gaps) < 0.03, gaps
 
 
