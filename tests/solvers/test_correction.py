@@ -16,6 +16,7 @@ from support import free_problem, problem, rest_is_slow, solver_data, stream
 
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
+from sklearn_dpsco.data.rows import SolverData, make_rows
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, statistics, unit_descent
@@ -137,6 +138,22 @@ def test_no_record_with_weight_moves_its_class_by_more(n_outputs, class_weight, 
     found = check_sensitivity(plan, neighbours(fact, relation, 12))
     assert not found.violations, found
     assert found.ratios["units.target_mean"] > 0.6, found
+
+
+@pytest.mark.parametrize("class_weight", [(0.1, 1.0), (1.0, 0.0), "balanced", None])
+def test_weights_of_classes_are_divided_out_of_those_that_are_released(class_weight):
+    """Else the frame, which multiplies them in, would have their squares."""
+    n, facts = 4000, {"class_weight": class_weight, "has_weights": True}
+    problem = free_problem(n, 2, "classification", **facts)
+    y, own = np.where(np.arange(n) % 4 == 0, 1.0, -1.0), np.full(n, 0.5)
+    of_classes = class_weight if isinstance(class_weight, tuple) else (1.0, 1.0)
+    weights = own * np.where(y > 0, of_classes[1], of_classes[0])
+    rows = make_rows(np.zeros((n, 2)), True, np.where(weights > 0, 1.0, 0.0), weights)
+    found = statistics.class_sum(SolverData(rows, y), problem)
+    expected = [0.5 * 3000, 0.5 * 1000 * (of_classes[1] > 0)]
+    np.testing.assert_allclose(found, expected)
+    means, _ = statistics.weighted_mean(problem, found / n, 0.0)
+    assert means == pytest.approx([-0.5] if of_classes[1] else [-1.0])
 
 
 @rest_is_slow(
