@@ -418,10 +418,11 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             to the gradients, whose sums are over n all the same: many small weights mean a small
             signal in the same noise, and a larger `l2_penalty` of the solver in proportion. A
             record of weight 0 is empty. What is released besides gradients (means, centres, lengths
-            and spreads of features and targets, and but for learned units frequencies of classes)
-            counts all other records alike: the intercept that follows from it is a start, which the
-            descent corrects. Weights by class are better a classifier's `class_weight`, which is
-            public and needs no release.
+            and spreads of features and targets, and frequencies of classes) counts all other
+            records alike: the intercept that follows from it is a start, which the descent
+            corrects. But the default solver without a set, and phased SGD in learned units, release
+            weights of classes in the place of frequencies. Weights by class are better a
+            classifier's `class_weight`, which is public and needs no release.
 
         Returns
         -------

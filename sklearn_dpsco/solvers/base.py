@@ -65,7 +65,8 @@ class Problem:
         Whether records may be invalid and count as empty ones: then their number is worth a
         release. Some may be empty whatever this says, and no sensitivity depends on it.
     has_weights : bool
-        Whether records have weights of their own, which released frequencies do not count.
+        Whether records have weights of their own, which released frequencies do not count, those of
+        `LearnedUnits` apart.
     largest_rate : float
         Of counts and costs, the largest target times its weight, over the largest target: below 1
         where a short exposure makes a rate large and counts little.
