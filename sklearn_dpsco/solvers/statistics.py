@@ -183,7 +183,7 @@ def class_sum(data: SolverData, problem: Problem) -> Array:
 def weighted_mean(problem: Problem, noisy: Array, variance: float) -> tuple[Array, float]:
     """Means of targets as of `target_sum`, by noisy weights of classes, and their variance."""
     total = max(float(noisy.sum()), 2 * math.sqrt(noisy.size * variance), TINY)
-    shares, variance = noisy / total, variance / total**2
+    shares, variance = noisy / total, variance / total / total  # (a square may be 0)
     if problem.has_frequencies:
         return shares, variance
     second = min(max(float(shares[1]), 0.0), 1.0)

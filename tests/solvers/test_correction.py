@@ -17,6 +17,7 @@ from support import free_problem, problem, rest_is_slow, solver_data, stream
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
 from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.exceptions import PrivacyLeakWarning
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import Descent, statistics, unit_descent
@@ -521,6 +522,18 @@ def test_levels_of_records_with_weights_are_those_of_weighted_classes():
         excess.append(found / log_loss(y, usual, sample_weight=weights) - 1)
     assert np.mean(excess) < 0.03, excess
     assert max(excess) < 0.2, excess
+
+
+@pytest.mark.parametrize(("weight", "classes"), [(0.0, [0, 1]), (0.0, [0, 1, 2]), (1e-200, [0, 1])])
+def test_weights_that_add_up_to_nothing_without_noise_are_no_error(weight, classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), np.resize(classes, 60)
+    facts = {"bounds_X": (-1, 1), "classes": classes, "max_weight": 1.0}
+    model = DPLogisticRegression(epsilon=math.inf, **facts)
+    with pytest.warns(PrivacyLeakWarning):
+        model.fit(X, y, sample_weight=np.full(60, weight))
+    assert np.all(np.isfinite(model.coef_))
+    assert np.all(np.isfinite(model.intercept_))
 
 
 def excess_log_loss(X, y, y_new, X_new, expected, **settings):
