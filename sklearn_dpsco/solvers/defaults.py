@@ -240,12 +240,10 @@ LEARNED_UNITS = by_task(
     growth=0.03,  # clips grow from m / (d + 1) of the inverse on
     row_growth=0.2,  # of that growth, for the bound on rows in second moments, which is no bias
     # And of gradients, from a growth on and up to a length: where effects saturate, or means are
-    # otherwise bent, slopes of rows without the long ones are steeper than those of all. As long as
-    # of second moments at least this part is not noise.
+    # otherwise bent, slopes of rows without the long ones are steeper than those of all.
     long_rows=1.5,
     long_rows_from=3.0,
     most_long_rows=8.0,
-    least_seen=0.42,
     row_bound=0.8,  # of centred rows, in units of the norm that few exceed
     # The m / d^1.5 from which second moments are released, twice: bounds that were too narrow for
     # the first round suit the second.

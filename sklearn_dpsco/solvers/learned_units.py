@@ -221,7 +221,7 @@ class LearnedUnits(Part):
             if not (is_rate or self.cuts_rows):
                 more = rules.long_rows * max(0.0, growth - rules.long_rows_from)
                 longer = max(row_growth, min(rules.most_long_rows, math.sqrt(1 + more)))
-            center, found = self._release_copy(data, n, (row_growth, longer), stream)
+            center, found = self._release_copy(data, n, row_growth, longer, stream)
         frame = replace(frame, center=center if problem.fit_intercept else None)
         curvature = problem.loss.smoothness * min(1.0, 4 * balance)
         if is_rate:
@@ -415,21 +415,21 @@ class LearnedUnits(Part):
         return center, found | {"data": data, "unit": found["transform"]}
 
     def _release_copy(
-        self, data: Any, n: int, growths: tuple[float, float], stream: RandomStream
+        self, data: Any, n: int, growth: float, longer: float, stream: RandomStream
     ) -> tuple[Array, dict[str, Any]]:
         """The same, of a dense copy of the rows, with their second moments.
 
-        The growths are of the lengths to which rows are cut in these, and in gradients.
+        In these rows are cut to lengths of one growth, and those of gradients are `longer`.
         """
         problem, rules, ratio = self.problem, unit_rules(self.problem), data.n_samples / n
         d, is_rate, bound = problem.n_features, problem.loss.task == "rates", 1.0
         # Moments of rows that are cut shorter than those of the gradients tell less of these.
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
-        cut = growths[0] * wide if is_rate else max(growths[0], wide)
+        cut = growth * wide if is_rate else max(growth, wide)
         data = data.row_major()
         center, by, (norm, noise, usual) = self.release_columns(data, cut, n, stream)
-        by, top, trace, doubts = self._release_moments(data, center, by, cut, growths, n, stream)
+        by, top, trace, doubts = self._release_moments(data, center, by, cut, longer, n, stream)
         copy = data.map(statistics.copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
@@ -623,7 +623,7 @@ class LearnedUnits(Part):
         center: Array,
         by: Array,
         cut: float,
-        growths: tuple[float, float],
+        longer: float,
         n: int,
         stream: RandomStream,
     ) -> tuple[Array, float, float, Doubts | None]:
@@ -633,7 +633,7 @@ class LearnedUnits(Part):
         singular values are those of the noise: what is lost in it is not blown up.
         """
         d, top, trace, doubts = self.problem.n_features, 1.0, 0.6, None
-        rules, ratio = unit_rules(self.problem), data.n_samples / n
+        ratio = data.n_samples / n
         for t in range(self.n_rounds):
             assert self.moments is not None
             moments = data.sum(statistics.turned_moment_sum, center, by) / data.n_samples
@@ -647,9 +647,7 @@ class LearnedUnits(Part):
             # rows over their root mean square
             bound = min(math.sqrt(trace) * cut, 1 / math.sqrt(float(values.min()) + ridge))
             is_last = t == self.n_rounds - 1
-            if is_last:  # long rows are noise where most moments are
-                seen = min(max((float(white.mean()) - rules.least_seen) / 0.1, 0.0), 1.0)
-                bound *= (growths[0] + seen * (growths[1] - growths[0])) / cut
+            bound *= longer / cut if is_last else 1.0
             before = by if np.ndim(by) == 2 else by * np.eye(d)
             by = (before @ (root / bound)).astype(kind)
             top, trace = float(white.max()) / bound**2, trace / bound**2
