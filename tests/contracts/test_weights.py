@@ -86,7 +86,7 @@ def test_weights_of_one_change_no_bit(name, form):
     descends = hasattr(build(name, form, epsilon=50.0).plan(60, 3), "correction")
     has_levels = descends or (name.startswith("DPPhased") and form.startswith("learned"))
     if has_levels and is_classifier(name):
-        pytest.skip("released frequencies tell levels of labels only where there are no weights")
+        pytest.skip("of labels with weights, the weights of the classes are released")
     for case, X, y, settings in cases(name, form):
         # (where units are learned, the number of valid records is released if some may be empty)
         is_learned = descends or form in entry(name).unlike_sums
