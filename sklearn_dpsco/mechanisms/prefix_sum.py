@@ -187,7 +187,7 @@ class PrefixSum(Gaussian):
 
     def prefix_scales(self) -> Array:
         """Standard deviation of each coordinate's noise in every prefix sum, shape (n_steps,)."""
-        # how a unit of noise in the first release enters each sum, and so that in a later one
-        run, first = self.start(1), np.eye(self.n_steps, 1)
-        response = np.concatenate([run.decode(released) for released in first])
+        from .._kernels.prefix_sum import prefix_response
+
+        response = prefix_response(*_exponentials(self.n_steps), self.n_steps)
         return self.scale * np.sqrt(np.cumsum(response**2))
