@@ -492,14 +492,14 @@ def test_nine_of_ten_fits_reach_the_score(name, d):
 
     def is_reached(model, n):
         n_failures = 0
-        for seed in range(40):
+        for seed in range(80):
             X, y, z = family(name, n + 20_000, d, np.random.default_rng([seed, n]))
             model.set_params(random_state=seed).fit(X[:n], y[:n])
             of_fit = model.decision_function if is_binary else model.predict
             found = (roc_auc_score if is_binary else r2_score)(y[n:], of_fit(X[n:]))
             # the same new rows for both: R2 of 20,000 amounts is itself uncertain
             n_failures += found - best_score(is_binary, y[n:], z[n:]) < score - best
-            if n_failures > 6:  # four are expected of one in ten
+            if n_failures > 8:
                 return False
         return True
 

@@ -145,15 +145,15 @@ def test_no_record_with_weight_moves_its_class_by_more(n_outputs, class_weight, 
 def test_weights_of_classes_are_divided_out_of_those_that_are_released(class_weight):
     """Else the frame, which multiplies them in, would have their squares."""
     n, facts = 4000, {"class_weight": class_weight, "has_weights": True}
-    problem = free_problem(n, 2, "classification", **facts)
+    fact = free_problem(n, 2, "classification", **facts)
     y, own = np.where(np.arange(n) % 4 == 0, 1.0, -1.0), np.full(n, 0.5)
     of_classes = class_weight if isinstance(class_weight, tuple) else (1.0, 1.0)
     weights = own * np.where(y > 0, of_classes[1], of_classes[0])
     rows = make_rows(np.zeros((n, 2)), True, np.where(weights > 0, 1.0, 0.0), weights)
-    found = statistics.class_sum(SolverData(rows, y), problem)
+    found = statistics.class_sum(SolverData(rows, y), fact)
     expected = [0.5 * 3000, 0.5 * 1000 * (of_classes[1] > 0)]
     np.testing.assert_allclose(found, expected)
-    means, _ = statistics.weighted_mean(problem, found / n, 0.0)
+    means, _ = statistics.weighted_mean(fact, found / n, 0.0)
     assert means == pytest.approx([-0.5] if of_classes[1] else [-1.0])
 
 
@@ -215,7 +215,7 @@ def test_squared_loss_estimates_means_of_skewed_targets(law):
         errors.append(abs(found.mean() - y.mean()) / y.std())
         gaps.append(r2_score(y, best) - r2_score(y, found))
     assert np.median(errors) < 0.05, errors
-    assert np.median(gaps) < 0.002, gaps
+    assert np.median(gaps) < 0.001, gaps
     assert max(gaps) < 0.03, gaps
 
 

@@ -470,7 +470,7 @@ def test_columns_are_not_enlarged_so_far_that_noise_explodes_in_few_rows():
         X[::1000, 0] = 1.0
         y = (X[:, 1:].sum(axis=1) + 0.5 * rng.standard_normal(len(X))).clip(-60, 60)
         model = linear((0, 1), (-60, 60), seed, epsilon=3.0).fit(X, y)
-        assert model.score(X, y) > 0.1  # .58 without privacy, below -3 without a limit
+        assert model.score(X, y) > 0.35  # .58 without privacy, below -3 without a limit
 
 
 def test_a_length_is_that_of_rows_that_are_not_0():
@@ -532,8 +532,8 @@ def test_rare_flags_beside_an_even_one_are_not_taken_for_wide_bounds():
     X = (rng.random((20_000, 3)) < [0.0125, 0.0125, 0.5]).astype(float)
     y = (50 + 8 * X.sum(axis=1) + 10 * rng.normal(size=len(X))).clip(0, 100)
     model = DPLinearRegression(epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 100))
-    scores = [model.set_params(random_state=seed).fit(X, y).score(X, y) for seed in range(8)]
-    assert sorted(scores)[1] > 0.12, scores  # .15 without privacy; in one fit of 50 noise is more
+    scores = [model.set_params(random_state=seed).fit(X, y).score(X, y) for seed in range(4)]
+    assert min(scores) > 0.12, scores  # .15 without privacy
 
 
 def test_one_date_among_columns_whose_second_moments_are_noise():
