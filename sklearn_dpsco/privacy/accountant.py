@@ -390,6 +390,7 @@ class BudgetAccountant(Account):
         costs = epsilon, rho, min(at_order, epsilon / order), half_mu_squared, guarantee.slack
         named |= dict(zip(COSTS, map(float, costs), strict=True))
         named |= {"branch": branch, "has_groups": has_groups, "guarantee": guarantee}
+        named |= {"noise_is_exact": guarantee.noise_is_exact}
         charge = Charge(*claim_of(guarantee), kind, **named)
         state = state.plus(charge)
         if not state.is_within:

@@ -213,6 +213,17 @@ class Guarantee(Overviewed):
         return self.composition == "none"
 
     @property
+    def noise_is_exact(self) -> bool:
+        """Whether all noise on numbers has its law to the last bit, which may all be seen then.
+
+        With ``precision="float"`` the last digits tell what the noise was added to.
+        """
+        if self.parts:
+            return all(part.noise_is_exact for _, options in self.parts for part in options)
+        added = (r.mechanism for r in self.releases if not r.mechanism.selects)
+        return all(getattr(noise, "precision", "exact") == "exact" for noise in added)
+
+    @property
     def slack(self) -> float:
         """The part of delta with which releases may tell what their costs do not cover."""
         if self.parts:
@@ -222,11 +233,13 @@ class Guarantee(Overviewed):
     @property
     def claim(self) -> str:
         """Epsilon, delta and the relation in words."""
-        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
+        text = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
+        return text + ", but not of the last digits (precision='float')" * (not self.noise_is_exact)
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""
-        lines = [promise(claim_of(self), self.noise_is_secret)]
+        is_exact = self.noise_is_exact
+        lines = [promise(claim_of(self), self.noise_is_secret, noise_is_exact=is_exact)]
         lines += self.fits.lines if self.fits else []
         more = [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
         if self.slack:

@@ -41,7 +41,7 @@ from .guarantee import Guarantee
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
 COSTS = ("pure_epsilon", "rho", "rho_at_order", "half_mu_squared", "slack")
-_LATER = "noise_is_secret", "has_groups"  # files of earlier versions lack them
+_LATER = "noise_is_secret", "has_groups", "noise_is_exact"  # files of earlier versions lack them
 # Costs that are left out of a file where they are this, the default: earlier versions lack both.
 _USUAL = {"half_mu_squared": math.inf, "slack": 0.0}
 # place of the cost that adds up
@@ -86,6 +86,9 @@ class Charge:
     has_groups : bool or None
         Whether the fit was told whose each row is. If not, that nobody has more than
         `rows_per_user` rows is a promise. None in files of earlier versions, which do not say.
+    noise_is_exact : bool or None
+        False if noise was drawn in floating point (``precision="float"``). None in files of earlier
+        versions, which do not say.
     guarantee : Guarantee or None
         The guarantee itself, if this process charged it and has not loaded the accountant since.
     """
@@ -108,6 +111,7 @@ class Charge:
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
     noise_is_secret: bool | None = None
     has_groups: bool | None = None
+    noise_is_exact: bool | None = None
     guarantee: Guarantee | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -57,6 +57,10 @@ _SEED = (
     "anything, against who knows a seed (random_state){}: the number from which the noise can be "
     "computed once more, and taken off"
 )
+_DIGITS = (
+    "anything, against who sees all digits of a result whose noise was drawn in floating point "
+    "(precision='float'){}: the last ones can tell what the noise was added to"
+)
 _SETTINGS = (
     "- [ ] All settings are in an annex, as model.get_params() lists them, and were chosen without "
     "a look at the data. (If not, no limit on this page is certain.)"
@@ -149,7 +153,13 @@ def claim_of(claimed: Any) -> Claim:
     return float(claimed.epsilon), float(claimed.delta), claimed.relation, claimed.rows_per_user
 
 
-def promise(claim: Claim, noise_is_secret: bool | None = True, *, is_ledger: bool = False) -> str:
+def promise(
+    claim: Claim,
+    noise_is_secret: bool | None = True,
+    *,
+    noise_is_exact: bool | None = True,
+    is_ledger: bool = False,
+) -> str:
     """The first sentence of reports and prints: who is protected, against whom, at what odds.
 
     A guarantee is of one result: what others of the same data tell is outside of it.
@@ -169,10 +179,14 @@ def promise(claim: Claim, noise_is_secret: bool | None = True, *, is_ledger: boo
         f"{_CHANGE[relation].format(whom=whom)}, {any_result} would have been at most {factor} "
         f"times as likely, and at least 1/{factor} as likely{slack}."
     )
-    if noise_is_secret is not False:
+    others = []
+    if noise_is_secret is False:
+        others.append("knows or guesses the seed (random_state) that was given")
+    if noise_is_exact is False:
+        others.append("sees the last digits, which noise of precision='float' leaves open")
+    if not others:
         return text
-    seed = "NOT PRIVATE against whoever knows or guesses the seed (random_state) that was given."
-    return f"{seed} For all others, p{text[1:]}"
+    return f"NOT PRIVATE against whoever {', or '.join(others)}. For all others, p{text[1:]}"
 
 
 def _sure(epsilon: float) -> str:
@@ -371,11 +385,11 @@ def _report(
     """The page, and the data.
 
     It is about a person of so many rows. `page` has its lines, the promise first, what is to be
-    confirmed and what to be decided; `known` the kinds of noise that there are, and whether fits
-    knew whose rows are whose: both empty before the first result.
+    confirmed and what to be decided; `known` the kinds of noise that there are, whether fits
+    knew whose rows are whose, and whether noise was exact: all empty before the first result.
     """
     (first, *lines), confirmed, decided = page
-    (secrets, had_groups), is_row = known, of_person == 1
+    (secrets, had_groups, exact), is_row = known, of_person == 1
     of_each = " in what any one result is made from" if what == "ledger" else ""
     if is_row:
         confirmed = [_ONE_ROW.format(of_each), *confirmed]
@@ -398,6 +412,8 @@ def _report(
     versions = {name: version(name) for name in _PARTS["versions"]["properties"]}
     given = " that was given" if False in secrets else ", if one was given"
     outside = [_PERSONS] * (not is_row) + [_SEED.format(given)] * (secrets != {True})
+    if exact - {True}:
+        outside.append(_DIGITS.format("" if False in exact else ", if one was: it is not recorded"))
     outside += [text.format(what) for text in _OUTSIDE]
     found: dict[str, Any] = {"format": FORMAT, "time": now.isoformat(), "versions": versions}
     found |= {"promise": first, "outside": outside, **named, **facts}
@@ -415,7 +431,8 @@ def _report(
 
 def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any) -> Report:
     """The report of one guarantee, with the facts of its releases in the schema's order."""
-    lines = [promise(claim_of(guarantee), guarantee.noise_is_secret)]
+    is_exact = guarantee.noise_is_exact
+    lines = [promise(claim_of(guarantee), guarantee.noise_is_secret, noise_is_exact=is_exact)]
     if not guarantee.is_void:
         lines += _explained(claim_of(guarantee))
     lines += guarantee.fits.lines if guarantee.fits else []
@@ -436,7 +453,8 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
     facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
-    known = {guarantee.noise_is_secret and not guarantee.is_void}, {guarantee.has_groups}
+    is_secret = guarantee.noise_is_secret and not guarantee.is_void
+    known = {is_secret}, {guarantee.has_groups}, {is_exact}
     page: Any = lines, [], ["- [ ] This result may be published."]
     return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
 
@@ -530,7 +548,9 @@ def of_accountant(
     has_branches = any(charge.branch for charge in charges)
     further, confirmed, decided = _of_budget(epsilon, spent, left, charges, has_branches)
     parts, of_parts = _of_parts(charges, rows_per_user)
-    lines = [promise(claim, False not in secrets, is_ledger=True), *parts]
+    exact = {charge.noise_is_exact for charge in charges}
+    told: Any = {"noise_is_exact": False not in exact, "is_ledger": True}
+    lines = [promise(claim, False not in secrets, **told), *parts]
     lines += [*_explained(claim, spent if found else None, has_branches), *further]
     rows = [
         (
@@ -552,5 +572,5 @@ def of_accountant(
     table = ("result", "made from", "its own limit", *of_rows, "time (UTC)", "noise"), rows
     budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
     page = lines, [*confirmed, *of_parts], decided
-    known = secrets, {c.has_groups for c in charges}
+    known = secrets, {c.has_groups for c in charges}, exact
     return _report("ledger", rows_per_user, page, known, table, named, budget=budget, charges=found)

@@ -179,13 +179,13 @@ def test_the_file_is_text_with_public_facts_only(tmp_path):
     assert set(entry) == {
         *("epsilon", "delta", "relation", "composition", "pure_epsilon", "rho", "rho_at_order"),
         *("rows_per_user", "branch", "label", "estimator", "n_samples", "n_features", "time"),
-        *("noise_is_secret", "has_groups", "half_mu_squared"),
+        *("noise_is_secret", "has_groups", "noise_is_exact", "half_mu_squared"),
     }
     assert (entry["noise_is_secret"], entry["has_groups"]) == (False, True)
     assert entry["pure_epsilon"] is None
     half_mu_squared = PrivacyBudget(0.1, DELTA).mu ** 2 / 2
     assert entry["rho"] == entry["half_mu_squared"] == pytest.approx(half_mu_squared, rel=1e-9)
-    for key in ("noise_is_secret", "has_groups"):  # which earlier versions did not write
+    for key in ("noise_is_secret", "has_groups", "noise_is_exact"):  # which earlier versions did not write
         del entry[key]
     (tmp_path / "budget.json").write_text(json.dumps(document))
     (charge,) = reloaded(accountant).ledger

@@ -26,6 +26,7 @@ from sklearn_dpsco._checks import rounded
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, Release
 from sklearn_dpsco.privacy.guarantee import Guarantee
+from sklearn_dpsco.privacy.ledger import Snapshot
 from sklearn_dpsco.privacy.report import Report, _percent, promise
 
 TABLE = np.random.default_rng(0).uniform(0, 1, (500, 2))
@@ -217,6 +218,50 @@ def test_what_is_not_private_is_told_first():
     assert "Protected" not in str(report)
     assert "without noise" in str(report)
     assert "epsilon" not in facts_of(report)["guarantee"]
+
+
+def test_noise_that_is_not_exact_is_told_first(tmp_path):
+    accountant = BudgetAccountant(2.0, 1e-6)
+    accountant.save(tmp_path / "ledger.json")
+    exact = plan_mean(5000, 2, epsilon=0.5, accountant=accountant)
+    accountant.spend(exact)
+    for report in (exact.guarantee.report(), accountant.report()):
+        assert "precision" not in str(report)
+        assert "precision" not in report.to_json()
+    plan = plan_mean(5000, 2, epsilon=0.5, accountant=accountant, precision="float")
+    accountant.spend(plan)
+    of_file = Snapshot.read(tmp_path / "ledger.json").ledger.charges
+    assert [charge.noise_is_exact for charge in of_file] == [True, False]
+    first = "NOT PRIVATE against whoever sees the last digits, which noise of precision='float'"
+    assert joined(plan.guarantee).startswith(first)
+    for report in (plan.guarantee.report(), accountant.report()):
+        assert report.overview().lines[1].startswith(first)
+        told = [text for text in facts_of(report)["outside"] if "precision='float'" in text]
+        assert len(told) == 1
+        assert "recorded" not in told[0]
+    parts = (("all", (exact.guarantee, plan.guarantee)),)
+    both = Guarantee.of_parts(PrivacyBudget(1.0, 1e-6, currency="gdp"), "gdp", parts)
+    assert not both.noise_is_exact  # whichever is carried out
+    seeded = plan.guarantee.of_fit(noise_is_secret=False)
+    assert "that was given, or sees the last digits" in joined(seeded)
+    # files of earlier versions do not say
+    entries = json.loads((tmp_path / "ledger.json").read_text())
+    for charge in entries["charges"]:
+        del charge["noise_is_exact"]
+    (tmp_path / "ledger.json").write_text(json.dumps(entries))
+    (told,) = (
+        text
+        for text in facts_of(reloaded(tmp_path / "ledger.json").report())["outside"]
+        if "precision='float'" in text
+    )
+    assert "if one was: it is not recorded" in told
+
+
+def reloaded(path):
+    """The accountant of a file as another process finds it."""
+    accountant = BudgetAccountant.__new__(BudgetAccountant)
+    accountant._set_up(Snapshot.read(path)._replace(id="another"))
+    return accountant
 
 
 def test_an_accountant_names_its_charges_and_no_hash():
