@@ -44,7 +44,7 @@ def compressed(X: Any) -> Any:
             for places, size in zip((entries.row, entries.col), X.shape, strict=True)
         ):
             raise ValueError(_NO_MATRIX)
-        X = entries.tocsr()
+        X = _rows_of(entries)
     indices, indptr = np.asarray(X.indices), np.asarray(X.indptr)
     for kind in (indices.dtype, indptr.dtype):
         if kind not in _INDEX_TYPES:
@@ -81,10 +81,29 @@ def canonical(X: Any) -> Any:
     n_stored = int(indptr[-1])  # what is behind that is no entry
     # a fresh object: the flag that scipy caches may be stale
     X = with_arrays(X, X.data[:n_stored], indices[:n_stored], indptr)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    if X.has_canonical_format:
+        return X
+    # scipy sorts all lines where one is out of order, and its sort changes the order of entries of
+    # one place. If they cancel out (1e16 - 1e16 + 1), a record would change the values of others.
+    line = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+    order = np.lexsort((X.indices, line))  # which is stable
+    X = with_arrays(X, X.data[order], X.indices[order], X.indptr.copy())
+    X.sum_duplicates()
     return X
+
+
+def _rows_of(entries: Any) -> Any:
+    """CSR of a COO matrix, the entries of a row as they come; scipy would add some of them up."""
+    order = np.argsort(entries.row, kind="stable")
+    kind = np.int32 if max(order.size, *entries.shape) < 2**31 else np.int64
+    indptr = np.zeros(entries.shape[0] + 1, dtype=kind)
+    np.cumsum(np.bincount(entries.row, minlength=entries.shape[0]), out=indptr[1:])
+    data = entries.data[order]
+    if data.dtype == np.float16:  # which matrices in rows cannot have
+        data = data.astype(np.float32)
+    is_array = isinstance(entries, sparse.sparray)
+    out = (sparse.csr_array if is_array else sparse.csr_matrix)(entries.shape, dtype=data.dtype)
+    return with_arrays(out, data, entries.col[order].astype(kind), indptr)
 
 
 def row_range(X: Any, which: slice) -> Any:

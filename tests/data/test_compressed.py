@@ -88,6 +88,30 @@ def test_canonical_form_of_what_is_not(kind):
         assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_the_order_of_the_entries_of_a_record_changes_no_other_record(form):
+    # three entries of one place, whose sum is 1, 0 or 2 by their order
+    own = [(0, 1e16), (0, -1e16), (0, 1.0), *((j, 0.1) for j in range(1, 20))]
+    found = []
+    for last in ([(0, 0.5), (1, 0.5)], [(1, 0.5), (0, 0.5)]):
+        entries = [(i, *entry) for i in range(40) for entry in own]
+        added = [(40, *entry) for entry in last]
+        # of a CSC matrix, that of the last record comes first in column 0
+        entries = added[::-1] + entries if form == "csc" and last[0][0] else entries + added
+        rows, columns, values = map(np.array, zip(*entries, strict=True))
+        X = sparse.coo_matrix((values, (rows, columns)), (41, 20))
+        if form != "coo":
+            lines, places = (rows, columns) if form == "csr" else (columns, rows)
+            order = np.argsort(lines, kind="stable")
+            indptr = np.append(0, np.cumsum(np.bincount(lines)))
+            made = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix}[form](X.shape)
+            X = with_arrays(made, values[order], places[order].astype(np.int32), indptr)
+            X.indptr = X.indptr.astype(np.int32)
+        found.append(canonical(compressed(X)).toarray())
+    np.testing.assert_array_equal(*found)
+    assert np.all(found[0][:40, 0] == 1.0)
+
+
 @every_kind
 def test_places_of_stored_values(kind):
     X = random_table(kind, shape=(900, 700))
