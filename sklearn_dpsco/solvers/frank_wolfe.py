@@ -158,6 +158,11 @@ class FrankWolfe(Solver):
                 f"{type(geometry).__name__}"
             )
         self._check_units(budget, units)
+        if form == "auto" and budget.is_pure and not geometry.has_vertices:
+            raise ValueError(
+                "delta=0 has selections of vertices alone, of which "
+                f"{type(geometry).__name__} has none: take feasible_set='l1', or delta='auto'"
+            )
         if form == "auto":
             form = "selection" if geometry.has_vertices else "gradient"
         kind = type(geometry)

@@ -133,6 +133,8 @@ def test_pure_budget_allows_selection_only():
         assert isinstance(plan.first.target, Laplace)
         assert plan.step.noise == "exponential"
         assert plan.guarantee.spent == pytest.approx(1.0, rel=1e-9)
+    with pytest.raises(ValueError, match="selections of vertices alone, of which L2Ball has none"):
+        FrankWolfe().check(LOSSES["regression"], L2Ball, pure)
 
 
 def test_kinds_of_noise_under_approximate_dp():
