@@ -380,7 +380,8 @@ n_thresholds, n_bins, score_bounds, invalid, precision, accountant
     Raises
     ------
     ValueError
-        If a parameter is out of range, or of other scores than those that are asked for.
+        If a parameter is out of range, or of other scores than those that are asked for, but for
+        `n_classes` and `bounds_y`, which tell of the table.
 
     Examples
     --------
@@ -1102,7 +1103,11 @@ def _take_from_model(
     planned: dict[str, Any], estimator: Any, is_grouped: bool, has_groups: bool
 ) -> None:
     """What the model says in public, where nothing else was said."""
-    if planned["bounds_y"] is None:
+    if not set(_OF_NUMBERS) & set(planned["scoring"]):
+        if planned["bounds_y"] is not None:
+            of = listed(planned["scoring"])
+            raise ValueError(f"bounds_y has no effect on scoring={of}, of labels")
+    elif planned["bounds_y"] is None:
         planned["bounds_y"] = _public(estimator, "bounds_y")
     n_bins = planned["n_bins"]  # an array is not compared with "auto"
     if "binned_means" in planned["scoring"] and isinstance(n_bins, str) and n_bins == "auto":

@@ -470,9 +470,9 @@ def groups_of(n):
 def test_scores_of_public_groups():
     X, y, group = groups_of(6000)
     facts = {"by": group, "by_values": ["west", "north", "east"], "epsilon": 50.0}
-    facts |= {"random_state": 0, "bounds_y": (-2, 2), "delta": 1e-6}
-    model = LinearRegression().fit(X, X[:, 0])
-    found = dp_score(model, X, y, scoring=["r2", "mean_bias"], max_error=2, **facts)
+    facts |= {"random_state": 0, "delta": 1e-6}
+    model, bounds = LinearRegression().fit(X, X[:, 0]), {"bounds_y": (-2, 2), "max_error": 2}
+    found = dp_score(model, X, y, scoring=["r2", "mean_bias"], **bounds, **facts)
     bias = found["mean_bias"]
     assert list(bias.by_group) == ["east", "north", "west"]
     assert f"n = 6000, of which about {bias.n_valid:.0f} valid in the groups," in joined(bias)
@@ -575,8 +575,8 @@ def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*too small to learn from")  # public facts
         found = dp_score(
-            Fixed(), X, y, scoring=scoring, delta=delta, bounds_y=(0, 1), by=by,
-            by_values=["many", "none", "one"], random_state=0,
+            Fixed(), X, y, scoring=scoring, delta=delta, by=by, random_state=0,
+            bounds_y=None if scoring in BY_LABELS else (0, 1), by_values=["many", "none", "one"],
         )  # fmt: skip
     assert list(found.by_group) == ["many", "none", "one"]
     for score in found.by_group.values():
@@ -760,4 +760,7 @@ def test_what_is_used_by_one_of_the_scores_is_taken(data):
     X = np.random.default_rng(1).uniform(0, 1, (300, 2))
     model = DPPoissonRegressor(bounds_X=(0, 1), bounds_y=(0, 1)).fit(X, y)
     dp_score(model, X, y, scoring="mean_bias")
+    dp_score(model, X, y.astype(float), scoring="accuracy", classes=[0.0, 1.0])
     assert_refuses(dp_score, "classes has no effect", model, X, y, scoring="r2", classes=[0, 1])
+    labels = {"scoring": "accuracy", "classes": [0, 1]}
+    assert_refuses(dp_score, "bounds_y has no effect", model, X, y, bounds_y=(0, 1), **labels)
