@@ -220,7 +220,9 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
     first = rows.iloc[: rows["period"].drop_duplicates().size]
     n_persons, left = divmod(len(rows), max(len(first), 1))
     same = ("period", "start", "stop")
-    is_whole = n_persons > 0 and left == 0 and first["start"].iloc[0] == 0
+    # without a period in between, the next one would be taken for as long as both
+    starts = np.append(0, first["stop"])[: len(first)]
+    is_whole = n_persons > 0 and left == 0 and np.array_equal(first["start"], starts)
     if not is_whole or any((rows[c] != np.tile(first[c], n_persons)).any() for c in same):
         raise ValueError(
             "rows must be all rows that person_periods made, in their order: each period of each "

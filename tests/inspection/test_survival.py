@@ -206,6 +206,7 @@ def test_what_is_wrong_is_said(sure):
         new.sample(frac=1, random_state=0),
         new[:0],
         new[new["period"] > 1],
+        new[new["period"] != 2],  # the third one would be taken for as long as both
     ):
         with pytest.raises(ValueError, match="in their order"):
             survival_curve(model, rows)
