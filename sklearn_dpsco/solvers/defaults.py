@@ -528,6 +528,7 @@ PHASED_SGD = by_task(
     curved=0.2,  # learning_rate B^2 is at most this over the smoothness of the loss
     unit_step=2.0,  # in learned units, of curvature 1, times 1 / sqrt(n)
     target_unit=16.0,  # of the targets in learned units, in units of the clip
+    kink=40.0,  # least beta of the envelope of a loss with a kink, times `target_unit`
     n_phases=3,
     ratio=3.0,  # of the steps of one phase and the next
     accurate=0.002,  # the noise N below which the clip grows

@@ -366,6 +366,20 @@ def test_units_are_learned_where_nothing_is_declared_and_passes_are_many():
     assert not learns(l2_problem(2000, 4, feasible_set=everything))
 
 
+@pytest.mark.parametrize("epsilon", [1e3, np.inf])
+def test_with_little_noise_a_quantile_is_no_mean(epsilon):
+    """A step that grows as noise vanishes has an envelope that is a parabola over all residuals."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (5000, 3))
+    y = X @ [0.5, -0.3, 0.1] + rng.normal(0, 0.1, 5000)
+    for level in (0.1, 0.9):
+        model = DPPhasedSGDRegressor(
+            epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-1, 1), loss=Quantile(level)
+        ).fit(X, y)
+        assert model.plan_.target_unit is not None
+        assert np.mean(y <= model.predict(X)) == pytest.approx(level, abs=0.02)
+
+
 def test_in_learned_units_storage_and_the_bounds_do_not_matter():
     X, y = scaled_table(600, 4, seed=3)
     X = X * (np.abs(X) > 0.3)
