@@ -412,8 +412,7 @@ class _Draft:
             (units.signal * clip / single) ** 2 / (curvature * trace * square),
         )
         most = self.rules.unit_step / (share * curvature * math.sqrt(n * math.sqrt(self.passes)))
-        if not is_smooth and loss.task == "regression":
-            # the envelope of a longer step is a parabola over all residuals: a mean, no quantile
+        if not is_smooth:  # the envelope of a longer step is a parabola over all residuals
             most = min(most, 1 / (self.rules.kink * target_unit))
         return clip, min(length / (n * self.passes), most), target_unit
 

@@ -378,6 +378,13 @@ def test_with_little_noise_a_quantile_is_no_mean(epsilon):
         ).fit(X, y)
         assert model.plan_.target_unit is not None
         assert np.mean(y <= model.predict(X)) == pytest.approx(level, abs=0.02)
+    labels, losses = np.sign(y + 0.2 * rng.logistic(size=5000)), []
+    for scale in (epsilon, 10.0):
+        model = DPPhasedSGDClassifier(
+            epsilon=scale, bounds_X=(-1, 1), classes=[-1, 1], loss="hinge", random_state=0
+        ).fit(X, labels)
+        losses.append(np.mean(Hinge().value(model.decision_function(X), labels)))
+    assert losses[0] < 1.02 * losses[1]  # a budget that is larger is no harm
 
 
 def test_in_learned_units_storage_and_the_bounds_do_not_matter():
