@@ -193,7 +193,7 @@ class PrivacyBudget:
     currency : {"auto", "zcdp", "gdp"}, default="auto"
         "zcdp" and "gdp" for plans that an accountant adds up with others in zCDP or in Gaussian DP;
         "auto" takes the analysis that gives a single plan the least noise.
-    order : float > 1 or None, default=None
+    order : float > 1 (or 1, with delta 0) or None, default=None
         Order of the Renyi filter of that accountant, at which random batches cost less than in rho.
     rows_per_user : int >= 1, default=1
         The guarantee is for all rows of a user together, of whom nobody has more than this.
@@ -241,10 +241,12 @@ class PrivacyBudget:
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("currency", self.currency, get_args(Currency))
+        order = None if self.order is None else check_real("order", self.order, low=1)
         # in Python's numbers: sums and scales of numpy's smaller types would be rounded to those
         self.__dict__.update(
             epsilon=epsilon,
             delta=delta,
+            order=order,
             rows_per_user=rows,
             is_pure=delta == 0,
             is_infinite=epsilon == math.inf,

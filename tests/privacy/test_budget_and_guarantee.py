@@ -199,6 +199,12 @@ def test_releases_that_no_cost_is_true_of_have_no_guarantee():
     Guarantee(1.0, DELTA, "zero-out", "zcdp", (Release("nothing", SelectVertex(0.0, 1.0)),))
 
 
+@pytest.mark.parametrize("order", [0, 0.5, -1, math.nan, math.inf, "2", True])
+def test_the_order_of_a_filter_is_a_number_above_1(order):
+    with pytest.raises(ValueError, match="order must be"):
+        PrivacyBudget(1.0, currency="zcdp", order=order)
+
+
 def test_numbers_of_uses_are_whole_and_positive():
     mechanism = Gaussian(1e-3, 1.0)
     for bad in (0, -1, 0.5, math.nan, "2"):
