@@ -533,7 +533,9 @@ class FTRL(Solver):
             curvature = min(curvature, rules.whitened_curvature + row**2 / batch_size)
         stable = 1.9 / (smoothness * curvature)
         if not math.isfinite(smoothness):
-            stable = rules.reach / (clip * row**2 * math.sqrt(noise.n_steps))
+            # whitened rows are mostly far shorter than their bound
+            square = min(row**2, problem.dimension) if is_whitened else row**2
+            stable = rules.reach / (clip * square * math.sqrt(noise.n_steps))
         noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         if q == math.inf:
             noisy = noise.worst_scale * math.sqrt(2 * math.log(2 * width))

@@ -19,6 +19,7 @@ from support import (
     stream,
 )
 
+from sklearn_dpsco import DPFTRLRegressor
 from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours, replay
 from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
@@ -404,3 +405,17 @@ def test_all_iterates_together_are_within_the_claim(position):
         bound = result.gaussian_epsilon_lower_bound
         assert (bound <= EPSILON) == is_private
         assert bound > 0.3 * EPSILON
+
+
+def test_with_little_noise_steps_still_reach_a_quantile():
+    """The bound on whitened rows grows as noise vanishes, and steps are for rows as they are."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 10))
+    y = X @ rng.normal(0, 0.3, 10) + rng.normal(0, 0.1, 20_000)
+    for epsilon in (1e3, np.inf):
+        model = DPFTRLRegressor(
+            epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-2, 2), loss=Quantile(0.9), random_state=0
+        ).fit(X, y)
+        assert model.plan_.moments is not None
+        residual = y - model.predict(X)
+        assert np.mean(np.maximum(0.9 * residual, -0.1 * residual)) < 0.019  # .0176 is the least
