@@ -497,9 +497,9 @@ INFERENCE = rule_set(
     # Deviations by which an eigenvalue must be above the edge of those of noise alone, which exceed
     # that once in 700 times or less.
     clear=1.6,
-    # Second derivatives of rates that are clear by chance are too large, and errors told too small:
-    # times this noise over one, to the third power, is added to the root of its inverse.
-    unclear={"regression": 0.0, "classification": 0.0, "rates": 2.7},
+    # Second derivatives of rates or labels that are clear by chance are too large, and errors told
+    # too small: times this noise over one, to the third power, is added to the root of its inverse.
+    unclear={"regression": 0.0, "classification": 2.7, "rates": 2.7},
     # Error of a last step of labels, over the square of its length, both in the norm of the second
     # derivatives (found by simulation).
     bend=0.75,

@@ -69,6 +69,7 @@ _FEW = 4.0  # coefficients
 _PLAUSIBLE = 4.0  # change of the logarithm of a rate by a step
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
+_STEEPER = 2.0  # standard deviation of effects of labels that are hidden, over them (simulation)
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _UNEQUAL = 0.5  # what variances of residuals of long rows may differ by from those of all
@@ -176,7 +177,7 @@ class NewtonSteps(Part):
         last = self._plausible(units, bread, last, variance)
         basis, of_noise = bread.basis, variance * float((bread.inverse**2).sum())
         found = basis @ (basis.T @ point.ravel() - last)
-        bread = bread.careful(problem.loss.task)
+        plain, bread = bread, bread.careful(problem.loss.task)
         pulls = bread.root.T @ basis.T @ scores
         # the noise of a step was no error before it: what is left of its square
         left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
@@ -208,7 +209,7 @@ class NewtonSteps(Part):
         n_records = units.n_present if units.users is None else units.users.starts.size
         faint, effects = _HIDDEN * basis @ bread.faint, found[: problem.n_features * k]
         noise = noise + float((effects**2).mean()) * faint @ faint.T
-        noise += _short(units, bread, point, scores, variance)
+        noise += _short(units, plain, point, scores, variance)
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
@@ -573,22 +574,33 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     derivative like :math:`2 / k^3`. So a step adds :math:`f = (1 - k^2 / K^2) / 2` times k, however
     far it is. To f is added what noise may hide. Predictions of which second derivatives are those
     without effects have no such error: in as far as they are smaller, if predictions are normal.
+    The level changes with k so that predictions keep their sum, in the second derivatives: of rare
+    labels steeper effects have a lower one. Along directions that these derivatives do not show,
+    or hardly, no step was of any use: there what effects are is in doubt as a whole.
     """
-    if units.problem.loss.task != "classification":
+    problem = units.problem
+    if problem.loss.task != "classification":
         return np.zeros((coef.size, coef.size))
-    effects = np.array(coef).reshape(units.problem.dimension, -1)
-    effects[units.problem.n_features :] = 0.0
+    effects = np.array(coef).reshape(problem.dimension, -1)
+    effects[problem.n_features :] = 0.0
+    levels = np.eye(problem.dimension)[:, problem.n_features :]
+    levels = bread.basis.T @ np.kron(levels, np.eye(effects.shape[1]))
     effects = bread.basis.T @ effects.ravel()
-    size, dual = float(effects @ effects), bread.root / (bread.root**2).sum(axis=0)
-    seen = dual.T @ effects
+    clear = 1 - 1 / math.sqrt(1 + math.pi / 8 * units.spread**2 * float(effects @ effects))
+    lengths = (bread.root**2).sum(axis=0)
+    dual, told = bread.root / lengths, bread.root / np.sqrt(lengths)
+    effects -= levels @ (np.linalg.pinv(dual.T @ levels) @ (dual.T @ effects))
+    seen, parts_told = dual.T @ effects, told.T @ effects
+    size = float(parts_told @ parts_told)
     slope, curved = -float(seen @ bread.root.T @ bread.basis.T @ scores), float(seen @ seen)
     slopes = np.array([slope, slope + 1.5 * math.sqrt(variance * size)])
     parts = slopes / np.maximum([curved, curved - 1.5 * bread.scale * size], TINY)
     parts = np.clip(parts, -0.7, 0.49)
     left = float((1 / ((1 + parts) * np.sqrt(1 - 2 * parts))).max()) - 1
-    clear = 1 - 1 / math.sqrt(1 + math.pi / 8 * units.spread**2 * size)
     far = clear * left * (1 + parts[0]) * bread.basis @ bread.root @ seen
-    return np.outer(far, far)
+    shown = 1 - np.minimum(1.0, INFERENCE.unclear["classification"] * bread.scale * lengths) ** 6
+    doubt = _STEEPER * clear * bread.basis @ (effects - told @ (shown * parts_told))
+    return np.outer(far, far) + np.outer(doubt, doubt)
 
 
 def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
