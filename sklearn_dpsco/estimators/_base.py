@@ -862,16 +862,18 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, shape (n_samples, n_classes).
 
-        For the logistic loss the sigmoid of the score, or of several classes' the softmax.
+        For the logistic loss the sigmoid of the score, or of several classes' the softmax, but at
+        least ``plan_.least_probability``, so that they add up to 1: all records together are then
+        off by half of the noise of one count at most, and a row far from all others is not certain.
         """
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss, False))
+        return self._predicted(X, functools.partial(probabilities, self.plan_, False))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
         check_is_fitted(self)
-        return self._predicted(X, functools.partial(probabilities, self.plan_.problem.loss, True))
+        return self._predicted(X, functools.partial(probabilities, self.plan_, True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -943,9 +945,12 @@ def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
     return classes[(found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)]
 
 
-def probabilities(loss: Any, is_log: bool, raw: Array) -> Array:
+def probabilities(plan: Any, is_log: bool, raw: Array) -> Array:
     """Probability of each class, or its logarithm."""
-    found: Array = loss.probability(scores(raw))
+    found: Array = plan.problem.loss.probability(scores(raw))
     found = np.column_stack((1 - found, found)) if found.ndim == 1 else found
+    if least := plan.least_probability:
+        found = np.maximum(found, least)
+        found /= found.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore"):
         return np.log(found) if is_log else found

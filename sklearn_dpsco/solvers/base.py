@@ -205,6 +205,19 @@ class Plan(Overviewed):
         """How many steps `run` reports to `_progress.steps`."""
         return self.max_iter
 
+    @property
+    def least_probability(self) -> float:
+        r"""What probabilities of K classes are held at: 1 / (2 m (K - 1)), m at least 2.
+
+        m is :math:`n \mu / \phi`, or :math:`n \epsilon / \phi` if delta is 0; 0 without noise.
+        """
+        budget, n_others = self.budget, max(1, self.problem.n_outputs - 1)
+        if budget.is_infinite:
+            return 0.0
+        size = budget.mixed_allowance.amount
+        of_one = (size if budget.is_pure else math.sqrt(2 * size)) / budget.record_factor
+        return 0.5 / max(self.problem.n_samples * of_one, 2.0) / n_others
+
     def run(self, data: Any, stream: RandomStream) -> SolverResult:
         """Do what the plan says; all noise and all random choices come from `stream`."""
         raise NotImplementedError

@@ -441,7 +441,8 @@ CORRECTION = rule_set(
     # the spread of the predictions is thought to be wrong by
     law_doubt=1.25,
     start_above=0.75,  # of such levels, log-odds from where Newton steps begin, at most
-    steepest=4.0,  # of the slopes, where most predictions are alike
+    steepest=3.0,  # of the slopes, where most predictions are alike
+    far_apart=3.0,  # by what the unit of slopes grows where few predictions are far apart, at most
     # Below `least`, from this m and 6 d on, the levels of a regression are restored to the released
     # means of its targets, from which they must be off by so many variances; the share of the whole
     # budget for these is then up to this, and from `least_for_spread` on also for their spreads.

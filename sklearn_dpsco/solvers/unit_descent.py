@@ -914,8 +914,8 @@ class Correction(Part):
         problem, half = units.problem, _LINE_UNIT
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
-        spread, line = self._line(units, point[:d], stream)
         slopes, _ = _slopes_and_levels(units, coef)
+        spread, line = self._line(units, slopes, point[:d], stream)
         points = _normal_points(slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
         own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), CORRECTION.prior
@@ -955,8 +955,14 @@ class Correction(Part):
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
 
-    def _line(self, units: Units, point: Array, stream: RandomStream) -> tuple[float, Units]:
-        """The root mean square of normal predictions, and units in which these are the rows."""
+    def _line(
+        self, units: Units, slopes: Array, point: Array, stream: RandomStream
+    ) -> tuple[float, Units]:
+        """The root mean square of normal predictions, and units in which these are the rows.
+
+        Where few rows have predictions far from all others, second moments tell of a larger one.
+        Rows that are much longer than the unit would hardly count, and may be most of a class.
+        """
         assert self.size is not None
         k, octaves = units.problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
         sizes = units.data.map(statistics.of_predictions, point).kept()
@@ -966,6 +972,9 @@ class Correction(Part):
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
         spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
+        if units.problem.loss.task == "classification":
+            far = max(1.0, _spread_of(units, slopes) / spread)
+            spread *= min(far**1.5, CORRECTION.far_apart)
         data = sizes.map(statistics.on_line, spread).kept(most=_LINE_BYTES)
         unit = np.full(k + 1, _LINE_UNIT)
         line = replace(units.problem, n_features=k)
@@ -1095,8 +1104,13 @@ def _push_back(units: Units, slopes: Array, own: Array, walk: Walk) -> Array:
 
 def _points_of(units: Units, slopes: Array) -> Array:
     """`_normal_points` of slopes of shape (d, K) in the units."""
+    return _normal_points(slopes, _spread_of(units, slopes))
+
+
+def _spread_of(units: Units, slopes: Array) -> float:
+    """The root mean square of predictions, by second moments; of classes less their mean."""
     apart = slopes - slopes.mean(axis=1, keepdims=True) if slopes.shape[1] > 1 else slopes
-    return _normal_points(slopes, units.spread * float(np.linalg.norm(apart)))
+    return units.spread * float(np.linalg.norm(apart))
 
 
 def _normal_points(slopes: Array, spread: float) -> Array:

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import expit
 from sklearn.base import clone
 from support import scaled_table
 
@@ -77,6 +78,36 @@ def test_a_smoothed_hinge_of_the_users_own_has_no_probabilities():
     assert hasattr(classifier(), "predict_proba")
     for method in ("predict_proba", "predict_log_proba"):
         assert not hasattr(classifier(loss=SmoothedHinge(0.5)), method)
+
+
+@pytest.mark.parametrize(
+    ("classes", "settings"),
+    [
+        ([0, 1], {"epsilon": 1.0, "relation": "replace-one"}),
+        ([0, 1], {"epsilon": 0.5, "delta": 0}),
+        ([0, 1, 2, 3], {"epsilon": 1.0, "relation": "zero-out"}),
+        ([0, 1], {"epsilon": 0.001}),
+    ],
+)
+def test_no_row_has_a_probability_that_no_number_of_records_can_tell(classes, settings):
+    X, y = scaled_table(300, 3)
+    labels = np.digitize(y, np.quantile(y, np.arange(1, len(classes)) / len(classes)))
+    model = classifier(classes, **settings).fit(X, labels)
+    far = 1e6 * np.vstack((np.eye(3), -np.eye(3)))
+    found, budget = model.predict_proba(far), model.plan_.budget
+    size = budget.epsilon if budget.is_pure else budget.mu
+    m = 300 * size / (1 if budget.relation == "zero-out" else 2)
+    least = min(1 / (2 * m), 1 / 4) / (len(classes) - 1)
+    assert model.plan_.least_probability == pytest.approx(least, rel=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(far)), found, rtol=1e-12)
+    assert np.all(found >= least * (1 - least * len(classes)))
+    np.testing.assert_allclose(found.min(axis=1), least, rtol=2 * least * len(classes))
+    np.testing.assert_array_equal(model.predict(far), model.classes_[found.argmax(axis=1)])
+    z = np.asarray(X[:5])
+    usual = model.predict_proba(z)
+    if len(classes) == 2 and least < 0.01:
+        np.testing.assert_allclose(usual[:, 1], expit(model.decision_function(z)), rtol=1e-12)
 
 
 class Tilted(Squared):

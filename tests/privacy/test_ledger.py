@@ -185,7 +185,11 @@ def test_the_file_is_text_with_public_facts_only(tmp_path):
     assert entry["pure_epsilon"] is None
     half_mu_squared = PrivacyBudget(0.1, DELTA).mu ** 2 / 2
     assert entry["rho"] == entry["half_mu_squared"] == pytest.approx(half_mu_squared, rel=1e-9)
-    for key in ("noise_is_secret", "has_groups", "noise_is_exact"):  # which earlier versions did not write
+    for key in (
+        "noise_is_secret",
+        "has_groups",
+        "noise_is_exact",
+    ):  # which earlier versions did not write
         del entry[key]
     (tmp_path / "budget.json").write_text(json.dumps(document))
     (charge,) = reloaded(accountant).ledger

@@ -571,6 +571,35 @@ def test_levels_are_found_where_scores_are_in_groups():
     assert np.mean(found) < 0.005, found
 
 
+@pytest.mark.parametrize(("shown", "epsilon"), [(0.64, 1.0), (0.9, 3.0)])
+def test_labels_of_few_rows_that_are_far_from_all_others_are_not_certain(shown, epsilon):
+    """A flag of 3 % nearly tells the label: its rows are most of a class, and far from all."""
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(4000, 8)).clip(-4, 4)
+        X[:, 0] = rng.random(4000) < 0.03
+        p = np.where(X[:, 0], shown, 0.001)
+        y = (rng.random(4000) < p).astype(int)
+        facts = {"bounds_X": ([0] + [-5] * 7, [1] + [5] * 7), "random_state": seed}
+        found.append(excess_log_loss(X, y, y, X, p, epsilon=epsilon, **facts))
+    assert np.mean(found) < 0.025, found
+
+
+def test_long_rows_are_not_certain_of_rare_labels():
+    """Effects of columns with long tails saturate: their longest rows are far from the model's."""
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = np.exp(1.5 * rng.normal(size=(4000, 5))).clip(0, 1000)
+        z = np.log(X[:, 0]) + 0.5 * np.log(X[:, 1]) - 4
+        y = (rng.random(4000) < expit(z)).astype(int)
+        facts = {"bounds_X": (0, 1000), "random_state": seed, "epsilon": 1.0}
+        of_new = y[3000:], X[3000:], np.full(1000, y[:3000].mean())
+        found.append(excess_log_loss(X[:3000], y[:3000], *of_new, **facts))
+    assert np.mean(found) < 0.007, found
+
+
 @pytest.mark.parametrize(("n", "relation"), [(1500, "zero-out"), (1500, "replace-one")])
 def test_released_means_do_not_count_weights(n, relation):
     """Levels of targets that go with the weights stay where the weighted rows are."""
