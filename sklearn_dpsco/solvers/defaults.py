@@ -442,7 +442,10 @@ CORRECTION = rule_set(
     law_doubt=1.25,
     start_above=0.75,  # of such levels, log-odds from where Newton steps begin, at most
     steepest=3.0,  # of the slopes, where most predictions are alike
-    far_apart=3.0,  # by what the unit of slopes grows where few predictions are far apart, at most
+    # log-odds up to which the unit of slopes grows where few predictions are far from all, and
+    # the power of the part of slopes that is clear, by which it grows less
+    largest_unit=1.5,
+    sure=8.0,
     # Below `least`, from this m and 6 d on, the levels of a regression are restored to the released
     # means of its targets, from which they must be off by so many variances; the share of the whole
     # budget for these is then up to this, and from `least_for_spread` on also for their spreads.

@@ -915,10 +915,10 @@ class Correction(Part):
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         slopes, _ = _slopes_and_levels(units, coef)
-        spread, line = self._line(units, slopes, point[:d], stream)
+        spread, far, line = self._line(units, slopes, clear.part, point[:d], stream)
         points = _normal_points(slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
-        own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), CORRECTION.prior
+        own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), far * CORRECTION.prior
 
         def level(steeper: float) -> tuple[Array, Array]:
             """Where the intercepts are thought to be, for slopes times this, and its variance."""
@@ -956,12 +956,13 @@ class Correction(Part):
         return coef, walk
 
     def _line(
-        self, units: Units, slopes: Array, point: Array, stream: RandomStream
-    ) -> tuple[float, Units]:
-        """The root mean square of normal predictions, and units in which these are the rows.
+        self, units: Units, slopes: Array, sure: float, point: Array, stream: RandomStream
+    ) -> tuple[float, float, Units]:
+        """A unit of predictions, over their root mean square if normal, and the rows in it.
 
-        Where few rows have predictions far from all others, second moments tell of a larger one.
-        Rows that are much longer than the unit would hardly count, and may be most of a class.
+        Few rows whose predictions are far from all others may be most of a class, and would hardly
+        count if they were much longer than the unit. So it is larger where second moments tell of
+        such predictions, those of slopes of which a part near 1 is `sure`, and no noise.
         """
         assert self.size is not None
         k, octaves = units.problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
@@ -971,14 +972,16 @@ class Correction(Part):
         counts = sizes.sum(norm_counts, grid)
         spread = median_on_grid(counts, n, grid, prior, self.size, stream, few)
         n_free = max(1, k - 1)
-        spread /= math.sqrt(chdtri(n_free, few / n) / n_free)
+        spread, far = spread / math.sqrt(chdtri(n_free, few / n) / n_free), 1.0
         if units.problem.loss.task == "classification":
-            far = max(1.0, _spread_of(units, slopes) / spread)
-            spread *= min(far**1.5, CORRECTION.far_apart)
+            most, power = max(1.0, CORRECTION.largest_unit / spread), 1.5 * sure**CORRECTION.sure
+            found = min(most, max(1.0, _spread_of(units, slopes) / spread))
+            far = min(most, found**power)
+        spread *= far
         data = sizes.map(statistics.on_line, spread).kept(most=_LINE_BYTES)
         unit = np.full(k + 1, _LINE_UNIT)
         line = replace(units.problem, n_features=k)
-        return spread, units._replace(problem=line, data=data, unit=unit)
+        return spread, far, units._replace(problem=line, data=data, unit=unit)
 
     def _walk_on_line(self, line: Units, clip: float, start: Array, is_normal: bool) -> Walk:
         """Further where the noise is small, for classes of which one is rare.
