@@ -974,9 +974,9 @@ class Correction(Part):
         n_free = max(1, k - 1)
         spread, far = spread / math.sqrt(chdtri(n_free, few / n) / n_free), 1.0
         if units.problem.loss.task == "classification":
-            most, power = max(1.0, CORRECTION.largest_unit / spread), 1.5 * sure**CORRECTION.sure
-            found = min(most, max(1.0, _spread_of(units, slopes) / spread))
-            far = min(most, found**power)
+            most = max(1.0, CORRECTION.largest_unit / spread)
+            far = min(most, max(1.0, _spread_of(units, slopes) / spread))
+            far = min(most, far ** (1.5 * min(1.0, sure) ** CORRECTION.sure))
         spread *= far
         data = sizes.map(statistics.on_line, spread).kept(most=_LINE_BYTES)
         unit = np.full(k + 1, _LINE_UNIT)
