@@ -207,7 +207,9 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         if problem.loss.task == "classification":
             share = max(share, min(rules.labels_share, (rules.labels_aim / m) ** 2))
         size = purse.rank(min(rules.size_share, (rules.aim / m) ** 2))
-        change += 2 * gamma(k - 1)  # the slope's part is added up over the classes
+        # rows have a number for each output; the slope's part is added up over the classes
+        of_rows = statistics.mean_of_numbers(problem.n_samples, k, purse.budget.record_factor)
+        change = max(change, of_rows) + 2 * gamma(k - 1)
     if problem.loss.task == "regression" or problem.by_user:
         tail = purse.rank(rules.tail_share, of_users=True)
         # as many as the noise of a mean hides, and no fewer than can be counted

@@ -237,6 +237,16 @@ def best_loss(X, y, offset, loss, radius, *, fit_intercept):
     return found.fun
 
 
+def test_a_hinge_is_minimized_in_the_default_number_of_steps():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (10_000, 3))
+    y = (X @ [2.0, -1.0, 0.5] + 0.3 + rng.logistic(size=10_000) > 0).astype(int)
+    settings = {"bounds_X": (-1, 1), "classes": [0, 1], "random_state": 0}
+    model = DPLassoFWClassifier(loss="hinge", epsilon=3.0, delta=1e-6, **settings).fit(X, y)
+    found = Hinge().value(model.decision_function(X), 2 * y - 1.0).mean()
+    assert found < 0.6232 + 0.01  # that of LinearSVC is .6232
+
+
 @rest_is_slow(
     ("form", "task"), itertools.product(FORMS, TASKS),
     ("selection-regression", "gradient-classification"),
