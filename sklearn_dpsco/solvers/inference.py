@@ -164,7 +164,9 @@ class NewtonSteps(Part):
         of what errors of slopes add to the logarithm of the mean of exponentials.
         """
         problem, n, level_unit = units.problem, units.problem.n_samples, float(units.unit[-1])
-        n_present = max(units.n_users or units.n_present, 8 * self.n_large)
+        # (noise hides a few rows or users that are empty: halves of these would count as large)
+        n_present = (units.n_users or units.n_present) - self.n_large // 2 * problem.may_be_empty
+        n_present = max(n_present, 8 * self.n_large)
         found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
         point, copy, bread, bound, before, first_clip = found_there
         there, sum_of, clip = copy.map(scored), score_sum, first_clip

@@ -706,7 +706,7 @@ def clip_prior(octaves: Array, widest: float) -> Array:
 
     Far too wide ones, which cost most, are as likely by chance as others.
     """
-    return -0.25 * np.abs(octaves) - np.maximum(octaves - widest, 0.0)
+    return -0.25 * np.abs(octaves) - 2.0 * np.maximum(octaves - widest, 0.0)
 
 
 def few_longer(n_samples: int, mechanism: SelectVertex) -> int:
