@@ -7,6 +7,7 @@ enough, in memory also where they came from a file.
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -85,25 +86,31 @@ def canonical(X: Any) -> Any:
         return X
     # scipy sorts all lines where one is out of order, and its sort changes the order of entries of
     # one place. If they cancel out (1e16 - 1e16 + 1), a record would change the values of others.
-    line = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
-    order = np.lexsort((X.indices, line))  # which is stable
-    X = with_arrays(X, X.data[order], X.indices[order], X.indptr.copy())
+    # So where a place has several, all are sorted once more, in the order of their record.
+    found = X.copy()
+    found.sort_indices()
+    if with_arrays(X, found.data, found.indices, found.indptr).has_canonical_format:
+        return found
+    del found
+    X = _sorted(X)
     X.sum_duplicates()
     return X
 
 
+def _sorted(X: Any) -> Any:
+    """A copy of CSR or CSC X whose lines are sorted, several entries of a place as they come."""
+    if max(X.shape) <= X.nnz:  # by two transpositions, which keep their order
+        return X.tocsc().tocsr() if X.format == "csr" else X.tocsr().tocsc()
+    line = np.repeat(np.arange(X.indptr.size - 1), np.diff(X.indptr))
+    order = np.lexsort((X.indices, line))  # which is stable
+    return with_arrays(X, X.data[order], X.indices[order], X.indptr.copy())
+
+
 def _rows_of(entries: Any) -> Any:
     """CSR of a COO matrix, the entries of a row as they come; scipy would add some of them up."""
-    order = np.argsort(entries.row, kind="stable")
-    kind = np.int32 if max(order.size, *entries.shape) < 2**31 else np.int64
-    indptr = np.zeros(entries.shape[0] + 1, dtype=kind)
-    np.cumsum(np.bincount(entries.row, minlength=entries.shape[0]), out=indptr[1:])
-    data = entries.data[order]
-    if data.dtype == np.float16:  # which matrices in rows cannot have
-        data = data.astype(np.float32)
-    is_array = isinstance(entries, sparse.sparray)
-    out = (sparse.csr_array if is_array else sparse.csr_matrix)(entries.shape, dtype=data.dtype)
-    return with_arrays(out, data, entries.col[order].astype(kind), indptr)
+    entries = copy(entries)
+    entries.has_canonical_format = True  # as nothing is added up then
+    return entries.tocsr()
 
 
 def row_range(X: Any, which: slice) -> Any:

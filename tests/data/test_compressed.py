@@ -112,6 +112,31 @@ def test_the_order_of_the_entries_of_a_record_changes_no_other_record(form):
     assert np.all(found[0][:40, 0] == 1.0)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("n_columns", [30, 2**20])
+def test_repeated_entries_are_added_up_in_their_order(form, n_columns, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, columns = rng.integers(0, 40, 600), rng.integers(0, 20, 600)
+    values = rng.choice([1e16, -1e16, 1.0, 0.1], 600)
+    lines, places = (rows, columns) if form == "csr" else (columns, rows)
+    order, n_lines = np.argsort(lines, kind="stable"), 40 if form == "csr" else n_columns
+    indptr = np.append(0, np.cumsum(np.bincount(lines, minlength=n_lines)))
+    made = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix}[form]((40, n_columns))
+    X = with_arrays(made, values[order], places[order], indptr)
+    expected = np.zeros((40, n_columns))
+    for i, j, value in zip(rows, columns, values, strict=True):
+        expected[i, j] += value
+    found = canonical(compressed(X))
+    assert found.has_canonical_format
+    np.testing.assert_array_equal(found.toarray(), expected)
+    # where no place has two, scipy's faster sort tells the same
+    monkeypatch.setattr("sklearn_dpsco.data.compressed._sorted", None)
+    line = np.repeat(np.arange(n_lines), np.diff(found.indptr))
+    order = np.lexsort((-found.indices, line))
+    X = with_arrays(found, found.data[order], found.indices[order], found.indptr)
+    np.testing.assert_array_equal(canonical(compressed(X)).indices, found.indices)
+
+
 @every_kind
 def test_places_of_stored_values(kind):
     X = random_table(kind, shape=(900, 700))
