@@ -950,7 +950,7 @@ def probabilities(plan: Any, is_log: bool, raw: Array) -> Array:
     found: Array = plan.problem.loss.probability(scores(raw))
     found = np.column_stack((1 - found, found)) if found.ndim == 1 else found
     if least := plan.least_probability:
-        found = np.maximum(found, least)
-        found /= found.sum(axis=1, keepdims=True)
+        above = np.maximum(found - least, 0.0)
+        found = least + above * ((1 - least * found.shape[1]) / above.sum(axis=1, keepdims=True))
     with np.errstate(divide="ignore"):
         return np.log(found) if is_log else found

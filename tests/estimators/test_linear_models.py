@@ -101,8 +101,9 @@ def test_no_row_has_a_probability_that_no_number_of_records_can_tell(classes, se
     assert model.plan_.least_probability == pytest.approx(least, rel=1e-6)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(far)), found, rtol=1e-12)
-    assert np.all(found >= least * (1 - least * len(classes)))
-    np.testing.assert_allclose(found.min(axis=1), least, rtol=2 * least * len(classes))
+    assert np.all(found >= least * (1 - 1e-9))
+    if least < 0.2:  # or coefficients are about 0
+        np.testing.assert_allclose(found.min(axis=1), least, rtol=1e-6)
     np.testing.assert_array_equal(model.predict(far), model.classes_[found.argmax(axis=1)])
     z = np.asarray(X[:5])
     usual = model.predict_proba(z)
