@@ -209,13 +209,16 @@ class Plan(Overviewed):
     def least_probability(self) -> float:
         r"""What probabilities of K classes are held at: 1 / (2 m (K - 1)), m at least 2.
 
-        m is :math:`n \mu / \phi`, or :math:`n \epsilon / \phi` if delta is 0; 0 without noise.
+        m is :math:`n \mu / \phi`, or :math:`n \epsilon / \phi` if delta is 0; 0 without noise. They
+        are of one row of a user, or if sums over users are clipped of all of them: events are known
+        that well then, which each user has once, as in rows of periods.
         """
         budget, n_others = self.budget, max(1, self.problem.n_outputs - 1)
         if budget.is_infinite:
             return 0.0
         size = budget.mixed_allowance.amount
         of_one = (size if budget.is_pure else math.sqrt(2 * size)) / budget.record_factor
+        of_one *= budget.rows_per_user if self.clips_users else 1
         return 0.5 / max(self.problem.n_samples * of_one, 2.0) / n_others
 
     def run(self, data: Any, stream: RandomStream) -> SolverResult:

@@ -243,3 +243,23 @@ def test_periods_that_the_encoder_does_not_declare_are_refused():
         model = make_pipeline(encoder, classifier()).fit(ROWS, ROWS["event"])
         with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
             survival_curve(model, finer)
+
+
+def test_rare_hazards_of_persons_of_many_periods_are_not_held_far_above_them():
+    """Of 25,000 rows the noise of one person's 50 is ten times the events."""
+    rng, n = np.random.default_rng(0), 500
+    table = pd.DataFrame({"drug": rng.random(n) < 0.5})
+    table["time"] = np.minimum(rng.exponential(500 * (1 + table["drug"])), 50)
+    edges = list(range(51))
+    rows = person_periods(table.assign(event=table["time"] < 50), "time", "event", periods=edges)
+    encoder = PublicEncoder({"drug": bool}, drop="first", extra="drop")
+    last = classifier(bounds_X=encoder, epsilon=1.0, max_rows_per_user=50)
+    model = make_pipeline(encoder, last)
+    model.fit(rows, rows["event"], dplogisticregression__groups=rows["person"])
+    plan = model[-1].plan_
+    assert plan.clips_users
+    # half of the noise of a count of persons, over the rows
+    assert plan.least_probability == pytest.approx(0.5 / (n * 50 * 50 * plan.budget.mu), rel=1e-6)
+    new = person_periods(pd.DataFrame({"drug": [True, False]}), periods=edges)
+    found = survival_curve(model, new, by="drug").survival[:, -1]
+    assert np.all(found > 0.87)  # .95 and .90 are true
