@@ -216,8 +216,11 @@ class Guarantee(Overviewed):
     def noise_is_exact(self) -> bool:
         """Whether all noise on numbers has its law to the last bit, which may all be seen then.
 
-        With ``precision="float"`` the last digits tell what the noise was added to.
+        With ``precision="float"`` the last digits tell what the noise was added to. Also True where
+        there is none.
         """
+        if self.is_void:
+            return True
         if self.parts:
             return all(part.noise_is_exact for _, options in self.parts for part in options)
         added = (r.mechanism for r in self.releases if not r.mechanism.selects)

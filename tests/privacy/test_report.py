@@ -242,6 +242,8 @@ def test_noise_that_is_not_exact_is_told_first(tmp_path):
     parts = (("all", (exact.guarantee, plan.guarantee)),)
     both = Guarantee.of_parts(PrivacyBudget(1.0, 1e-6, currency="gdp"), "gdp", parts)
     assert not both.noise_is_exact  # whichever is carried out
+    void = plan_mean(5000, 2, epsilon=math.inf, precision="float").guarantee
+    assert "precision" not in f"{void.claim} {void.report()}"  # there is no noise
     seeded = plan.guarantee.of_fit(noise_is_secret=False)
     assert "that was given, or sees the last digits" in joined(seeded)
     # files of earlier versions do not say
