@@ -355,7 +355,8 @@ class Welsch(_Known):
 class Logistic(_Known):
     r"""Logistic loss, :math:`l(z, y) = \log(1 + e^{-y z})`, y in {-1, +1}.
 
-    Smoothness 1/4, derivative bound 1; `predict_proba` is the sigmoid of z, but for `Plan.least_probability`.
+    Smoothness 1/4, derivative bound 1; `predict_proba` is the sigmoid of z, held at
+    `Plan.least_probability`.
 
     Examples
     --------
