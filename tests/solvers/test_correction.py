@@ -71,6 +71,16 @@ def test_corrections_are_made_where_they_pay():
         assert plan.units.left > 0.15, (n, d, epsilon)
 
 
+def test_sums_on_the_line_are_of_a_number_for_each_class():
+    # (of rows of one feature fewer are added up at a time, so that the float error is smaller)
+    n, k = 10**8, 1000
+    plan = planned(n, 1, "classification", k)
+    assert plan.correction.size is not None
+    of_rows = statistics.mean_of_numbers(n, k, 1.0)
+    assert of_rows > 1.002 * statistics.mean_of_numbers(n, 2, 1.0)
+    assert plan.correction.step.sensitivity >= of_rows
+
+
 def test_steps_are_counted():
     plan = planned(50_000, 10, max_iter=7)
     assert plan.max_iter == 7

@@ -247,6 +247,18 @@ def test_a_hinge_is_minimized_in_the_default_number_of_steps():
     assert found < 0.6232 + 0.01  # that of LinearSVC is .6232
 
 
+def test_a_quantile_is_minimized_in_the_default_number_of_steps():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 10))
+    y = X @ rng.normal(0, 0.3, 10) + rng.normal(0, 0.1, 20_000)
+    model = DPLassoFW(
+        solver="gradient", epsilon=3.0, delta=1e-6, bounds_X=(-1, 1), bounds_y=(-2, 2),
+        loss=Quantile(0.9), random_state=0,
+    ).fit(X, y)  # fmt: skip
+    residual = y - model.predict(X)
+    assert np.mean(np.maximum(0.9 * residual, -0.1 * residual)) < 0.0185  # .0175 is the least
+
+
 @rest_is_slow(
     ("form", "task"), itertools.product(FORMS, TASKS),
     ("selection-regression", "gradient-classification"),
