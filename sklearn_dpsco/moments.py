@@ -79,7 +79,7 @@ _CLAIM = "epsilon", "delta", "relation"
 _NOT_IN_JSON = "of what from_json read, the claim is in epsilon, delta and relation"
 _ARRAYS = "low", "high", "width", "moments", "back"
 # What `PrivateMoments.to_json` describes, after the format.
-_KEYS: tuple[str, ...] = ("columns", "n_samples", *_CLAIM, "noise_is_secret")
+_KEYS: tuple[str, ...] = ("columns", "n_samples", *_CLAIM, "noise_is_secret", "precision")
 _KEYS += (*_ARRAYS[:3], "noise_scale", "n_far", *_ARRAYS[3:], "sources")
 
 
@@ -443,7 +443,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         released = {name: getattr(plan.guarantee, name) for name in _CLAIM}
         released |= {"columns": self._names, "sources": [column.source for column in columns]}
         released |= {"n_samples": n, "n_far": plan.n_far, "noise_is_secret": self.noise_is_secret_}
-        released |= {"noise_scale": math.sqrt(plan.moments.variance)}
+        released |= {"noise_scale": math.sqrt(plan.moments.variance), "precision": self.precision}
         low, high = (end * scale + shift for end in (known.low, known.high))
         arrays = low, high, known.width * scale, matrix, to_data @ back
         return self._with(released | dict(zip(_ARRAYS, arrays, strict=True)))
@@ -720,8 +720,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """The release and its claim as JSON, which may be published.
 
         The keys, in this order: "format"; "columns", their names; "n_samples"; "epsilon" (null for
-        infinity), "delta" and "relation", the claim; "noise_is_secret"; "low" and "high", the
-        declared bounds, "width", that which is 1 in scaled columns; "noise_scale", the standard
+        infinity), "delta" and "relation", the claim; "noise_is_secret"; "precision", without which
+        it is "exact"; "low" and "high", the declared bounds, "width", that which is 1 in scaled columns; "noise_scale", the standard
         deviation of the noise on the diagonal of A, sqrt(2) times that beside it; "n_far", how many
         rows count less, about; "moments", the matrix A; "back", the matrix Q, with which
         ``Q A Q^T`` are the second moments of (columns, 1); "sources", of which columns of a table
@@ -748,7 +748,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             "Path(...).read_text()"
         )
         try:
-            facts = {"sources": (), **json.loads(text)}  # older ones have none
+            facts = {"sources": (), "precision": "exact", **json.loads(text)}  # older ones lack these
             if facts["format"] != _FORMAT:
                 raise wrong
             released = {key: facts[key] for key in _KEYS}
@@ -758,6 +758,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 check_count(key, facts[key], low=least)
             check_real("noise_scale", facts["noise_scale"], low=0)
             check_bool("noise_is_secret", facts["noise_is_secret"])
+            check_choice("precision", facts["precision"], ("exact", "float"))
         except (KeyError, TypeError, ValueError):
             raise wrong from None
         if released["epsilon"] is None:
@@ -765,7 +766,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         d, shapes = len(released["columns"]), [released[key].shape for key in _ARRAYS]
         if shapes != [(d,)] * 3 + [(d + 1, d + 1)] * 2 or len(released["sources"]) not in (0, d):
             raise wrong
-        claim = {name: released[name] for name in _CLAIM}
+        claim = {name: released[name] for name in (*_CLAIM, "precision")}
         made = cls(**claim, bounds_X=(released["low"], released["high"]))
         made._accounting()
         made.n_features_in_ = d

@@ -385,12 +385,15 @@ def test_names_and_json():
     assert json.loads(without)["epsilon"] is None
     assert PrivateMoments.from_json(without).epsilon == math.inf
     assert moments.to_frame().columns.tolist() == list("abcde")
-    older = json.dumps({name: fact for name, fact in facts.items() if name != "sources"})
+    assert facts["precision"] == moments.precision == again.precision
+    later = {"sources", "precision"} if moments.precision == "exact" else {"sources"}
+    older = json.dumps({name: fact for name, fact in facts.items() if name not in later})
     assert PrivateMoments.from_json(older).to_json() == text
     for wrong in ("{}", "[1]", "moments.json", text.replace('"back"', '"front"')):
         with pytest.raises(ValueError, match="not a whole release of the format"):
             PrivateMoments.from_json(wrong)
     wrong = {"noise_scale": -1.0, "n_far": "few", "noise_is_secret": "no", "sources": ["a"]}
+    wrong |= {"precision": "double"}
     for name, value in {**wrong, "moments": facts["moments"][:-1]}.items():
         with pytest.raises(ValueError, match="not a whole release of the format"):
             PrivateMoments.from_json(json.dumps(facts | {name: value}))

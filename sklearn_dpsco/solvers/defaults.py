@@ -140,7 +140,9 @@ FRANK_WOLFE = by_task(
     noisy=(0.15, 0.2),  # noise above which the radius falls, and with it the coefficients
     hopeless=(0.6, 1.5),  # noise above which only the intercept is learned
     most_steps=200,
-    kinked=(2, 3),  # times as many of a loss with a kink, whose envelope is steep
+    # times as many of a loss with a kink, whose envelope is steep, and the noise from which not
+    kinked=(2, 3),
+    kinked_noise=0.05,
     affordable=8e7,
     accurate=0.02,  # noise below which the clip grows to 1
     # Noise of a selection below which it is preferred where gradients are noisy. The two noises

@@ -346,7 +346,8 @@ class Gradient(FrankWolfe):
         radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(joint)) * fading
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
         clip = self._clip(problem, geometry.radius, noise)
-        times = 1 if math.isfinite(problem.loss.smoothness) else rules.kinked
+        is_kinked = problem.loss.smoothness == math.inf and noise < rules.kinked_noise
+        times = rules.kinked if is_kinked else 1
         max_iter = self.max_iter or times * defaults.affordable_steps(problem, rules)
         problem = defaults.smoothed_for(problem, clip, max_iter)
         plan = partial(plan_first, norm=norm, may_shrink=geometry.contains_origin)
