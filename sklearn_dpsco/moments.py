@@ -723,10 +723,11 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         infinity), "delta" and "relation", the claim; "noise_is_secret"; "precision", without which
         it is "exact"; "low" and "high", the declared bounds, "width", that which is 1 in scaled
         columns; "noise_scale", the standard deviation of the noise on the diagonal of A, sqrt(2)
-        times that beside it; "n_far", how many rows count less, about; "moments", the matrix A; "back", the matrix Q, with which
-        ``Q A Q^T`` are the second moments of (columns, 1); "sources", of which columns of a table
-        the encoder in `bounds_X` made them, if it did. Numbers are written so that the
-        regressions that `from_json` makes of them are the same to the bit.
+        times that beside it; "n_far", how many rows count less, about; "moments", the matrix A;
+        "back", the matrix Q, with which ``Q A Q^T`` are the second moments of (columns, 1);
+        "sources", of which columns of a table the encoder in `bounds_X` made them, if it did.
+        Numbers are written so that the regressions that `from_json` makes of them are the same to
+        the bit.
         """
         check_is_fitted(self)
         facts = {"format": _FORMAT, **{key: self._released[key] for key in _KEYS}}
