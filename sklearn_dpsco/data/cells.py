@@ -25,7 +25,15 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from .._checks import listed, shown, warn_user
 from .._types import Array, Flags, Indices
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
-from .compressed import canonical, compressed, slices, stored_places, value_parts, with_values
+from .compressed import (
+    canonical,
+    compressed,
+    in_floats,
+    slices,
+    stored_places,
+    value_parts,
+    with_values,
+)
 
 LARGEST_INTEGER = 2**53  # those below are told apart as floats
 _BLOCK_BYTES = 2**22
@@ -95,7 +103,10 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
                     ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
                 )  # fmt: skip
                 return found.toarray() if sparse.issparse(found) and name != "X" else found
-            return values.astype(np.float64) if np.longdouble in types else values
+            if np.longdouble not in types:
+                return values
+            is_sparse = sparse.issparse(values)
+            return in_floats(compressed(values)) if is_sparse else values.astype(np.float64)
     cells = as_objects(values, name)
     found = [_number(cell) for cell in cells.flat]
     if strict and any(
@@ -138,7 +149,7 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     is_array = isinstance(X, np.ndarray) or is_sparse
     return checked(
         check_array,
-        compressed(table),
+        in_floats(compressed(table)),
         accept_sparse=("csr", "csc"),
         input_name="X",
         dtype=(np.float64, np.float32) if is_array else np.float64,

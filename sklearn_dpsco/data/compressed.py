@@ -32,6 +32,19 @@ def with_values(X: Any, data: Any) -> Any:
     return with_arrays(X, data, X.indices, X.indptr)
 
 
+def in_floats(X: Any) -> Any:
+    """CSR or CSC X with values in float64 unless it has floats of 32 or 64 bits; others as is.
+
+    Nothing is added up. scipy's `astype` adds up the entries of a place, in an order that other
+    records decide, see `canonical`.
+    """
+    is_matrix = sparse.issparse(X) and X.ndim == 2 and X.format in ("csr", "csc")
+    if not is_matrix or X.dtype in (np.float64, np.float32):
+        return X
+    with np.errstate(all="ignore"):  # a warning would tell of some record
+        return with_values(X, X.data.astype(np.float64))
+
+
 def compressed(X: Any) -> Any:
     """Sparse X as CSR, or CSC if it is that, if its indices are within the shape; others as is."""
     if not sparse.issparse(X) or X.ndim != 2:  # which scikit-learn refuses

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data.bounds import feature_scaling
+from sklearn_dpsco.data.cells import checked_table
 from sklearn_dpsco.data.compressed import (
     canonical,
     compressed,
@@ -135,6 +136,44 @@ def test_repeated_entries_are_added_up_in_their_order(form, n_columns, monkeypat
     order = np.lexsort((-found.indices, line))
     X = with_arrays(found, found.data[order], found.indices[order], found.indptr)
     np.testing.assert_array_equal(canonical(compressed(X)).indices, found.indices)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.longdouble])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "bsr"])
+def test_the_order_of_the_entries_of_a_record_changes_no_other_record_of_other_types(form, dtype):
+    # in float64 their sum is 2^54 or 2^54 + 4, by their order; scipy adds them up where it converts
+    own = [(0, 2**54), *[(0, 1)] * 4, *((j, 1) for j in range(1, 20))]
+    found = []
+    for last in ([(0, 1), (1, 1)], [(1, 1), (0, 1)]):
+        rows_of = [own] * 40 + [last]
+        indptr = np.append(0, np.cumsum([len(row) for row in rows_of])).astype(np.int32)
+        places = np.array([j for row in rows_of for j, _ in row], dtype=np.int32)
+        values = np.array([value for row in rows_of for _, value in row], dtype=dtype)
+        rows = np.repeat(np.arange(41, dtype=np.int32), np.diff(indptr))
+        if form == "lil":
+            X = sparse.lil_matrix((41, 20), dtype=dtype)
+            for i, row in enumerate(rows_of):
+                X.rows[i] = [j for j, _ in row]
+                X.data[i] = [dtype(value) for _, value in row]
+        elif form == "coo":
+            X = sparse.coo_matrix((values, (rows, places)), (41, 20))
+        elif form == "csc":
+            order = np.argsort(places, kind="stable")
+            if last[0][0]:  # the last record comes first in column 0
+                order = np.append(order[rows[order] == 40], order[rows[order] != 40])
+                order = order[np.argsort(places[order], kind="stable")]
+            ends = np.append(0, np.cumsum(np.bincount(places))).astype(np.int32)
+            X = with_arrays(
+                sparse.csc_matrix((41, 20), dtype=dtype), values[order], rows[order], ends
+            )
+        elif form == "bsr":
+            X = sparse.bsr_matrix((41, 20), dtype=dtype, blocksize=(1, 1))
+            X.data, X.indices, X.indptr = values[:, None, None], places, indptr
+        else:
+            X = with_arrays(sparse.csr_matrix((41, 20), dtype=dtype), values, places, indptr)
+        found.append(canonical(checked_table(X, strict=False)).toarray())
+    np.testing.assert_array_equal(found[0][:40], found[1][:40])
+    assert np.all(found[0][:40, 0] == 2.0**54)
 
 
 @every_kind
