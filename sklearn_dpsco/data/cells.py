@@ -602,6 +602,12 @@ def user_of(label: Any) -> Any:
     """The label, as a number if it is the text of one: files give both of the same column."""
     if isinstance(label, bytes):
         label = label.decode("utf-8", "surrogateescape")
+    if isinstance(label, (np.integer, np.longdouble)):
+        # Decimal raises where it is compared with the first, and equals none of the second, which
+        # equal integers: so that a third record could tell whether two are of one user
+        with suppress(ValueError, OverflowError):
+            if int(label) == label:
+                return int(label)
     if not isinstance(label, str):
         return label
     with suppress(ValueError, OverflowError):

@@ -3,6 +3,8 @@
 What becomes of them in a fit is in contracts/test_nonfinite.py.
 """
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -158,3 +160,14 @@ def test_one_label_of_another_kind_does_not_turn_the_others_into_text():
     assert as_labels(labels).tolist() == labels
     # which is what numpy would have done
     assert np.asarray(labels[:3]).dtype.kind == "U"
+
+
+def test_a_label_of_another_type_changes_no_other_user():
+    # Decimal(1) == np.int8(1) raises, and Decimal(1) is 1 but not np.longdouble(1), which is 1, too
+    others = [Decimal(1), np.longdouble(1), Decimal(2), 3, np.int8(1)]
+    for label in (1, np.int8(1), np.uint64(7), Decimal(7), None, "1"):
+        users = cells.as_users(np.array([label, *others], dtype=object))
+        _, found = np.unique(cells.user_numbers(users)[1:], return_inverse=True)
+        assert found[0] == found[1] == found[4] != found[2] != found[3], label
+        surplus = cells.surplus_rows(users[1:], 1, {})
+        np.testing.assert_array_equal(surplus, [False, True, False, False, True])
