@@ -599,7 +599,12 @@ def user_numbers(users: NDArray[Any]) -> Indices:
 
 
 def user_of(label: Any) -> Any:
-    """The label, as a number if it is the text of one: files give both of the same column."""
+    """The label, as a number if it is the text of one: files give both of the same column.
+
+    However it is spelled: a reader that finds numbers drops leading zeros, and in another chunk
+    keeps them, where one odd label makes text of all. Two labels become one user at worst, of whom
+    no more rows count than of each.
+    """
     if isinstance(label, bytes):
         label = label.decode("utf-8", "surrogateescape")
     if isinstance(label, (np.integer, np.longdouble)):
@@ -610,9 +615,11 @@ def user_of(label: Any) -> Any:
                 return int(label)
     if not isinstance(label, str):
         return label
-    with suppress(ValueError, OverflowError):
-        number = int(label) if "." not in label else int(float(label))
-        if label in (str(number), f"{number}.0"):
+    with suppress(ValueError):
+        return int(label)
+    with suppress(ValueError):
+        number = float(label)
+        if abs(number) < LARGEST_INTEGER:  # others are no numbers of users, see `as_users`
             return number
     return label
 

@@ -4,6 +4,7 @@ What becomes of them in a fit is in contracts/test_nonfinite.py.
 """
 
 from decimal import Decimal
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -171,3 +172,17 @@ def test_a_label_of_another_type_changes_no_other_user():
         assert found[0] == found[1] == found[4] != found[2] != found[3], label
         surplus = cells.surplus_rows(users[1:], 1, {})
         np.testing.assert_array_equal(surplus, [False, True, False, False, True])
+
+
+@pytest.mark.parametrize("spelled", ["{:06d}", "{:d}", "{:d}.0", "{:d}.50", "{:d}e2", " {:d}"])
+def test_an_odd_user_of_a_chunk_makes_no_new_users_of_the_others(spelled):
+    own = [spelled.format(user) for user in range(1, 40)]
+    n_counted = []
+    for odd in (spelled.format(40), "x1"):
+        counted, n = {}, 0
+        for last in (spelled.format(40), odd):  # two chunks of a file
+            text = "\n".join(["user,x", *(f"{user},1" for user in [*own, last])])
+            users = cells.as_users(pd.read_csv(StringIO(text))["user"])
+            n += np.count_nonzero(~cells.surplus_rows(users, 1, counted)[:-1])
+        n_counted.append(n)
+    assert n_counted == [len(own)] * 2
