@@ -51,8 +51,10 @@ def compressed(X: Any) -> Any:
         return X
     if X.format not in ("csr", "csc"):
         entries: Any = None
+        # (scipy would put the values of all later rows in other places)
+        is_whole = X.format != "lil" or all(map(_has_as_many, X.rows, X.data))
         with suppress(ValueError, IndexError):  # which quote an index, also as a context
-            entries = X.tocoo()
+            entries = X.tocoo() if is_whole else None
         if entries is None or not all(
             places.size == entries.data.size and np.all((places >= 0) & (places < size))
             for places, size in zip((entries.row, entries.col), X.shape, strict=True)
@@ -77,6 +79,10 @@ def compressed(X: Any) -> Any:
     if not is_right:
         raise ValueError(_NO_MATRIX)
     return X
+
+
+def _has_as_many(places: Any, values: Any) -> bool:
+    return len(places) == len(values)
 
 
 def canonical(X: Any) -> Any:

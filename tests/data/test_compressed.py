@@ -279,3 +279,13 @@ def test_other_formats_are_checked_before_they_are_converted():
     with pytest.raises(ValueError, match="outside of it") as caught:
         compressed(X)
     assert caught.value.__context__ is None  # scipy's error quotes the place
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.longdouble])
+def test_lists_of_places_and_values_of_two_lengths_are_no_matrix(dtype):
+    # scipy would read the values of all later rows one place further on
+    for places, values in (([0, 1, 2], [1.0]), ([0], [1.0, 2.0])):
+        X = sparse.lil_matrix(np.ones((5, 3), dtype=dtype))
+        X.rows[1], X.data[1] = places, values
+        with pytest.raises(ValueError, match="is no matrix"):
+            checked_table(X, strict=False)
