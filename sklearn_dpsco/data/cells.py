@@ -635,6 +635,16 @@ def _label_of(cell: Any) -> Any:
     return float(label) if isinstance(label, str) else label
 
 
+def _number_of(cell: Any) -> Any:
+    """The number that a label is or spells, and no truth value; else None."""
+    with suppress(Exception):
+        label = _label_of(cell)
+        return (
+            label if isinstance(label, Real) and not isinstance(label, (bool, np.bool_)) else None
+        )
+    return None
+
+
 def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
     """The declared labels, sorted."""
     is_list, is_mixed = isinstance(classes, (list, tuple)), False
@@ -685,16 +695,23 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     Among objects the text of a number is that number, if the classes are numbers, and that of a
     truth value, in any case, that value: readers of files make text of a whole column for one odd
     cell, and objects of truth values for a missing one, which must not empty the other records.
+    Of classes that are text, a label that is or spells a number is the class that spells it, if
+    none is that label: without an odd cell such readers make numbers of the column, or of a chunk.
     """
-    if labels.dtype.kind == "O" or classes.dtype.kind == "O":
-        read = _label_of if classes.dtype.kind in "biuf" else truth_of
-        places = range(classes.size)
+    are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
+    may_spell = labels.dtype.kind in "iuf" and classes.dtype.kind in "UO"
+    if labels.dtype.kind == "O" or classes.dtype.kind == "O" or may_spell:
+        read = _label_of if are_numbers else truth_of
         codes = dict(zip(map(read, classes.tolist()), places, strict=True))
         codes |= zip(classes.tolist(), places, strict=True)  # as it stands comes first
+        spelled = dict(zip(map(_number_of, classes.tolist()[::-1]), places[::-1], strict=True))
+        spelled = {} if are_numbers else {k: spelled[k] for k in spelled if k is not None}
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
             with suppress(Exception):  # what cannot be looked up is none of the classes
                 out[i] = codes.get(label, codes.get(read(label), -1))
+            if out[i] < 0 and spelled:
+                out[i] = spelled.get(_number_of(label), -1)
         return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text
     kinds = {labels.dtype.kind, classes.dtype.kind}

@@ -66,9 +66,10 @@ class Cells(NamedTuple):
         """Position among the categories (1.0 and True are 1): -1 if none of them, -2 if missing."""
         if isinstance(categories[0], str):
             codes = label_codes(self.values, np.array(categories, dtype=object))
-            is_text = np.array([isinstance(cell, str) for cell in self.values], dtype=bool)
-            is_truth = np.array([isinstance(cell, bool) for cell in self.values], dtype=bool)
-            return np.where(is_text | (is_truth & (codes >= 0)), codes, -2)
+            # numbers and truth values, too, which one odd cell makes text of; missing ones are NaN
+            kinds = str, Real, np.bool_
+            told = [isinstance(cell, kinds) and cell == cell for cell in self.values]
+            return np.where(np.array(told, dtype=bool), codes, -2)
         numbers = self.numbers()
         codes = np.where(np.isnan(numbers), -2, -1)
         for position, category in enumerate(categories):

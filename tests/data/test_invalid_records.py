@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse
 from support import storage
 
+from sklearn_dpsco import PublicEncoder
 from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data import cells, compressed
 from sklearn_dpsco.data.cells import (
@@ -117,6 +118,24 @@ def test_repeated_entries_are_added_up_before_they_are_looked_at(kind):
 # ----------------------------------------------------------------------------- the labels
 
 
+@pytest.mark.parametrize("classes", [["0", "1"], ["00", "01"], ["1.5", "2.5"]])
+def test_an_odd_label_of_a_chunk_changes_no_other_label(classes):
+    # pandas infers types chunk by chunk: without an odd cell, those of a chunk are numbers
+    chunk = classes * 3
+    found, encoded = [], []
+    for odd in ("x", classes[0]):
+        chunks = [["?", *chunk], [odd, *chunk]]
+        texts = ["\n".join(["a", *map(str, cells)]) for cells in chunks]
+        column = pd.concat([pd.read_csv(StringIO(text))["a"] for text in texts])
+        found.append(label_codes(as_labels(column), np.array(classes)))
+        table = pd.DataFrame({"a": column.to_numpy(dtype=object)})
+        encoded.append(PublicEncoder({"a": classes}, missing="indicator").transform(table))
+    others = np.arange(found[0].size) != len(chunk) + 1
+    np.testing.assert_array_equal(found[0][others], found[1][others])
+    np.testing.assert_array_equal(found[0][1 : len(chunk) + 1], [0, 1] * 3)
+    np.testing.assert_array_equal(encoded[0][others], encoded[1][others])
+
+
 def test_codes_of_labels():
     text = np.array(["b", "zz", "a", ""])
     np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
@@ -126,8 +145,12 @@ def test_codes_of_labels():
     codes = label_codes(mixed, np.array([0, 1]))
     np.testing.assert_array_equal(codes, [1, 1, -1, -1, 1, 1, -1, -1, 0, 1, -1])
     text = label_codes(np.array(["1", 1, "a"], dtype=object), np.array(["1", "a"]))
-    np.testing.assert_array_equal(text, [0, -1, 1])
-    np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["0", "1"])), [-1, -1])
+    np.testing.assert_array_equal(text, [0, 0, 1])
+    np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["0", "1"])), [0, 1])
+    np.testing.assert_array_equal(label_codes(np.array([0, 1]), np.array(["a", "b"])), [-1, -1])
+    odd = np.array([1.5, True, "01.50", 2, "TRUE", np.nan], dtype=object)
+    spelled = label_codes(odd, np.array(["1.50", "2"]))
+    np.testing.assert_array_equal(spelled, [0, -1, 0, 1, -1, -1])
     # truth values, which one missing cell leaves as they are and one odd cell makes text of
     for read in ([True, False, None], ["TRUE", "False", "x"], [" true", "FALSE ", ""]):
         for classes in ([False, True], ["False", "True"], ["FALSE", "TRUE"], [0, 1]):
