@@ -132,7 +132,8 @@ class NewtonSteps(Part):
     size: SelectVertex
     n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
-    n_large: int  # scores that exceed the first
+    # scores that exceed the first; half as many records may be empty without a trace
+    n_large: int
     n_beyond: float  # last ones that exceed the clip
     hessian: Gaussian
     first: Gaussian | None
@@ -164,9 +165,8 @@ class NewtonSteps(Part):
         of what errors of slopes add to the logarithm of the mean of exponentials.
         """
         problem, n, level_unit = units.problem, units.problem.n_samples, float(units.unit[-1])
-        # (noise hides a few rows or users that are empty: halves of these would count as large)
-        n_present = (units.n_users or units.n_present) - self.n_large // 2 * problem.may_be_empty
-        n_present = max(n_present, 8 * self.n_large)
+        hidden = self.n_large // 2 * problem.may_be_empty  # halves of these would count as large
+        n_present = max((units.n_users or units.n_present) - hidden, 8 * self.n_large)
         found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
         point, copy, bread, bound, before, first_clip = found_there
         there, sum_of, clip = copy.map(scored), score_sum, first_clip
@@ -205,9 +205,8 @@ class NewtonSteps(Part):
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
         sampling, doubt, residual = self._of_sampling(units, bread, total[1:], clip, stream)
-        pvalue = math.nan
-        if problem.loss.task == "regression":  # other losses leave more
-            pvalue = _clip_pvalue(bread, pulls, before, variance)
+        is_squared = problem.loss.task == "regression"  # other losses leave more
+        pvalue = _clip_pvalue(bread, pulls, before, variance) if is_squared else math.nan
         n_records = units.n_present if units.users is None else units.users.starts.size
         faint, effects = _HIDDEN * basis @ bread.faint, found[: problem.n_features * k]
         noise = noise + float((effects**2).mean()) * faint @ faint.T
