@@ -613,7 +613,8 @@ def user_of(label: Any) -> Any:
         with suppress(ValueError, OverflowError):
             if int(label) == label:
                 return int(label)
-    if not isinstance(label, str):
+    # (most text is none, and an exception takes time)
+    if not isinstance(label, str) or label.lstrip()[:1] not in "+-.0123456789":
         return label
     with suppress(ValueError):
         return int(label)
