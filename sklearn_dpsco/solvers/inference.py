@@ -70,6 +70,7 @@ _PLAUSIBLE = 4.0  # change of the logarithm of a rate by a step
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
 _STEEPER = 2.0  # standard deviation of effects of labels that are hidden, over them (simulation)
+_RARE = 1.25  # times the root of 1 - 4 p (1 - p), at most 1, of that where one of two is rare
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _UNEQUAL = 0.5  # what variances of residuals of long rows may differ by from those of all
@@ -600,7 +601,10 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     left = float((1 / ((1 + parts) * np.sqrt(1 - 2 * parts))).max()) - 1
     far = clear * left * (1 + parts[0]) * bread.basis @ bread.root @ seen
     shown = 1 - np.minimum(1.0, INFERENCE.unclear["classification"] * bread.scale * lengths) ** 6
-    doubt = _STEEPER * clear * bread.basis @ (effects - told @ (shown * parts_told))
+    # (of two classes that are alike, levels do not go with effects)
+    alike = 0.0 if problem.has_frequencies else min(1.0, units.balance)
+    rare = min(1.0, _RARE * math.sqrt(1 - alike))
+    doubt = _STEEPER * rare * clear * bread.basis @ (effects - told @ (shown * parts_told))
     return np.outer(far, far) + np.outer(doubt, doubt)
 
 
