@@ -636,14 +636,16 @@ def _label_of(cell: Any) -> Any:
     return float(label) if isinstance(label, str) else label
 
 
-def _number_of(cell: Any) -> Any:
-    """The number that a label is or spells, and no truth value; else None."""
+def _is_number(label: Any) -> bool:
+    return isinstance(label, (Real, Decimal)) and not isinstance(label, (bool, np.bool_))
+
+
+def _numbers_of(cell: Any) -> list[Any]:
+    """The number that a label is or spells, and the nearest float; none of a truth value."""
     with suppress(Exception):
         label = _label_of(cell)
-        return (
-            label if isinstance(label, Real) and not isinstance(label, (bool, np.bool_)) else None
-        )
-    return None
+        return [label, float(label)] if _is_number(label) else []
+    return []
 
 
 def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
@@ -700,19 +702,27 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     none is that label: without an odd cell such readers make numbers of the column, or of a chunk.
     """
     are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
-    may_spell = labels.dtype.kind in "iuf" and classes.dtype.kind in "UO"
+    may_spell = labels.dtype.kind in "biuf" and classes.dtype.kind in "UO"
     if labels.dtype.kind == "O" or classes.dtype.kind == "O" or may_spell:
         read = _label_of if are_numbers else truth_of
         codes = dict(zip(map(read, classes.tolist()), places, strict=True))
         codes |= zip(classes.tolist(), places, strict=True)  # as it stands comes first
-        spelled = dict(zip(map(_number_of, classes.tolist()[::-1]), places[::-1], strict=True))
-        spelled = {} if are_numbers else {k: spelled[k] for k in spelled if k is not None}
+        spelled: dict[Any, int] = {}
+        # floats for integers, too: one missing label makes floats of a column
+        for which in () if are_numbers else (0, -1):
+            for place, label in enumerate(classes.tolist()):
+                for number in _numbers_of(label)[which:][:1]:
+                    spelled.setdefault(number, place)
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
+            if isinstance(label, bytes) and not are_numbers and label not in codes:
+                label = label.decode("utf-8", "surrogateescape")
             with suppress(Exception):  # what cannot be looked up is none of the classes
-                out[i] = codes.get(label, codes.get(read(label), -1))
-            if out[i] < 0 and spelled:
-                out[i] = spelled.get(_number_of(label), -1)
+                # (1 is no truth value of text, since "1" is none: the dict would find it as True)
+                if are_numbers or not _is_number(label):
+                    out[i] = codes.get(label, codes.get(read(label), -1))
+                if out[i] < 0 and spelled:
+                    out[i] = next((spelled[x] for x in _numbers_of(label) if x in spelled), -1)
         return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text
     kinds = {labels.dtype.kind, classes.dtype.kind}

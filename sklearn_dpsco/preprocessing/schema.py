@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -67,14 +68,20 @@ class Cells(NamedTuple):
         if isinstance(categories[0], str):
             codes = label_codes(self.values, np.array(categories, dtype=object))
             # numbers and truth values, too, which one odd cell makes text of; missing ones are NaN
-            kinds = str, Real, np.bool_
-            told = [isinstance(cell, kinds) and cell == cell for cell in self.values]
+            told = [_is_told(cell) for cell in self.values]
             return np.where(np.array(told, dtype=bool), codes, -2)
         numbers = self.numbers()
         codes = np.where(np.isnan(numbers), -2, -1)
         for position, category in enumerate(categories):
             codes[numbers == float(category)] = position
         return codes
+
+
+def _is_told(cell: Any) -> bool:
+    """Whether it is text, a number or a truth value, and not NaN."""
+    if isinstance(cell, Decimal):  # of which some NaN raise where they are compared
+        return not cell.is_nan()
+    return isinstance(cell, (str, bytes, Real, np.bool_)) and bool(cell == cell)
 
 
 def read_column(X: Any, name: str) -> Cells:

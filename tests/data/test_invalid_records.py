@@ -136,6 +136,29 @@ def test_an_odd_label_of_a_chunk_changes_no_other_label(classes):
     np.testing.assert_array_equal(encoded[0][others], encoded[1][others])
 
 
+@pytest.mark.parametrize(
+    ("classes", "column", "same"),
+    [
+        # 1 equals True, and its text is neither "True" nor "true"
+        (["False", "True"], [1, 0, True], ["1", "0", "True"]),
+        (["1", "2", "True"], [1, 2, True], ["1", "2", "True"]),
+        # one missing label makes floats of the integers
+        (["9007199254740993", "9"], [2**53 + 1, 9], [float(2**53 + 1), 9.0]),
+        (["0.5", "2"], [Decimal("0.50"), Decimal(2)], ["0.50", "2"]),
+        (["a", "1"], [b"a", b"1"], ["a", "1"]),  # one of bytes makes such of a column of pyarrow
+        (["False", "True"], np.array([True, False]), ["True", "False"]),
+    ],
+)
+def test_one_column_of_two_types_has_the_same_labels(classes, column, same):
+    known = cells.check_classes(classes)
+    found = label_codes(as_labels(column), known)
+    np.testing.assert_array_equal(found, label_codes(as_labels(same), known))
+    assert np.all(found[-1:] >= 0)
+    objects = [pd.DataFrame({"a": pd.Series(list(of), dtype=object)}) for of in (column, same)]
+    encoder = PublicEncoder({"a": classes}, missing="indicator", unknown="other")
+    np.testing.assert_array_equal(*map(encoder.transform, objects))
+
+
 def test_codes_of_labels():
     text = np.array(["b", "zz", "a", ""])
     np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
