@@ -648,6 +648,23 @@ def _numbers_of(cell: Any) -> list[Any]:
     return []
 
 
+def check_spelling(name: str, labels: Any) -> None:
+    """Warn of two texts that spell the same number or truth value: see `label_codes`."""
+    known: dict[Any, str] = {}
+    for text in labels:
+        truth = truth_of(text)
+        found = [str(truth)] if isinstance(truth, bool) else _numbers_of(text)[-1:]
+        if isinstance(text, str) and found and known.setdefault(found[0], text) != text:
+            warn_user(
+                f"{name} names the same twice, {shown(known[found[0]])} and {shown(text)}: readers "
+                "of files, which make numbers or truth values of a column unless one cell is odd, "
+                "do not tell them apart, so that one record decides about others. Read the column "
+                "as text (dtype=str), or declare one of the two",
+                PrivacyParameterWarning,
+            )
+            return
+
+
 def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
     """The declared labels, sorted."""
     is_list, is_mixed = isinstance(classes, (list, tuple)), False
@@ -670,6 +687,7 @@ def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
             f"{name} must hold integers within 2^53: a missing label makes floats of a column, "
             "which do not tell larger ones apart. Make text of all labels"
         )
+    check_spelling(name, labels)
     return declared
 
 

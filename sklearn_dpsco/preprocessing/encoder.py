@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from .._checks import check_bool, check_choice, check_count, naming, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
-from ..data.cells import check_in_memory, check_order, is_frame
+from ..data.cells import check_in_memory, check_order, check_spelling, is_frame
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput
 from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
@@ -232,6 +232,8 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
                     f"others; for bounds of a number write a tuple, {tuple(value)}",
                     PrivacyParameterWarning,
                 )
+            if isinstance(value, list):
+                check_spelling(f"schema[{name!r}]", value)
         if X is not None:
             self._read(X, fields)
         check_order(X=X, y=y)

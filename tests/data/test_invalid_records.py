@@ -25,6 +25,7 @@ from sklearn_dpsco.data.cells import (
 )
 from sklearn_dpsco.data.compressed import canonical
 from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
+from sklearn_dpsco.exceptions import PrivacyParameterWarning
 from sklearn_dpsco.losses import Logistic, Squared
 from sklearn_dpsco.solvers.statistics import row_sum
 
@@ -157,6 +158,21 @@ def test_one_column_of_two_types_has_the_same_labels(classes, column, same):
     objects = [pd.DataFrame({"a": pd.Series(list(of), dtype=object)}) for of in (column, same)]
     encoder = PublicEncoder({"a": classes}, missing="indicator", unknown="other")
     np.testing.assert_array_equal(*map(encoder.transform, objects))
+
+
+@pytest.mark.parametrize("texts", [["1", "01"], ["1e3", "1000"], ["true", "True"]])
+def test_texts_that_readers_of_files_do_not_tell_apart_are_named(texts):
+    with pytest.warns(PrivacyParameterWarning, match=r"classes names the same twice"):
+        cells.check_classes(texts)
+    with pytest.warns(PrivacyParameterWarning, match=r"schema\['a'\] names the same twice"):
+        PublicEncoder({"a": texts}).fit()
+
+
+@pytest.mark.parametrize(
+    "texts", [["1", "True"], ["nan", "NaN"], ["a", "b"], [0, 1], [b"1", b"01"]]
+)
+def test_other_texts_are_not_named(texts):
+    cells.check_classes(texts)
 
 
 def test_codes_of_labels():
