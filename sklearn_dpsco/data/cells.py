@@ -599,7 +599,7 @@ def user_numbers(users: NDArray[Any]) -> Indices:
 
 
 def user_of(label: Any) -> Any:
-    """The label, as a number if it is the text of one: files give both of the same column.
+    """The label, as a number or truth value if it is the text of one: files give both of a column.
 
     However it is spelled: a reader that finds numbers drops leading zeros, and in another chunk
     keeps them, where one odd label makes text of all. Two labels become one user at worst, of whom
@@ -615,7 +615,7 @@ def user_of(label: Any) -> Any:
                 return int(label)
     # (most text is none, and an exception takes time)
     if not isinstance(label, str) or label.lstrip()[:1] not in "+-.0123456789":
-        return label
+        return truth_of(label)
     with suppress(ValueError):
         return int(label)
     with suppress(ValueError):
@@ -632,7 +632,7 @@ def truth_of(cell: Any) -> Any:
 
 def _label_of(cell: Any) -> Any:
     """The label, as a number or a truth value if it is the text of one."""
-    label = truth_of(user_of(cell))
+    label = user_of(cell)
     return float(label) if isinstance(label, str) else label
 
 

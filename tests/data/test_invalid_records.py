@@ -175,6 +175,17 @@ def test_other_texts_are_not_named(texts):
     cells.check_classes(texts)
 
 
+def test_text_of_a_truth_value_is_the_user_of_that_value():
+    # readers of files make truth values of a column, or of a chunk, unless one cell is odd
+    counted = {}
+    clean = pd.read_csv(StringIO("user\nTrue\nfalse\nTRUE"))["user"]
+    odd = pd.read_csv(StringIO("user\nTrue\nfalse\nTRUE\nx"))["user"]
+    first = cells.surplus_rows(cells.as_users(clean), 1, counted)
+    np.testing.assert_array_equal(first, [False, False, True])
+    again = cells.surplus_rows(cells.as_users(odd), 1, counted)
+    np.testing.assert_array_equal(again, [True, True, True, False])
+
+
 def test_codes_of_labels():
     text = np.array(["b", "zz", "a", ""])
     np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
