@@ -733,8 +733,6 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
                     spelled.setdefault(number, place)
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
-            if isinstance(label, bytes) and not are_numbers and label not in codes:
-                label = label.decode("utf-8", "surrogateescape")
             with suppress(Exception):  # what cannot be looked up is none of the classes
                 # (1 is no truth value of text, since "1" is none: the dict would find it as True)
                 if are_numbers or not _is_number(label):

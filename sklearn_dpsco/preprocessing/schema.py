@@ -81,7 +81,7 @@ def _is_told(cell: Any) -> bool:
     """Whether it is text, a number or a truth value, and not NaN."""
     if isinstance(cell, Decimal):  # of which some NaN raise where they are compared
         return not cell.is_nan()
-    return isinstance(cell, (str, bytes, Real, np.bool_)) and bool(cell == cell)
+    return isinstance(cell, (str, Real, np.bool_)) and bool(cell == cell)
 
 
 def read_column(X: Any, name: str) -> Cells:
