@@ -237,6 +237,15 @@ def best_loss(X, y, offset, loss, radius, *, fit_intercept):
     return found.fun
 
 
+def test_losses_with_a_kink_take_more_steps_where_noise_is_small_alone():
+    def steps(loss, n, epsilon):
+        settings = {"epsilon": epsilon, "delta": 1e-6, "bounds_X": (-1, 1), "classes": [0, 1]}
+        return DPLassoFWClassifier(loss=loss, **settings).plan(n, 10).max_iter
+
+    assert steps("hinge", 1000, 0.3) == steps("logistic", 1000, 0.3)
+    assert steps("hinge", 10_000, 3.0) == 3 * steps("logistic", 10_000, 3.0)
+
+
 def test_a_hinge_is_minimized_in_the_default_number_of_steps():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (10_000, 3))
