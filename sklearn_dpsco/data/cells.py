@@ -725,12 +725,10 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
         read = _label_of if are_numbers else truth_of
         codes = dict(zip(map(read, classes.tolist()), places, strict=True))
         codes |= zip(classes.tolist(), places, strict=True)  # as it stands comes first
-        spelled: dict[Any, int] = {}
-        # floats for integers, too: one missing label makes floats of a column
-        for which in () if are_numbers else (0, -1):
-            for place, label in enumerate(classes.tolist()):
-                for number in _numbers_of(label)[which:][:1]:
-                    spelled.setdefault(number, place)
+        texts = [] if are_numbers else [*enumerate(map(_numbers_of, classes.tolist()))]
+        # of floats, too: one missing label makes such of a column of integers
+        spelled = {float(x): place for place, numbers in texts[::-1] for x in numbers}
+        spelled |= {numbers[0]: place for place, numbers in texts[::-1] if numbers}
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
             with suppress(Exception):  # what cannot be looked up is none of the classes

@@ -52,7 +52,7 @@ def compressed(X: Any) -> Any:
     if X.format not in ("csr", "csc"):
         entries: Any = None
         # (scipy would put the values of all later rows in other places)
-        is_whole = X.format != "lil" or all(map(_has_as_many, X.rows, X.data))
+        is_whole = X.format != "lil" or [*map(len, X.rows)] == [*map(len, X.data)]
         with suppress(ValueError, IndexError):  # which quote an index, also as a context
             entries = X.tocoo() if is_whole else None
         if entries is None or not all(
@@ -79,10 +79,6 @@ def compressed(X: Any) -> Any:
     if not is_right:
         raise ValueError(_NO_MATRIX)
     return X
-
-
-def _has_as_many(places: Any, values: Any) -> bool:
-    return len(places) == len(values)
 
 
 def canonical(X: Any) -> Any:
