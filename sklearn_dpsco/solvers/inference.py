@@ -282,8 +282,8 @@ class NewtonSteps(Part):
         """Coefficients of rates with which the mean prediction is that of the targets.
 
         Steps leave it another one where means are not exponentials of any slopes, and clips where
-        tails are long. As far as a release tells that it is off: clipped where noise and what is
-        lost beyond add up to least.
+        tails are long: where the first one takes much away, what is told here is trusted more.
+        Clipped where noise and what is lost beyond add up to least.
         """
         problem, unit = units.problem, float(units.unit[-1])
         if self.level is None or self.level.scale == 0:  # or steps converge
@@ -294,15 +294,17 @@ class NewtonSteps(Part):
         copy = copy.map(_level_alone).map(scored)
         clips = units.clip * 2.0 ** np.arange(0.0, 10.1, 0.25)
         lost = self._lost(copy, units, clips, stream)
-        errors = np.hypot(clips * one * self.level.scale, lost)
+        # at most, of tails of finite variance: some tables' are as long, and those of others are not
+        most = np.maximum(lost, lost[0] * clips[0] / clips)
+        errors = np.hypot(clips * one * self.level.scale, most)
         k = np.flatnonzero(errors <= max(RATES.least_level_error, errors.min()))[-1]
         mean = copy.sum(score_sum, clips[k]) / problem.n_samples
         off = clips[k] * one * float(self.level.release(mean, stream)[0])
         if unit < RATES.least_level_unit:
             return coef
-        off -= RATES.given_back * float(lost[k])
-        noise = float(errors[k]) ** 2
-        doubt = max(RATES.least_level_error**2, min(off**2 - 2 * noise, RATES.most_off**2))
+        off -= RATES.given_back * math.sqrt(float(lost[k] * most[k]))
+        noise, least = float(errors[k]) ** 2, max(RATES.least_level_error, 0.5 * float(lost[0]))
+        doubt = max(least**2, min(off**2 - 2 * noise, RATES.most_off**2))
         level = math.log1p(min(20.0, max(-0.97, doubt / (doubt + noise) * off)))
         return np.append(coef[:-1], coef[-1] - level / unit)
 

@@ -410,19 +410,23 @@ def test_what_wider_clips_take_follows_from_two_sizes(monkeypatch, loss, power):
     assert np.all(found[1][1:] > 2 * found[0][1:])
 
 
-def test_means_of_costs_with_long_tails_are_hardly_too_low():
-    """Exponential tails, as they were thought to be, left them a tenth too low."""
+@pytest.mark.parametrize(
+    ("n", "epsilon", "n_seeds", "bias", "most"),
+    [(10_000, 8.0, 8, 0.05, 0.15), (5000, 3.0, 40, 0.065, 0.2)],
+)
+def test_means_of_costs_with_long_tails_are_hardly_too_low(n, epsilon, n_seeds, bias, most):
+    """As tails of Weibull's law, or shorter ones, they were a tenth too low."""
     found = []
-    for seed in range(8):
+    for seed in range(n_seeds):
         rng = np.random.default_rng(seed)
-        X = rng.uniform(-1, 1, (10_000, 5))
-        y = 5 * np.exp(0.6 * X[:, 0] + rng.normal(-(1.5**2) / 2, 1.5, len(X)))
+        X = rng.uniform(-1, 1, (n, 5))
+        y = 5 * np.exp(0.6 * X[:, 0] + rng.normal(-(1.5**2) / 2, 1.5, n))
         y = y.clip(0.01, 1000)
-        model = DPGammaRegressor(epsilon=8.0, bounds_X=(-1, 1), bounds_y=(0.01, 1000))
+        model = DPGammaRegressor(epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(0.01, 1000))
         model.set_params(random_state=seed)
         found.append(model.fit(X, y).predict(X).mean() / y.mean() - 1)
-    assert abs(np.mean(found)) < 0.05
-    assert max(np.abs(found)) < 0.15
+    assert abs(np.mean(found)) < bias
+    assert max(np.abs(found)) < most
 
 
 def test_a_part_of_what_clips_take_from_a_mean_is_given_back(monkeypatch):
