@@ -1001,6 +1001,9 @@ class Sized(NamedTuple):
     counted: Flags  # of each present record once: of users, at their first rows
     users: Users | None  # None where each row is a record
     weights: Array
+    # The part of a row that counts, by its features. Its own weight may depend on its label, and
+    # exposures vary by decades: those of rates are a factor of it.
+    shares: Array
     norms: Array
     raw: Array  # predictions at that point
     of_each: Array
@@ -1018,7 +1021,8 @@ def _unweighed(copy: SolverData, unit: Array, loss: Loss, users: Users | None) -
     if users is not None:
         counted = np.zeros(len(x), dtype=bool)
         counted[users.order[users.starts]] = users.present
-    numbers = Sized(x, unit, loss, counted, users, weights, norms, norms, norms, norms)
+    shares = weights if loss.task == "rates" else np.maximum(weights, weights > 0)
+    numbers = Sized(x, unit, loss, counted, users, weights, shares, norms, norms, norms, norms)
     return replace(copy, numbers=numbers)
 
 
@@ -1034,7 +1038,7 @@ def curved(copy: SolverData, is_observed: bool = False) -> SolverData:
     """The copy with what its records have of second derivatives there, of rates in the mean."""
     numbers, users = copy.numbers, copy.numbers.users
     of_each, curvature = _curvature(numbers.loss, numbers.raw, copy.y if is_observed else None)
-    sizes = numbers.norms * np.sqrt(numbers.weights * curvature)
+    sizes = numbers.norms * np.sqrt(numbers.shares * curvature)
     if users is not None:  # the trace of a sum bounds its Frobenius norm
         most = int((users.ends - users.starts).max())
         squares = np.add.reduceat(sizes[users.order] ** 2, users.starts)
@@ -1100,7 +1104,7 @@ def _of_users(numbers: Sized, of_each: Array) -> Sized:
     s *= unit
     sizes, ones = np.linalg.norm(s, axis=1) * (1 + norm_error(unit.size)), np.ones(len(s))
     units = np.ones(unit.size)
-    return Sized(s, units, numbers.loss, users.present, None, ones, sizes, ones, ones, sizes)
+    return Sized(s, units, numbers.loss, users.present, None, ones, ones, sizes, ones, ones, sizes)
 
 
 def _curvature(loss: Loss, raw: Array, y: Array | None = None) -> tuple[Array, Array]:
@@ -1134,14 +1138,15 @@ def _weighed(copy: SolverData, bound: float) -> SolverData:
     if users is not None:
         from .._kernels.products import shares_of_first
 
-        squares = numbers.norms**2 * numbers.weights * _curvature(numbers.loss, numbers.raw)[1]
-        shares = np.ones(len(squares))
-        shares_of_first(squares, users.order, users.starts, users.ends, bound**2, shares)
-        weighed = numbers._replace(weights=numbers.weights * shares)
-        return curved(replace(copy, numbers=weighed))
+        squares = numbers.norms**2 * numbers.shares * _curvature(numbers.loss, numbers.raw)[1]
+        kept = np.ones(len(squares))
+        shares_of_first(squares, users.order, users.starts, users.ends, bound**2, kept)
+        weights, shares = numbers.weights * kept, numbers.shares * kept
+        return curved(replace(copy, numbers=numbers._replace(weights=weights, shares=shares)))
     factors = clipped_to(bound, numbers.sizes)
-    weights, sizes = numbers.weights * factors**2, numbers.sizes * factors
-    return replace(copy, numbers=numbers._replace(weights=weights, sizes=sizes))
+    weights, shares = numbers.weights * factors**2, numbers.shares * factors**2
+    found = {"weights": weights, "shares": shares, "sizes": numbers.sizes * factors}
+    return replace(copy, numbers=numbers._replace(**found))
 
 
 def _shortened(copy: SolverData, clip: float) -> Array:
