@@ -88,8 +88,8 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     values = plain(values)
     is_table = is_frame(values)  # also one with a column of the name "dtype"
     types = list(values.dtypes) if is_table else [getattr(values, "dtype", None)]
-    # pandas makes a column complex for a single cell
-    kinds = {"O" if is_table and kind == "c" else kind for kind in map(_kind, types)}
+    # readers of files make a column of pandas complex, or text, for a single cell
+    kinds = {"O" if is_table and kind in "cSTU" else kind for kind in map(_kind, types)}
     for kind in sorted(kinds & _NO_NUMBERS.keys()):
         raise ValueError(
             f"{_NO_NUMBERS[kind]} data not supported: {name} must hold numbers{_hint(name, values)}"

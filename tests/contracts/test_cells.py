@@ -255,6 +255,23 @@ def test_text_of_polars_is_read_cell_by_cell(name):
     assert_same(*fits, name)
 
 
+@each_reader
+def test_text_of_arrow_in_a_frame_is_read_cell_by_cell(name):
+    """Of which readers of files make a column of X for one odd cell (`dtype_backend="pyarrow"`)."""
+    pa = pytest.importorskip("pyarrow")
+    X, y = table(name)
+    expected = build(name, main_form(name), nonfinite="zero").fit(with_nan(X), y)
+    for kind, odd in ((pa.string(), "SECRET"), (pa.large_string(), ""), (pa.binary(), "SECRET")):
+        cells = [str(cell) for cell in X[:, 1]]
+        cells[BAD_ROW] = odd
+        frame = columns_as(X)
+        frame["b"] = pd.array(cells, dtype=pd.ArrowDtype(pa.string())).astype(pd.ArrowDtype(kind))
+        model = build(name, main_form(name), nonfinite="zero")
+        assert_same(quietly(model.fit, frame, y), expected, kind)
+        predicted = quietly(model.predict, frame)
+        np.testing.assert_array_equal(predicted, expected.predict(with_nan(X)))
+
+
 @pytest.mark.skipif(not hasattr(pl, "Int128"), reason="an older polars has no 128 bits")
 @each_reader
 def test_an_integer_that_only_128_bits_of_polars_hold_costs_its_own_record(name):
