@@ -710,6 +710,16 @@ def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
+def spell_values(classes: NDArray[Any]) -> bool:
+    """Whether one of the classes is the text of a number or of a truth value."""
+    texts = classes.tolist() if classes.dtype.kind in "UO" else ()
+    return any(
+        isinstance(truth_of(text), bool) or bool(_numbers_of(text))
+        for text in texts
+        if isinstance(text, str)
+    )
+
+
 def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
     """Position of each label in the sorted `classes`, -1 for others, shape (n,).
 
@@ -720,7 +730,7 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     none is that label: without an odd cell such readers make numbers of the column, or of a chunk.
     """
     are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
-    may_spell = labels.dtype.kind in "biuf" and classes.dtype.kind in "UO"
+    may_spell = labels.dtype.kind in "biufU" and spell_values(classes)
     if labels.dtype.kind == "O" or classes.dtype.kind == "O" or may_spell:
         read = _label_of if are_numbers else truth_of
         codes = dict(zip(map(read, classes.tolist()), places, strict=True))
@@ -732,15 +742,18 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
         out = np.full(labels.size, -1)
         for i, label in enumerate(labels.tolist()):
             with suppress(Exception):  # what cannot be looked up is none of the classes
+                if isinstance(label, complex) and label.imag == 0:
+                    label = label.real  # pandas makes a column complex for a single cell
                 # (1 is no truth value of text, since "1" is none: the dict would find it as True)
                 if are_numbers or not _is_number(label):
                     out[i] = codes.get(label, codes.get(read(label), -1))
                 if out[i] < 0 and spelled:
                     out[i] = next((spelled[x] for x in _numbers_of(label) if x in spelled), -1)
         return out
-    # numpy would compare numbers with text as text, and raise for bytes that are no text
+    # numpy would compare numbers with text as text, and raise for bytes that are no text, and for
+    # numbers against dates of which one is missing
     kinds = {labels.dtype.kind, classes.dtype.kind}
-    if len(kinds) > 1 and kinds & {"U", "S"}:
+    if len(kinds) > 1 and kinds & {"U", "S", "M", "m"}:
         return np.full(labels.shape, -1)
     found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return np.where(classes[found] == labels, found, -1)

@@ -176,10 +176,11 @@ class Reader:
     def codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
         """Position of each label among the classes, -1 for one that is not among them."""
         codes = cells.label_codes(y, classes)
-        # an array of text against numbers is a mistake in the types, not in some records
+        # an array of text against numbers is a mistake in the types, not in some records (unless
+        # classes spell numbers, of which a reader of files makes a column if no cell is odd)
         of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
-        if of_other_type:
+        if of_other_type and not cells.spell_values(classes):
             text, other = ("y", "classes") if y.dtype.kind in "US" else ("classes", "y")
             raise ValueError(f"{_OTHER_LABELS}: {text} holds text, {other} does not. {_CODES}")
         if self.is_strict and np.any(codes < 0):

@@ -1295,7 +1295,8 @@ def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.i
         raise ValueError(f"{name} must have shape ({n},), got {found.shape}")
     kinds = {found.dtype.kind, labels.dtype.kind}
     # text against numbers is a mistake in the types, not in some records
-    if "O" not in kinds and len(kinds) > 1 and kinds & {"U", "S"}:
+    is_mistake = "O" not in kinds and len(kinds) > 1 and bool(kinds & {"U", "S"})
+    if is_mistake and not cells.spell_values(labels):  # see `Reader.codes`
         raise ValueError(f"{name} and the classes must both be text or both be numbers")
     return cells.label_codes(found, labels)
 

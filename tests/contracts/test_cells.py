@@ -222,6 +222,24 @@ def test_numeric_labels_and_one_that_is_none(name):
             assert_same(fit, fits[0], classes)
 
 
+@each_reader_of_labels
+def test_numbers_are_the_classes_whose_text_spells_them(name):
+    """Of which readers of files make a column unless one cell is odd."""
+    X, y = table(name)
+    codes = np.where(y == "yes", 1, 0)
+    texts = codes.astype(str).astype(object)
+    model = {"classes": ["0", "1"], "nonfinite": "zero"}
+    expected = build(name, main_form(name), **model).fit(X, texts)
+    for labels in (codes, codes.astype(float), pd.Series(codes), pd.Series(texts, dtype="str")):
+        fitted = quietly(build(name, main_form(name), **model).fit, X, labels)
+        assert_same(fitted, expected, labels.dtype)
+        scores = [
+            dp_score(fitted, X, given, epsilon=9.0, by=given, by_values=["0", "1"], random_state=0)
+            for given in (labels, texts)
+        ]
+        assert str(scores[0]) == str(scores[1])
+
+
 @each_reader
 def test_one_complex_cell_costs_its_own_record(name):
     X, y = table(name)

@@ -243,7 +243,7 @@ MISTAKES = {
     "labels as objects": (lambda: R().fit(X, pd.Series(labels)), "y must hold.*for classifiers"),
     "one column per class": (lambda: C().fit(X, np.eye(2)[codes]), r"y\.argmax\(axis=1\)"),
     "a continuous y": (lambda: C(classes=None).fit(X, np.arange(N) / 7), "label type: continuous"),
-    "classes of text": (lambda: C(classes=["0", "1"]).fit(X, codes), "classes holds text, y"),
+    "classes of text": (lambda: C(classes=["a", "b"]).fit(X, codes), "classes holds text, y"),
     "classes of numbers": (lambda: C(classes=[0, 1]).fit(X, labels), "y holds text"),
     "classes of both": (lambda: C(classes=["no", 1]).fit(X, labels), "classes must be of one kind"),
     "another label": (lambda: C().fit(X, hushed), "not among the declared classes.*'No' is not"),

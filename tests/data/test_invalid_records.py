@@ -207,6 +207,18 @@ def test_codes_of_labels():
             np.testing.assert_array_equal(codes, [1, 0, -1], err_msg=str((read, classes)))
     both = label_codes(np.array(["true", "True"], dtype=object), np.array(["True", "true"]))
     np.testing.assert_array_equal(both, [1, 0])
+    # one missing cell makes objects of an array of text, and a complex one such numbers of others
+    known = np.array(["00", "01"])
+    for read in (np.array(["0", "1", "x"]), np.array(["0", "1", None])):
+        np.testing.assert_array_equal(label_codes(read, known), [0, 1, -1])
+    for last in (0.5, 1j):
+        read = as_labels(pd.Series([0, 1, last]))
+        np.testing.assert_array_equal(label_codes(read, known), [0, 1, -1])
+        np.testing.assert_array_equal(label_codes(read, np.array(["False", "True"])), [-1] * 3)
+    # dates are no numbers, of which numpy would say so if one is missing
+    for last in ("2020-01-01", "NaT"):
+        dates = np.array(["2020-01-01", last], dtype="datetime64[D]")
+        np.testing.assert_array_equal(label_codes(dates, np.array([0, 1])), [-1, -1])
     for first in (b"a", b"\xff"):  # bytes are no text, whatever they hold
         labels = np.array([first, b"b"])
         np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [-1, -1])
