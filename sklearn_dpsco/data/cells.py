@@ -7,6 +7,7 @@ another one contributes, nor an error or a warning. What the type of a container
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -539,11 +540,14 @@ def is_missing(labels: NDArray[Any]) -> Flags:
 
 
 def is_nameless(labels: NDArray[Any]) -> Flags:
-    """Whether a label is missing or cannot be compared, shape (n,)."""
+    """Whether a label is missing or cannot be compared, shape (n,).
+
+    Text of an infinity, such as "1e400", is: of a chunk of numbers, files give an infinity.
+    """
     found = is_missing(labels)
-    for i, label in enumerate(labels if labels.dtype.kind == "O" else ()):
+    for i, label in enumerate(labels.tolist() if labels.dtype.kind in "OUS" else ()):
         try:
-            found[i] |= not {label: True}.get(label, False)
+            found[i] |= not {label: True}.get(label, False) or _spells_infinity(label)
         except Exception:
             found[i] = True
     return found
@@ -623,6 +627,17 @@ def user_of(label: Any) -> Any:
         if abs(number) < LARGEST_INTEGER:  # others are no numbers of users, see `as_users`
             return number
     return label
+
+
+def _spells_infinity(label: Any) -> bool:
+    if isinstance(label, bytes):
+        label = label.decode("utf-8", "surrogateescape")
+    # (most text is none, and an exception takes time)
+    if not isinstance(label, str) or label.lstrip()[:1] not in "+-.0123456789iI":
+        return False
+    with suppress(ValueError):
+        return math.isinf(float(label)) and not label.strip().lstrip("+-").isdigit()
+    return False
 
 
 def truth_of(cell: Any) -> Any:

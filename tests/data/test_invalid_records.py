@@ -185,6 +185,20 @@ def test_text_of_a_truth_value_is_the_user_of_that_value():
     np.testing.assert_array_equal(again, [True, True, True, False])
 
 
+@pytest.mark.parametrize("spelled", ["1e400", "inf", "-Infinity", " 1e999"])
+def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
+    counted = {}
+    for odd in ("3", "x"):  # which makes text of a chunk
+        rows = pd.read_csv(StringIO("\n".join(["user", spelled, "1", spelled, "2", odd])))
+        users = cells.as_users(rows["user"])
+        surplus = cells.surplus_rows(users, 9, counted)
+        np.testing.assert_array_equal(surplus, [True, False, True, False, False])
+    for text in (np.array([spelled, "a"]), np.array([spelled.encode(), b"a"])):
+        assert cells.is_nameless(text).tolist() == [True, False]
+    names = ["Ines", "i", "infinite", "+", "", "1e3", "Inf.", "10", "9" * 400]
+    assert not cells.is_nameless(np.array(names)).any()
+
+
 def test_codes_of_labels():
     text = np.array(["b", "zz", "a", ""])
     np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
