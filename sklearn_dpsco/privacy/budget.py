@@ -241,7 +241,9 @@ class PrivacyBudget:
         check_choice("relation", self.relation, RELATIONS)
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("currency", self.currency, get_args(Currency))
-        order = None if self.order is None else check_real("order", self.order, low=1)
+        order = self.order
+        if order is not None:  # of order 1 there is no Renyi divergence to release a batch by
+            order = check_real("order", order, low=1, low_open=delta > 0)
         # in Python's numbers: sums and scales of numpy's smaller types would be rounded to those
         self.__dict__.update(
             epsilon=epsilon,

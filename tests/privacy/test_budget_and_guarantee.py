@@ -199,10 +199,11 @@ def test_releases_that_no_cost_is_true_of_have_no_guarantee():
     Guarantee(1.0, DELTA, "zero-out", "zcdp", (Release("nothing", SelectVertex(0.0, 1.0)),))
 
 
-@pytest.mark.parametrize("order", [0, 0.5, -1, math.nan, math.inf, "2", True])
+@pytest.mark.parametrize("order", [0, 0.5, 1, -1, math.nan, math.inf, "2", True])
 def test_the_order_of_a_filter_is_a_number_above_1(order):
     with pytest.raises(ValueError, match="order must be"):
         PrivacyBudget(1.0, currency="zcdp", order=order)
+    assert PrivacyBudget(1.0, delta=0.0, order=1).order == 1  # of which nothing is a batch
 
 
 def test_numbers_of_uses_are_whole_and_positive():
