@@ -340,6 +340,8 @@ def entries(values: Any) -> NDArray[np.object_]:
         if is_frame(values):
             return np.column_stack([entries(column) for column in values.iter_columns()])
         return np.fromiter(values.to_list(), object, len(values))
+    if "int" in str(getattr(values, "type", "")) and hasattr(values, "to_pylist"):
+        return np.fromiter(values.to_pylist(), object, len(values))  # of pyarrow, likewise
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     is_list = is_list and not (hasattr(values, "shape") or hasattr(values, "__array__"))
     is_list = is_list and not isinstance(values, (str, bytes, Mapping))
@@ -474,7 +476,12 @@ def as_labels(y: Any) -> NDArray[Any]:
             "A column-vector y was passed when a 1d array was expected: y.ravel() makes one",
             DataConversionWarning,
         )
-    return np.asarray(column_or_1d(labels))
+    return _without_gaps(np.asarray(column_or_1d(labels)))
+
+
+def _without_gaps(labels: NDArray[Any]) -> NDArray[Any]:
+    """Text of numpy that may have missing ones, which it does not compare, as objects."""
+    return labels.astype(object) if labels.dtype.kind == "T" else labels
 
 
 def as_users(groups: Any) -> NDArray[Any]:
@@ -482,6 +489,7 @@ def as_users(groups: Any) -> NDArray[Any]:
     # of objects if it was no array: one missing user turns no other one into a float, and a user of
     # one chunk is found again in the next
     users = one_each(groups if isinstance(groups, np.ndarray) else entries(groups))
+    users = _without_gaps(users)
     if users.ndim != 1 or users.dtype.kind in "mM":
         raise ValueError(
             "groups must have the shape (n_samples,) and hold numbers or text, got an array of "
@@ -490,7 +498,9 @@ def as_users(groups: Any) -> NDArray[Any]:
     labels: Any = users if users.dtype.kind in "fc" else []
     if users.dtype.kind == "O":
         labels = [x for x in users.tolist() if isinstance(x, (float, complex, np.inexact))]
-    if np.any(np.isfinite(labels) & (np.abs(labels) >= LARGEST_INTEGER)):
+    with np.errstate(all="ignore"):  # half precision has no such numbers
+        is_large = np.any(np.isfinite(labels) & (np.abs(labels) >= LARGEST_INTEGER))
+    if is_large:
         raise ValueError(
             "groups holds floats of 2^53 or more, which do not tell such numbers apart: a missing "
             "label makes floats of the integers in a column. Give integers, in a list or in a "

@@ -185,6 +185,31 @@ def test_text_of_a_truth_value_is_the_user_of_that_value():
     np.testing.assert_array_equal(again, [True, True, True, False])
 
 
+def test_a_missing_user_of_arrow_makes_no_floats_of_the_others():
+    pa = pytest.importorskip("pyarrow")
+    large = [2**60 + k // 2 for k in range(6)]
+    for odd in (7, None):
+        array = pa.array([odd, *large])
+        halves = pa.chunked_array([array[:2], array[2:]])
+        for groups in (array, halves, array.dictionary_encode(), pa.table({"g": array})["g"]):
+            users = cells.as_users(groups)
+            assert cells.is_nameless(users).tolist() == [odd is None] + [False] * 6
+            np.testing.assert_array_equal(np.diff(cells.user_numbers(users)[1:]), [0, 1, 0, 1, 0])
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="an older numpy has no such type")
+def test_missing_labels_of_variable_text_of_numpy():
+    for nothing in (None, np.nan):
+        kind = np.dtypes.StringDType(na_object=nothing)
+        for odd in ("x", nothing):
+            text = np.array(["b", "b", odd, "a"], dtype=kind)
+            labels, users = as_labels(text), cells.as_users(text)
+            np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [1, 1, -1, 0])
+            assert cells.is_nameless(users).tolist() == [False, False, odd is nothing, False]
+            surplus = cells.surplus_rows(users, 1, {})
+            np.testing.assert_array_equal(surplus, [False, True, odd is nothing, False])
+
+
 @pytest.mark.parametrize("spelled", ["1e400", "inf", "-Infinity", " 1e999"])
 def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
     counted = {}
