@@ -262,9 +262,26 @@ def plain(values: Any) -> Any:
         return values
     if is_of_polars(values) and str(values.dtype).endswith("128"):  # no type of numpy
         return entries(values)
+    if is_of_bytes(values):
+        return np.fromiter(texts_of_bytes(values), object, len(values))
     found = np.asarray(values)
     # a column is complex, or text, for a single cell
     return found.astype(object) if found.dtype.kind in "cSTU" else found
+
+
+def is_of_bytes(values: Any) -> bool:
+    """Whether the type of a column of pandas, polars or pyarrow is bytes.
+
+    pyarrow and polars make that of a column of text for a single cell of bytes.
+    """
+    kind = getattr(values, "dtype", getattr(values, "type", ""))
+    return str(kind).lower().startswith(("binary", "large_binary", "fixed_size_binary"))
+
+
+def texts_of_bytes(values: Any) -> list[Any]:
+    """The cells of such a column, bytes as the text that they spell."""
+    cells = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+    return [x.decode("utf-8", "surrogateescape") if isinstance(x, bytes) else x for x in cells]
 
 
 def only_column(values: Any) -> Any:
@@ -340,7 +357,7 @@ def entries(values: Any) -> NDArray[np.object_]:
         if is_frame(values):
             return np.column_stack([entries(column) for column in values.iter_columns()])
         return np.fromiter(values.to_list(), object, len(values))
-    if "int" in str(getattr(values, "type", "")) and hasattr(values, "to_pylist"):
+    if hasattr(values, "to_pylist") and "int" in str(getattr(values, "type", "")):
         return np.fromiter(values.to_pylist(), object, len(values))  # of pyarrow, likewise
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     is_list = is_list and not (hasattr(values, "shape") or hasattr(values, "__array__"))

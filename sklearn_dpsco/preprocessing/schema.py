@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from .._checks import check_choice, check_real, shown
 from .._types import Array
 from ..data.bounds import check_feature_bounds, feature_scaling
-from ..data.cells import LARGEST_INTEGER, as_numbers, days_of, is_of_polars, label_codes
+from ..data.cells import (
+    LARGEST_INTEGER,
+    as_numbers,
+    days_of,
+    is_of_bytes,
+    is_of_polars,
+    label_codes,
+    texts_of_bytes,
+)
 
 MISSING = ("middle", "indicator", "zero", "keep")
 OUTSIDE = ("clip", "missing")
@@ -32,7 +40,7 @@ _FORMS = (
 _FEW_INTEGERS = 10  # that are proposed as categories
 _POLARS_KINDS = {
     "numbers": "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 Boolean",
-    "text": "String Utf8 Categorical Enum",
+    "text": "String Utf8 Categorical Enum Binary",
     "objects": "Decimal Int128 UInt128 Float16 Object Null",
 }
 
@@ -102,7 +110,9 @@ def read_column(X: Any, name: str) -> Cells:
         with np.errstate(all="ignore"):  # a warning would tell of some cell
             return Cells(kind, type_name, column.to_numpy().astype(np.float64))
     cells: Any = ()
-    if kind != "other":
+    if is_of_bytes(column):
+        cells = texts_of_bytes(column)
+    elif kind != "other":
         cells = column.to_list() if is_polars else column.astype(object).to_numpy()
     return Cells(kind, type_name, np.fromiter(iter(cells), dtype=object, count=len(cells)))
 

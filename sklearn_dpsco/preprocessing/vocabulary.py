@@ -18,7 +18,7 @@ from .._checks import check_count, check_int, naming, warn_user
 from .._fitting import PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import Array
-from ..data.cells import as_users, check_order, user_of
+from ..data.cells import as_users, check_order, is_of_bytes, texts_of_bytes, user_of
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import KeyedGaussian, Release
 from ..privacy.budget import PrivacyBudget
@@ -232,7 +232,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         is_column = hasattr(X, "__len__") and len(getattr(X, "shape", (0,))) == 1
         if not is_column or isinstance(X, str | bytes | dict | set):
             raise ValueError("texts must be a list or a column of strings: of a frame, X['name']")
-        texts = list(X)
+        texts = _cells(X)
         if self._is_strict and not all(isinstance(text, str) for text in texts):
             raise ValueError(
                 "a text is missing or no string: say nonfinite='zero', so that the record counts "
@@ -301,7 +301,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         if self._is_strict:
             return found
         # without words, they would be valid records of what follows
-        rows = np.flatnonzero([not isinstance(text, str) for text in X])
+        rows = np.flatnonzero([not isinstance(text, str) for text in _cells(X)])
         at, found = (rows, np.zeros_like(rows)), found.astype(np.result_type(found, np.float32))
         return found + sparse.csr_matrix((np.full(rows.size, np.nan, found.dtype), at), found.shape)
 
@@ -314,6 +314,12 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         return tags
+
+
+def _cells(X: Any) -> list[Any]:
+    if is_of_bytes(X):
+        return texts_of_bytes(X)
+    return list(X.to_pylist() if hasattr(X, "to_pylist") else X)
 
 
 def _words_of_users(

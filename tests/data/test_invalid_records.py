@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from support import storage
 
-from sklearn_dpsco import PublicEncoder
+from sklearn_dpsco import PrivateVocabulary, PublicEncoder
 from sklearn_dpsco._kernels.arguments import Move
 from sklearn_dpsco.data import cells, compressed
 from sklearn_dpsco.data.cells import (
@@ -208,6 +208,33 @@ def test_missing_labels_of_variable_text_of_numpy():
             assert cells.is_nameless(users).tolist() == [False, False, odd is nothing, False]
             surplus = cells.surplus_rows(users, 1, {})
             np.testing.assert_array_equal(surplus, [False, True, odd is nothing, False])
+
+
+def columns_of(cells):
+    """Columns of several packages, of bytes if one of the cells is."""
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    array = pa.array(cells)
+    yield array
+    yield pa.chunked_array([array[:1], array[1:]])
+    yield pd.Series(pd.arrays.ArrowExtensionArray(array))
+    yield pl.Series("a", array)
+
+
+def test_one_cell_of_bytes_does_not_make_bytes_of_the_text_of_others():
+    found = []
+    for odd in ("b", b"b"):
+        for column in columns_of(["a", odd, None, "a", "b", "1"]):
+            labels, known = as_labels(column), np.array(["a", "b", "1"])
+            found.append([label_codes(labels, known).tolist()])
+            texts = PrivateVocabulary(nonfinite="zero")._texts(column)
+            found[-1].append([texts.count(text) for text in ("a", "b", "1", "")])
+            if isinstance(column, pd.Series) or hasattr(column, "to_frame"):
+                table = column.to_frame("a") if hasattr(column, "index") else column.to_frame()
+                encoder = PublicEncoder({"a": ["a", "b", "1"]}, missing="indicator")
+                found[-1].append(encoder.transform(table).argmax(axis=1).tolist())
+    assert [one[0] for one in found] == [[0, 1, -1, 0, 1, 2]] * 8
+    assert [one[1] for one in found] == [[2, 2, 1, 1]] * 8
+    assert [one[2] for one in found if one[2:]] == [[0, 1, 3, 0, 1, 2]] * 4
 
 
 @pytest.mark.parametrize("spelled", ["1e400", "inf", "-Infinity", " 1e999"])
