@@ -275,7 +275,7 @@ def is_of_bytes(values: Any) -> bool:
     pyarrow and polars make that of a column of text for a single cell of bytes.
     """
     kind = getattr(values, "dtype", getattr(values, "type", ""))
-    return str(kind).lower().startswith(("binary", "large_binary", "fixed_size_binary"))
+    return "binary" in str(kind).lower().partition(",")[0]  # also of pyarrow's dictionaries
 
 
 def texts_of_bytes(values: Any) -> list[Any]:
