@@ -66,6 +66,7 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # (but for columns that hardly vary).
 _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
+_ROOM = math.log(100.0)  # of logarithms of rates above that of the largest target
 _PLAUSIBLE = 4.0  # change of the logarithm of a rate by a step
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
@@ -225,7 +226,9 @@ class NewtonSteps(Part):
         derivatives, the noise of the last of these steps, and their clip.
         """
         problem, before = units.problem, None
-        of_predictions = units.frame.offset, units.largest
+        # intervals are for the exponential mean, of which bounds of targets cut no end
+        room = _ROOM * (self.moments is not None)
+        of_predictions = units.frame.offset, units.largest + room
         copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
         copy = copy.map(predicted, point, *of_predictions).map(curved)
         bound = self._bound(copy, n_present, problem, stream)

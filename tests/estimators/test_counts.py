@@ -144,6 +144,26 @@ def test_intervals_hold_for_targets_of_other_laws(name):
     assert np.median(widths) < 0.6
 
 
+@pytest.mark.parametrize("name", ["Poisson", "Gamma"])
+def test_bounds_of_targets_that_bend_the_mean_do_not_bend_the_model(name):
+    # targets end at 20, and the exponential that fits most of the rows does not
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 3))
+    X[:, 0] = 2 * rng.beta(1, 6, len(X)) - 1
+    mean = np.exp(4 * X[:, 0] + 3.5)
+    y = rng.poisson(mean) if name == "Poisson" else rng.gamma(2.0, mean / 2) + 1e-9
+    y = np.minimum(y, 20.0)
+    plain = OTHERS[name](alpha=0, max_iter=1000).fit(X, y)
+    assert plain.predict(X).max() > 100
+    model = model_of(name, epsilon=10.0, inference=True, bounds_y=(lowest(name), 20)).fit(X, y)
+    ends = model.conf_int()[:3]
+    widths = np.diff(ends)[:, 0]
+    # some four widths away with means that end with the targets
+    assert np.all(np.abs(ends.mean(axis=1) - plain.coef_) < 0.8 * widths), (ends, plain.coef_)
+    assert widths.max() < 0.3
+    assert model.predict(X).max() == pytest.approx(20)
+
+
 def test_a_fit_does_not_hang_on_rare_counts_and_wide_bounds():
     """Most are 0, and bounds are a thousand times too wide."""
     X, y, _ = table("Poisson", 50_000, level=-3.5)
