@@ -484,9 +484,13 @@ def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str
         "category, may be missed, also by intervals",
     ]
     if not math.isnan(found.clip_pvalue):
+        of_weights = steps.rows_per_user == 1
+        moved = " and smaller weights of long rows move" if of_weights else " moves"
+        bent = ", or the mean is not linear in a skewed column: it is that of a fit in which long "
+        bent = (bent + "rows count less") * of_weights
         notes.append(
-            f"test whether a smaller clip moves the estimate: p={found.clip_pvalue:.2g} (if small, "
-            "the largest scores drive it)"
+            f"test whether a smaller clip{moved} the estimate: p={found.clip_pvalue:.2g} (if "
+            f"small, the largest scores drive it{bent})"
         )
     if class_weight is not None:
         notes.append(

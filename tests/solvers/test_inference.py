@@ -976,6 +976,21 @@ def test_scores_that_a_clip_cuts_are_told():
     assert "smaller clip" not in str(fitted(X, (X[:, 0] > 0).astype(int), 2).summary())
 
 
+def test_means_that_bend_in_a_skewed_column_are_told():
+    def pvalue(seed, bends):
+        X, noise = (np.random.default_rng([seed, k]).normal(size=(25_000, 2)) for k in (0, 1))
+        logs = X[:, 0].copy()
+        X[:, 0] = (np.exp(0.8 * logs) - np.exp(0.32)) / 1.28  # as incomes
+        y = 0.5 * (logs if bends else X[:, 0]) + 0.3 * X[:, 1] + noise[:, 0]
+        model = fitted(X, y, 0, 3.0, seed, bounds_X=([-2, -5], [20, 5]))
+        note = next(note for note in model.summary().notes if "p=" in note)
+        assert "long rows count less" in note
+        return float(note.split("p=")[1].split()[0])
+
+    assert np.mean([pvalue(seed, True) < 0.02 for seed in range(8)]) > 0.6
+    assert np.mean([pvalue(seed, False) < 0.02 for seed in range(8)]) < 0.4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "n_classes"), [("normal", 0), ("labels", 2)])
 def test_pvalues_are_uniform_under_the_null(kind, n_classes):
