@@ -138,6 +138,7 @@ FRANK_WOLFE = by_task(
     smallest_clip=(0.15, 0.5),
     fewest_steps=(50, 16),
     noisy=(0.15, 0.2),  # noise above which the radius falls, and with it the coefficients
+    few_columns=(10.0, 4.0),  # from which on the noise of several outputs is less than their sum
     hopeless=(0.6, 1.5),  # noise above which only the intercept is learned
     most_steps=200,
     # times as many of a loss with a kink, whose envelope is steep, and the noise from which not
@@ -388,10 +389,11 @@ UNIT_DESCENT = rule_set(
     # energy.
     noise_power=1.5,
     unsure=0.1,
+    least_part=0.1,  # of slopes that is kept in any case
     # Of several classes, standard deviations of the right multiple of slopes, before gradients tell
-    # of it, and of these along the slopes, over their change from none to the slopes; and the part
-    # of what the sample is expected to explain that is taken off.
-    guess=0.3,
+    # of it, where that is not larger, and of these along the slopes, over their change from none to
+    # the slopes; and the part of what the sample is expected to explain that is taken off.
+    guess=0.5,
     not_normal=0.15,
     explained=0.7,
     sure=6.0,  # squares of doubtful coefficients, over their noise, that are kept

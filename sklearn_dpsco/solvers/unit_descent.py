@@ -723,7 +723,8 @@ def _clear_of_labels(
         more = float(curvatures.mean()) * (float(np.mean(pulls, axis=0)[1]) - size)
         more += UNIT_DESCENT.explained * d / units.n_present * float(explained.sum())
         part = _pulled_part(units, slopes, walk, pulls, more * units.spread**2, part, level)
-    return Clear(part, min(1.0, chance / scale))
+    # (small slopes cost nothing, and rank)
+    return Clear(max(part, UNIT_DESCENT.least_part), min(1.0, chance / scale))
 
 
 def _pulled_part(
@@ -741,7 +742,7 @@ def _pulled_part(
     from those that suit the rows: by the mean of such pulls, less what is known to be `more`, and
     that for normal predictions of which so many times the slopes are right.
     """
-    rules, times = UNIT_DESCENT, np.arange(26) / 10
+    rules, times = UNIT_DESCENT, np.arange(41) / 10
     pull, energy = np.mean(pulls, axis=0)
     points = _normal_points(slopes, units.spread * float(np.linalg.norm(slopes)))
     offset = _class_offsets(units)
@@ -753,7 +754,9 @@ def _pulled_part(
     # of none, less that of slopes that are right
     wrong = rules.not_normal * (expected[0] - float(np.interp(1.0, times, expected)))
     variance = walk.variance * energy / len(pulls) + wrong**2
-    unlikely = off**2 / max(variance, 1e-12) + ((times - part) / rules.guess) ** 2
+    # (scores in groups are clear at slopes from which normal ones are far)
+    unsure = max(rules.guess, part)
+    unlikely = off**2 / max(variance, 1e-12) + ((times - part) / unsure) ** 2
     return float(np.average(times, weights=np.exp((unlikely.min() - unlikely) / 2)))
 
 
@@ -949,7 +952,8 @@ class Correction(Part):
                 curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
         variances = np.append(prior**2, doubt / half**2)
         kept = 1 / (1 + walk.variance * walk.kept_noise(0.4 * curved) / np.maximum(variances, TINY))
-        least = max(0.0, clear.part - CORRECTION.most_lost) * (k == 1 and clear is not WHOLE)
+        least = max(UNIT_DESCENT.least_part, (clear.part - CORRECTION.most_lost) * (k == 1))
+        least *= clear is not WHOLE
         steeper = min(CORRECTION.steepest, max(least, clear.part + kept[0] * (slope - clear.part)))
         off = _apart(after[1:] * half - thought, variances[1:] / kept[1:])
         found, coef = level(steeper)[0] + kept[1:] * off, coef * steeper
@@ -1013,11 +1017,13 @@ class Correction(Part):
         if self.tail is None:
             return units.clip if units.problem.loss.task == "rates" else units.problem.joint_unit
         if units.users is not None:
-            few = self.n_above / units.n_users
+            few, rare = self.n_above / units.n_users, CORRECTION.rarer * _rarer(units)
             # (the selection must not miss by its own noise)
             least = CORRECTION.clear * self.tail.scale / units.n_users
-            few = min(few, max(CORRECTION.rarer * _rarer(units), least))
-            return _user_clip(units, coef, self.tail, few, stream)
+            clip = _user_clip(units, coef, self.tail, min(few, max(rare, least)), stream)
+            # of users with a rare label, whom it then does not see, a row counts in full
+            is_blind = least > rare and units.problem.loss.task == "classification"
+            return max(clip, units.problem.joint_unit) if is_blind else clip
         sizes = units.data.map(statistics.residuals, _point(units, coef), units.frame.offset)
         octaves = np.arange(-4.0, 10.01, 0.5)
         # far too wide ones, which cost most, are as likely by chance as others
