@@ -391,9 +391,11 @@ UNIT_DESCENT = rule_set(
     unsure=0.1,
     least_part=0.1,  # of slopes that is kept in any case
     # Of several classes, standard deviations of the right multiple of slopes, before gradients tell
-    # of it, where that is not larger, and of these along the slopes, over their change from none to
-    # the slopes; and the part of what the sample is expected to explain that is taken off.
-    guess=0.5,
+    # of it (as large as itself from such a part of noise in the slopes on), and of these along the
+    # slopes, over their change from none to the slopes; and the part of what the sample is expected
+    # to explain that is taken off.
+    guess=0.3,
+    clear_groups=0.2,
     not_normal=0.15,
     explained=0.7,
     sure=6.0,  # squares of doubtful coefficients, over their noise, that are kept

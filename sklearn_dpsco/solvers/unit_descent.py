@@ -742,7 +742,7 @@ def _pulled_part(
     from those that suit the rows: by the mean of such pulls, less what is known to be `more`, and
     that for normal predictions of which so many times the slopes are right.
     """
-    rules, times = UNIT_DESCENT, np.arange(41) / 10
+    rules, times = UNIT_DESCENT, np.arange(0.05, 4, 0.1)
     pull, energy = np.mean(pulls, axis=0)
     points = _normal_points(slopes, units.spread * float(np.linalg.norm(slopes)))
     offset = _class_offsets(units)
@@ -754,9 +754,10 @@ def _pulled_part(
     # of none, less that of slopes that are right
     wrong = rules.not_normal * (expected[0] - float(np.interp(1.0, times, expected)))
     variance = walk.variance * energy / len(pulls) + wrong**2
-    # (scores in groups are clear at slopes from which normal ones are far)
-    unsure = max(rules.guess, part)
-    unlikely = off**2 / max(variance, 1e-12) + ((times - part) / unsure) ** 2
+    # a Gamma law, wider where noise is not small: scores in groups are not normal, and far clearer
+    mean, hidden = max(part, 0.1), (1 - min(part, 1.0)) ** (1 / rules.noise_power)
+    shape = (mean / max(rules.guess, mean * min(1.0, hidden / rules.clear_groups))) ** 2
+    unlikely = off**2 / max(variance, 1e-12) - 2 * ((shape - 1) * np.log(times) - shape * times / mean)
     return float(np.average(times, weights=np.exp((unlikely.min() - unlikely) / 2)))
 
 

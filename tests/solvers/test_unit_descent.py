@@ -859,14 +859,15 @@ def descended(n_outputs, d=20, n=1000, spread=0.3):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 4])
-def test_slopes_of_labels_that_are_no_more_than_their_noise_are_left_out(n_outputs):
+def test_slopes_of_labels_that_are_no_more_than_their_noise_are_all_but_left_out(n_outputs):
     units, walk = descended(n_outputs)
     rng = np.random.default_rng(0)
     noise = math.sqrt(walk.variance * walk.kept_noise(0.005))
     slopes = noise * rng.standard_normal((100, 20, n_outputs))
     parts = [unit_descent._clear_of_labels(units, of_one, walk).part for of_one in slopes]
     assert np.mean(parts) < 0.4
-    assert unit_descent._clear_of_labels(units, 0 * slopes[0], walk).part == 0
+    # of what is surely noise a little is kept, for ranks
+    assert unit_descent._clear_of_labels(units, 0 * slopes[0], walk).part == 0.1
     # what all classes have in common is nothing
     signal = 30 * noise * rng.standard_normal((20, n_outputs))
     assert unit_descent._clear_of_labels(units, signal, walk).part > 0.9
