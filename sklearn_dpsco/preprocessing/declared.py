@@ -109,6 +109,9 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
             )
     ends = check_feature_bounds(bounds_X)
     facts["nonnegative"] = ends is not None and bool(np.all(ends[0] == 0))
+    if ends is not None:
+        has_zero = (np.asarray(ends[0]) == 0) | (np.asarray(ends[1]) == 0)
+        facts["from_zero"] = tuple(np.atleast_1d(has_zero)[:1000].tolist())
     return bounds_X, facts
 
 

@@ -54,6 +54,10 @@ class Problem:
     nonnegative : bool
         Whether no scaled feature is negative, as the bounds tell. Of wide rows it decides on the
         means that are released and on what is made of them; no sensitivity depends on it.
+    from_zero : tuple of bool
+        Which scaled features have an end of their bounds at 0, as flags have, of at most the first
+        1000; one for all if they have the same bounds, and empty if nothing is declared. No plan
+        and no sensitivity depends on it.
     units : {"auto", "bounds", "learned"}
         Of features and targets, in which the solver works.
     inference : bool
@@ -112,6 +116,7 @@ class Problem:
     may_be_empty: bool = field(default=False, compare=False)
     has_weights: bool = field(default=False, compare=False)
     n_indicators: int = field(default=0, compare=False)
+    from_zero: tuple[bool, ...] = field(default=(), compare=False, repr=False)
     target_scaling: TargetScaling = field(default=TargetScaling(), compare=False, repr=False)
     # what follows from these
     base_loss: Loss = field(init=False, repr=False, compare=False)

@@ -75,6 +75,8 @@ _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not 
 _SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
 _STEEPER = 2.0  # standard deviation of effects of labels that are hidden, over them (simulation)
 _RARE = 1.25  # times the root of 1 - 4 p (1 - p), at most 1, of that where one of two is rare
+_BETWEEN = 0.1  # of the variance of a flag, that of columns whose rows are no groups
+_GONE = 0.98  # of a rare label's probability, the most that a step can tell to be too much
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _UNEQUAL = 0.5  # what variances of residuals of long rows may differ by from those of all
@@ -191,16 +193,19 @@ class NewtonSteps(Part):
         left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
         error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
         noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
+        counted: Any = 0.0
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change from where scores are 0
             bend, far = _bend(left * float(pulls @ pulls), units.balance), error
             half = bend * bread.root @ _bent(problem, bread, point, basis @ error)
-            noise = noise + half @ half.T
+            half = basis @ half
+            counted = half @ half.T
         elif cut > 1:  # what is left of a step that was cut, in any direction
             seen = (cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
             noise = noise + float(seen @ seen) / seen.size * bread.root @ bread.root.T
         longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
-        noise = basis @ noise @ basis.T + _left(units, longest, basis @ far, bread.inverse)
+        counted = counted + _left(units, longest, basis @ far, bread.inverse)
+        noise = basis @ noise @ basis.T + counted
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         k, errors = problem.n_outputs, np.diag(noise)
         of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k  # whose ** would overflow
@@ -216,7 +221,9 @@ class NewtonSteps(Part):
         n_records = units.n_present if units.users is None else units.users.starts.size
         faint, effects = _HIDDEN * basis @ bread.faint, found[: problem.n_features * k]
         noise = noise + float((effects**2).mean()) * faint @ faint.T
-        noise += _short(units, plain, point, scores, variance)
+        short = _short(units, plain, point, scores, variance)
+        fallen = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
+        noise += short + fallen
         whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
@@ -644,6 +651,59 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
         moved[np.abs(moved) < 1e-9] = 1e-9
         return 1 - np.log1p(moved) / moved, rows
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows
+
+
+def _fallen(
+    units: Units,
+    bread: Bread,
+    point: Array,
+    step: Array,
+    variance: float,
+    inverse: Array,
+    counted: Array,
+) -> Array:
+    r"""How far a group in which a label is rare may be from where the last step leaves it.
+
+    With p before the step and :math:`p^*` in truth, its second derivatives are p (1 - p) and its
+    scores :math:`p - p^*`, so that a step moves its log-odds by :math:`(1 - p^* / p) / (1 - p)`:
+    hardly by more than 1, however rare the label is. What is left follows from that but for noise
+    in the step, and is hardly bounded where a step is near 1. Groups are rows that have one column
+    at an end of its bounds, in as far as it varies as if all of its values were at the ends. The
+    result is a covariance of what is not `counted` yet, the largest such error first.
+    """
+    problem, d = units.problem, units.problem.n_features
+    left = np.zeros((point.size, point.size))
+    if problem.loss.task != "classification" or problem.n_outputs > 1 or not problem.fit_intercept:
+        return left
+    center = np.zeros(d) if units.frame.center is None else units.frame.center
+    plain = units.transform[:d, :d]
+    ends = np.where(center < 0, -1.0, 1.0)
+    others = np.where(np.resize(problem.from_zero or (False,), d), 0.0, -ends)
+    variances = units.spread**2 * (np.linalg.pinv(plain) ** 2).sum(axis=0)
+    alike = variances / np.maximum(np.abs((ends - center) * (center - others)), TINY)
+    alike = np.clip((alike - _BETWEEN) / (1 - _BETWEEN), 0.0, 1.0)
+    rows = np.vstack([(end - center)[:, None] * plain for end in (ends, others)])
+    rows = np.column_stack((rows, np.full(2 * d, units.unit[-1])))
+    p = expit(rows @ point.ravel() + units.frame.offset)
+    seen = rows @ bread.basis
+    moved, pulled, longer = seen @ step, seen @ bread.inverse, seen @ inverse
+    squares = (pulled**2).sum(axis=1)
+    noise = np.sqrt(variance * squares)
+    unsure = bread.scale * squares / np.maximum((pulled * seen).sum(axis=1), TINY)
+    error = np.sqrt(np.maximum(moved**2 - noise**2, 0.0))
+    size = error * (1 + 1.5 * unsure) + np.minimum(noise, error)
+    rarer = np.where(moved > 0, p, 1 - p)  # what the step makes smaller, of two labels
+    other = np.maximum(1 - rarer, TINY)
+    part = np.minimum(size * other, _GONE)
+    size = part / other
+    errors = np.resize(alike, 2 * d) * (np.log1p(size * rarer) - np.log1p(-part) - size)
+    lengths = np.maximum((longer * seen).sum(axis=1), TINY)
+    for j in np.argsort(-errors):
+        more = _SURE * errors[j] ** 2 - float(rows[j] @ (counted + left) @ rows[j])
+        if more > 0:
+            own = bread.basis @ longer[j] / lengths[j]
+            left += more * np.outer(own, own)
+    return left
 
 
 def _left(units: Units, longest: float, step: Array, inverse: Array) -> Array:
