@@ -222,9 +222,11 @@ class NewtonSteps(Part):
         faint, effects = _HIDDEN * basis @ bread.faint, found[: problem.n_features * k]
         noise = noise + float((effects**2).mean()) * faint @ faint.T
         short = _short(units, plain, point, scores, variance)
-        fallen = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
+        known = counted + short
+        fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, known)
         noise += short + fallen
-        whole = basis @ (sampling / n) @ basis.T, noise, basis @ bread.weak, basis @ basis.T
+        unknown = np.hstack((basis @ bread.weak, gone))
+        whole = basis @ (sampling / n) @ basis.T, noise, unknown, basis @ basis.T
         estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
         return best, level, _in_plain_units(units, estimate)
 
@@ -661,20 +663,21 @@ def _fallen(
     variance: float,
     inverse: Array,
     counted: Array,
-) -> Array:
+) -> tuple[Array, Array]:
     r"""How far a group in which a label is rare may be from where the last step leaves it.
 
     With p before the step and :math:`p^*` in truth, its second derivatives are p (1 - p) and its
     scores :math:`p - p^*`, so that a step moves its log-odds by :math:`(1 - p^* / p) / (1 - p)`:
     hardly by more than 1, however rare the label is. What is left follows from that but for noise
-    in the step, and is hardly bounded where a step is near 1. Groups are rows that have one column
-    at an end of its bounds, in as far as it varies as if all of its values were at the ends. The
-    result is a covariance of what is not `counted` yet, the largest such error first.
+    in the step. Groups are rows that have one column at an end of its bounds, in as far as it
+    varies as if all of its values were at the ends. The result is a covariance of what is not
+    `counted` yet, the largest such error first; and as columns the directions of flags of which
+    steps are so near 1 that the label may not occur at all: these have no ends.
     """
     problem, d = units.problem, units.problem.n_features
     left = np.zeros((point.size, point.size))
     if problem.loss.task != "classification" or problem.n_outputs > 1 or not problem.fit_intercept:
-        return left
+        return left, np.zeros((point.size, 0))
     center = np.zeros(d) if units.frame.center is None else units.frame.center
     plain = units.transform[:d, :d]
     ends = np.where(center < 0, -1.0, 1.0)
@@ -695,6 +698,9 @@ def _fallen(
     rarer = np.where(moved > 0, p, 1 - p)  # what the step makes smaller, of two labels
     other = np.maximum(1 - rarer, TINY)
     part = np.minimum(size * other, _GONE)
+    # (step and noise together: what noise may make of 0 is no bound, either)
+    is_gone = np.maximum(size, np.abs(moved) + noise) * other >= _GONE
+    is_gone &= np.resize(alike, 2 * d) > 0.5
     size = part / other
     errors = np.resize(alike, 2 * d) * (np.log1p(size * rarer) - np.log1p(-part) - size)
     lengths = np.maximum((longer * seen).sum(axis=1), TINY)
@@ -703,7 +709,8 @@ def _fallen(
         if more > 0:
             own = bread.basis @ longer[j] / lengths[j]
             left += more * np.outer(own, own)
-    return left
+    gone = bread.basis @ longer[is_gone].T
+    return left, gone / np.maximum(np.linalg.norm(gone, axis=0), TINY)
 
 
 def _left(units: Units, longest: float, step: Array, inverse: Array) -> Array:
