@@ -315,7 +315,7 @@ class NewtonSteps(Part):
         copy = copy.map(_level_alone).map(scored)
         clips = units.clip * 2.0 ** np.arange(0.0, 10.1, 0.25)
         lost = self._lost(copy, units, clips, stream)
-        # at most, of tails of finite variance: some tables' are as long, and those of others are not
+        # at most, of tails of finite variance: those of some tables are as long
         most = np.maximum(lost, lost[0] * clips[0] / clips)
         errors = np.hypot(clips * one * self.level.scale, most)
         k = np.flatnonzero(errors <= max(RATES.least_level_error, errors.min()))[-1]

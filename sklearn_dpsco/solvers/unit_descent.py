@@ -757,7 +757,8 @@ def _pulled_part(
     # a Gamma law, wider where noise is not small: scores in groups are not normal, and far clearer
     mean, hidden = max(part, 0.1), (1 - min(part, 1.0)) ** (1 / rules.noise_power)
     shape = (mean / max(rules.guess, mean * min(1.0, hidden / rules.clear_groups))) ** 2
-    unlikely = off**2 / max(variance, 1e-12) - 2 * ((shape - 1) * np.log(times) - shape * times / mean)
+    likely = 2 * ((shape - 1) * np.log(times) - shape * times / mean)
+    unlikely = off**2 / max(variance, 1e-12) - likely
     return float(np.average(times, weights=np.exp((unlikely.min() - unlikely) / 2)))
 
 
