@@ -739,6 +739,7 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     second derivatives; and as far towards it as the rest of the way is above its noise.
     """
     problem, k, dual = units.problem, units.problem.n_outputs, root / (root**2).sum(axis=0)
+    unit = float(units.unit[-1])
     line = np.einsum("ik,kl->ikl", coef.reshape(-1, k), np.eye(k))
     line[problem.n_features :] = 0.0
     intercepts = np.zeros((problem.dimension, k, k))
@@ -759,12 +760,14 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     if problem.loss.task != "rates":
         return best
     if not _tells_level(root):
-        return units.near_mean(best, math.inf)
+        # the descent's level and what steps made of it, where weights may tilt the mean's
+        along = unit * (told @ told[-1])
+        own = units.steps_noise + float(along @ noise @ along) if units.tilt > 0 else math.inf
+        return units.near_mean(best, own)
     # errors make exponentials larger on average, in the norm of the second derivatives
     # (but that of their level, whose logarithm was taken)
     size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
     error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
-    unit = float(units.unit[-1])
     best[-1] -= 0.5 * max(0.0, error) * unit / size
     wider = clip / math.sqrt(units.trace) - units.clip
     return units.near_mean(best, of_level * (unit / size) ** 2, wider)

@@ -46,6 +46,7 @@ _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 # Octaves of it over the mean of those of differences of normal numbers: .42, and .06 more, as those
 # of `mean_octaves` are linear between powers of two.
 _OF_DEVIATION = 0.48
+_TILT = 0.25  # correlation of weights and predictions, thought of
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
 
 
@@ -111,6 +112,10 @@ class Units(NamedTuple):
     level_bias: float = 0.0
     tail: float = math.inf
     may_be_none: bool = False  # whether `n_present` is not clear of its noise
+    # Of the mean of predictions by the weights of records, which may go with features: variance
+    # about that of all records, the centre, over the variance of predictions.
+    tilt: float = 0.0
+    steps_noise: float = math.inf  # of rates, about the variance of their level after the descent
 
     @property
     def ratio(self) -> float:
@@ -138,6 +143,7 @@ class Units(NamedTuple):
         added, most = 0.5 * moment * norm**2, math.log1p(moment * (math.expm1(norm) - norm))
         not_normal = RATES.not_normal * (most - added)
         known = self.level_noise + self.center_variance(slopes) + not_normal**2
+        known = known + 2 * added * self.tilt
         far, part = max(0.0, wider) / self.tail, RATES.lost
         bias = self.level_bias * math.exp(-far)
         kept = (known + TINY) / (variance + bias**2 + known + TINY)
@@ -244,12 +250,14 @@ class LearnedUnits(Part):
             sum_of = statistics.class_sum if problem.has_weights else statistics.target_sum
             mean = data.sum(sum_of, problem) / data.n_samples
             noisy = self.target_mean.release(mean, stream)
-            found = ratio * noisy, ratio**2 * self.target_mean.variance
+            found, tilt = (ratio * noisy, ratio**2 * self.target_mean.variance), 0.0
             if problem.has_weights:
+                tilt = _tilt(float(found[0].sum()), math.sqrt(found[0].size * found[1]))
                 found = statistics.weighted_mean(problem, *found)
             # two classes have targets of -1 and 1
             noise = found[1] if problem.has_frequencies else found[1] / 4
-            return data, statistics.constant_for_mean(problem, *found), {"level_noise": noise}
+            of_means = {"level_noise": noise, "tilt": tilt}
+            return data, statistics.constant_for_mean(problem, *found), of_means
         medians, scales = np.zeros(k), np.full(k, 0.25)
         if self.target_median is not None:
             for j in range(k):
@@ -314,6 +322,9 @@ class LearnedUnits(Part):
         found = {"clip": clip, "level_noise": variance}
         found["largest"] = min(reach, -frame.target_center)
         found |= {"level_bias": beyond(clip + weight), "tail": tail, "n_positive": n_positive}
+        if self.problem.has_weights:
+            ratio = data.n_samples / n
+            found["tilt"] = _tilt(ratio * of_weights, ratio * float(noises[1]))
         return data, frame, found
 
     def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, float, float]:
@@ -796,6 +807,14 @@ def plan_sizes(purse: Purse) -> Gaussian | None:
 def _for_box(m: float) -> float:
     """The m sqrt(share) of a selection for a box, where few rows or targets may tell."""
     return max(BOX_UNITS.aim, m / 20)
+
+
+def _tilt(mean_weight: float, noise: float) -> float:
+    """`Units.tilt` for weights of this mean and noise: by the most that their variance may be.
+
+    Weights of at most 1 vary most if all are 0 or 1. They may also go with nothing.
+    """
+    return _TILT**2 * (1 / min(1.0, max(mean_weight + 2 * noise, TINY)) - 1)
 
 
 def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, Any]:

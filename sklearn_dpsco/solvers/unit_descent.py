@@ -273,8 +273,9 @@ class UnitDescentPlan(Plan):
             # the mean of the exponentials stays, as if predictions were normal
             lost = before - float((slopes**2).sum())
             coef[d] += 0.5 * units.trace / problem.dimension * lost / units.transform[d, d]
+            units = units._replace(steps_noise=_level_stretch(units, walk)[1] ** 2)
             if self.inference is None:  # Newton steps find the level anew
-                coef = units.near_mean(coef, _level_stretch(units, walk)[1] ** 2)
+                coef = units.near_mean(coef, units.steps_noise)
         if self.correction is not None:
             coef = self.correction.run(units, coef, stream, clear)
         elif self.inference is None:
@@ -1200,6 +1201,7 @@ def _doubted_levels(
     noise = math.sqrt(units.level_noise)
     unit = np.maximum(frequencies, noise) * np.maximum(1 - frequencies, noise)
     doubt = (noise / unit) ** 2 + units.center_variance(slopes) + wrong**2
+    doubt = doubt + units.tilt * (points[:, -doubt.size :] ** 2).mean(axis=0)
     if own is None or units.problem.n_outputs == 1:
         return thought, doubt
     # half of the variances, by which levels differ, may be as wrong in one class alone

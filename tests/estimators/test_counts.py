@@ -144,6 +144,36 @@ def test_intervals_hold_for_targets_of_other_laws(name):
     assert np.median(widths) < 0.6
 
 
+def of_weights(what, seed, n=20_000):
+    """A skewed table, counts, and weights or exposures that go with its columns."""
+    rng = np.random.default_rng(1000 + seed)
+    columns = rng.normal(size=n), rng.lognormal(sigma=0.8, size=n), *(rng.random((2, n)) < 0.3)
+    X = np.column_stack((*columns, rng.poisson(1.0, n))).clip([-5, 0, 0, 0, 0], [5, 20, 1, 1, 12])
+    rate = np.exp(X @ [0.5, 0.2, 0.8, -0.4, -0.2])
+    if what == "exposure":
+        weights = (X[:, 1] / 8).clip(0.02, 1)
+        return X, rng.poisson(rate * weights), weights, {"exposure": weights}
+    weights = (X[:, 1] / 5).clip(0.02, 1)
+    return X, rng.poisson(rate), weights, {"sample_weight": weights}
+
+
+@pytest.mark.parametrize("what", ["weight", "exposure"])
+def test_means_of_weights_that_go_with_columns_are_those_of_the_weights(what):
+    """The released mean is of the weights, and not that at the centre of all rows."""
+    bounds, ratios = ([-5, 0, 0, 0, 0], [5, 20, 1, 1, 12]), []
+    for seed in range(6):
+        X, y, weights, given = of_weights(what, seed)
+        of_exposures = {"bounds_exposure": (0.02, 1)} if what == "exposure" else {"max_weight": 1.0}
+        model = DPPoissonRegressor(
+            relation="zero-out", bounds_X=bounds, bounds_y=(0, 200), inference=True, **of_exposures
+        )
+        predicted = model.set_params(random_state=seed).fit(X, y, **given).predict(X)
+        total = (weights * y).sum() if what == "weight" else y.sum()
+        ratios.append((weights * predicted).sum() / total)
+    # (1.23 and 1.13 as if the mean were that at the centre)
+    assert abs(np.mean(ratios) - 1) < 0.08, ratios
+
+
 @pytest.mark.parametrize("name", ["Poisson", "Gamma"])
 def test_bounds_of_targets_that_bend_the_mean_do_not_bend_the_model(name):
     # targets end at 20, and the exponential that fits most of the rows does not

@@ -1228,6 +1228,24 @@ def test_long_rows_count_alike_whatever_the_weight_of_their_class():
     assert abs(np.mean(errors)) < 0.015
 
 
+@pytest.mark.parametrize("inference", [True, False])
+def test_probabilities_of_weights_that_go_with_a_column_are_those_of_the_weights(inference):
+    """Frequencies of weights are not those at the centre of all rows."""
+    ratios = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack((rng.normal(size=20_000), rng.lognormal(sigma=0.8, size=20_000)))
+        X[:, 1] = np.minimum(X[:, 1], 20)
+        y = (X @ [0.5, 0.4] - 1 + rng.logistic(size=len(X)) > 0).astype(int)
+        weights = (X[:, 1] / 5).clip(0.02, 1)
+        model = DPLogisticRegression(classes=[0, 1], epsilon=3.0, max_weight=1.0)
+        model.set_params(bounds_X=([-5, 0], [5, 20]), random_state=seed, **COMMON)
+        model.set_params(inference=inference).fit(X, y, sample_weight=weights)
+        of_first = model.predict_proba(X)[:, 0]
+        ratios.append(weights @ of_first / weights[y == 0].sum())
+    assert abs(np.mean(ratios) - 1) < 0.02, ratios
+
+
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 1.0, 1: 3.0}])
 def test_a_summary_says_that_classes_are_weighted(class_weight):
     rng = np.random.default_rng(0)
