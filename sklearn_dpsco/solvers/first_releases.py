@@ -87,10 +87,11 @@ class FirstReleases(Part):
         Without a bound on the norm, each coordinate of the rows stays within [-1, 1]: about a
         centre m, columns are divided by 1 + abs(m). The frame has that scale, not the rows.
         """
-        outer = None
+        outer, ratio = None, 1.0
         if self.units is not None:
-            data, outer = learned_box(self.units, data, stream.substream("units"))
-        frame = replace(self._release_constant(data, stream), outer=outer)
+            data, outer, n_present = learned_box(self.units, data, stream.substream("units"))
+            ratio = data.n_samples / n_present  # of means of those that are not empty, over all
+        frame = replace(self._release_constant(data, ratio, stream), outer=outer)
         data = frame.weighted(data)
         if self.means is not None:
             mean = data.sum(statistics.row_sum, self.norm) / data.n_samples
@@ -115,7 +116,7 @@ class FirstReleases(Part):
             frame = replace(frame, factor=float(np.clip(factor, middle - half_range, 1.0)))
         return data, frame
 
-    def _release_constant(self, data: SolverData, stream: RandomStream) -> Frame:
+    def _release_constant(self, data: SolverData, ratio: float, stream: RandomStream) -> Frame:
         """The best constant for the mean of the targets, or for their centre.
 
         The centre minimizes the mean of Huber's loss, by noisy gradient steps from 0. Their noise
@@ -126,10 +127,10 @@ class FirstReleases(Part):
             return Frame()
         if not n_steps:
             mean = data.sum(statistics.target_sum, problem) / data.n_samples
-            noisy = target.release(mean, stream)
+            noisy, variance = ratio * target.release(mean, stream), ratio**2 * target.variance
             if problem.loss.task == "regression":
-                noisy = statistics.faded(noisy, target.variance)
-            return statistics.constant_for_mean(problem, noisy, target.variance)
+                noisy = statistics.faded(noisy, variance)
+            return statistics.constant_for_mean(problem, noisy, variance)
         clip = RULES.location_clip
         noise = max(target.scale * math.sqrt(n_steps), 1e-100)  # or there is none
         step = min(RULES.location_step, RULES.location_reach / noise)
@@ -307,8 +308,8 @@ class Box:
 
 def learned_box(
     units: LearnedUnits, data: SolverData, stream: RandomStream
-) -> tuple[SolverData, Frame]:
-    """The records in the box [-1, 1] in diagonal units, and the way back.
+) -> tuple[SolverData, Frame, int]:
+    """The records in the box [-1, 1] in diagonal units, the way back, and how many are present.
 
     `moments` is for the means of abs(z) and z^2, z a centred row over a length that nearly all
     have. A width is twice E z^2 / E abs(z), times a factor that grows as the noise falls: 2.5
@@ -334,7 +335,7 @@ def learned_box(
     width = np.minimum(unit * _ratios(noisy, units.moments.variance), 2.0)
     # dense rows in float32, which halves the time to read them
     data = data.map(in_box, center, width, 1.0, np.float32)
-    return data, replace(frame, center=center, scale=width)
+    return data, replace(frame, center=center, scale=width), n
 
 
 def _ratios(noisy: Array, variance: float) -> Array:
