@@ -191,6 +191,8 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
         kind = next((k.__name__ for k in ancestors if k.__name__ in _KNOWN), "")
         if rule := _rule_of(step, kind):
             yield finding(*rule)
+        if kind in _OF_CODES.split():
+            yield finding(*_CODES)
         if kind in _HOLDERS:
             given = step.get_params(deep=False)
             folds, several = given.get("cv", ()), given.get("estimators")
@@ -291,6 +293,11 @@ _FOLDS = (
     "labels through stratified folds, so that one record moves others between folds",
     "cv=KFold(k), with shuffle=True if the order of the rows tells of them",
 )
+_CODES = (
+    "the list of the labels that occur, by which those of all records become codes: one record "
+    "with a label of its own moves the others' to other classes",
+    "the estimators' own model of several classes, or codes of labels that all occur for sure",
+)
 
 # names of classes, what they leak, and what to take instead; and with which parameters some leave
 # nothing to learn
@@ -383,4 +390,7 @@ _RULES = dict.fromkeys((_NOTHING, _NOTHING_BUT_WHAT_THEY_HOLD), _ANY_PARAMETERS)
 _RULES |= _LEAKS | _LEAKS_OF_HOLDERS
 _KNOWN = {name: rule for names, rule in _RULES.items() for name in names.split()}
 _HOLDERS = set(" ".join([*_LEAKS_OF_HOLDERS, _NOTHING_BUT_WHAT_THEY_HOLD]).split())
+_OF_CODES = (
+    "BaggingClassifier OneVsRestClassifier OutputCodeClassifier StackingClassifier VotingClassifier"
+)
 _OF_ONE_FIT = "FixedThresholdClassifier FrozenEstimator SelectFromModel TransformedTargetRegressor"

@@ -17,7 +17,7 @@ from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFea
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, StratifiedKFold
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
@@ -177,13 +177,43 @@ def test_estimators_that_hold_others():
     assert "several times" in str(check_pipeline(ensemble.BaggingRegressor(regressor())))
     assert check_pipeline(ensemble.BaggingRegressor(regressor(), bootstrap=False))
     assert "two classes" in str(check_pipeline(OneVsOneClassifier(classifier())))
-    assert check_pipeline(OneVsRestClassifier(classifier()))
     pair = [("a", regressor()), ("b", regressor())]
     assert check_pipeline(ensemble.VotingRegressor(pair))
     assert "final estimator" in str(check_pipeline(ensemble.StackingRegressor(pair)))
     assert check_pipeline(ensemble.StackingRegressor(pair, final_estimator=regressor()))
     mixed = ensemble.VotingClassifier([("a", classifier()), ("b", LogisticRegression())])
-    assert steps_of(mixed) == [("b", "LogisticRegression")]
+    assert steps_of(mixed) == [
+        ("the estimator itself", "VotingClassifier"), ("b", "LogisticRegression")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("holder", [
+    lambda: ensemble.VotingClassifier([("a", classifier())]),
+    lambda: ensemble.StackingClassifier([("a", classifier())], classifier(), cv=KFold(3)),
+    lambda: ensemble.BaggingClassifier(classifier(), bootstrap=False),
+    lambda: OneVsRestClassifier(classifier()), lambda: OutputCodeClassifier(classifier()),
+])  # fmt: skip
+def test_codes_that_follow_from_the_labels_that_occur_are_named(holder):
+    (finding,) = check_pipeline(holder()).findings
+    assert "labels that occur" in finding.leaks
+
+
+def test_one_record_moves_the_labels_of_others_where_codes_follow_from_labels():
+    # (why the finding above is one: scikit-learn's own doing)
+    seen = []
+
+    class Seen(DPMirrorClassifier):
+        def fit(self, X, y, **extras):
+            seen.append(np.asarray(y))
+            return super().fit(X, y, **extras)
+
+    X = np.linspace(-1, 1, 100)[:, None]
+    labels = np.where(X[:, 0] > 0, 2, 0)
+    odd = np.where(np.arange(100) == 7, 1, labels)
+    model = Seen(bounds_X=(-1, 1), classes=[0, 1, 2], solver=Descent(max_iter=2))
+    for y in (labels, odd):
+        ensemble.VotingClassifier([("a", model)]).fit(X, y)
+    assert np.sum(np.delete(seen[0] != seen[1], 7)) == 50
 
 
 def test_what_fits_private_models_more_than_once_says_that_they_compose():
