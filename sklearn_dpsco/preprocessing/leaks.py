@@ -293,6 +293,11 @@ _FOLDS = (
     "labels through stratified folds, so that one record moves others between folds",
     "cv=KFold(k), with shuffle=True if the order of the rows tells of them",
 )
+_INVERSE = (
+    "by a warning whether the inverse function brings some records back, which one may decide",
+    "check_inverse=False",
+)
+_UNCHECKED = {"check_inverse": False}
 _CODES = (
     "the list of the labels that occur, by which those of all records become codes: one record "
     "with a label of its own moves the others' to other classes",
@@ -338,6 +343,7 @@ _LEAKS: dict[str, tuple[Any, ...]] = {
     "DictVectorizer": ("the names that occur", "FeatureHasher"),
     "SplineTransformer": ("un-noised knots", "knots=[...]", {"knots": is_given}),
     "RBFSampler": ("the variance of the data", "a number for gamma", {"gamma": is_given}),
+    "FunctionTransformer": (*_INVERSE, _UNCHECKED, {"func": None}, {"inverse_func": None}),
 }
 # the same of what holds other estimators
 _LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
@@ -368,6 +374,7 @@ _LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
         "how many records two classes have",
         "the estimators' own model of several classes",
     ),
+    "TransformedTargetRegressor": (*_INVERSE, _UNCHECKED, {"func": None, "transformer": None}),
     "SelfTrainingClassifier": (
         "how many records pass a threshold",
         "one private model of the labelled records",
@@ -375,14 +382,13 @@ _LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
 }
 # nothing of their own
 _NOTHING = (
-    "AdditiveChi2Sampler Binarizer FeatureHasher FunctionTransformer GaussianRandomProjection "
-    "HashingVectorizer Normalizer PolynomialCountSketch PolynomialFeatures SkewedChi2Sampler "
-    "SparseRandomProjection"
+    "AdditiveChi2Sampler Binarizer FeatureHasher GaussianRandomProjection HashingVectorizer "
+    "Normalizer PolynomialCountSketch PolynomialFeatures SkewedChi2Sampler SparseRandomProjection"
 )
 _NOTHING_BUT_WHAT_THEY_HOLD = (
     "FixedThresholdClassifier FrozenEstimator MultiOutputClassifier MultiOutputRegressor "
     "OneVsRestClassifier OutputCodeClassifier ClassifierChain RegressorChain RFE SelectFromModel "
-    "TransformedTargetRegressor VotingClassifier VotingRegressor"
+    "VotingClassifier VotingRegressor"
 )
 
 _ANY_PARAMETERS: tuple[Any, ...] = "", "", {}

@@ -1,5 +1,7 @@
 """check_pipeline names what learns from data, and nothing else; a fit warns of it once."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn import decomposition, ensemble, feature_selection, impute, preprocessing
@@ -147,7 +149,8 @@ def test_steps_inside_of_others():
         ("columns: remainder", "SimpleImputer"),
         ("union: d", "PCA"),
     ]
-    target = TransformedTargetRegressor(make_pipeline(scale, regressor()), transformer=scale)
+    target = TransformedTargetRegressor(make_pipeline(scale, regressor()), transformer=scale,
+                                        check_inverse=False)  # fmt: skip
     assert steps_of(target) == [
         ("transformer", "StandardScaler"),
         ("regressor: standardscaler", "StandardScaler"),
@@ -196,6 +199,31 @@ def test_estimators_that_hold_others():
 def test_codes_that_follow_from_the_labels_that_occur_are_named(holder):
     (finding,) = check_pipeline(holder()).findings
     assert "labels that occur" in finding.leaks
+
+
+def test_a_check_of_an_inverse_function_tells_of_records():
+    def cut(x):
+        return np.clip(x, 0, 1)
+
+    def steps(**more):
+        target = TransformedTargetRegressor(regressor(), func=cut, inverse_func=np.copy, **more)
+        of_X = preprocessing.FunctionTransformer(cut, np.copy, **more)
+        return target, make_pipeline(of_X, regressor())
+
+    for step in steps():
+        (finding,) = check_pipeline(step).findings
+        assert "check_inverse=False" in finding.instead
+    for step in steps(check_inverse=False):
+        assert check_pipeline(step)
+    assert check_pipeline(TransformedTargetRegressor(regressor()))
+    assert check_pipeline(make_pipeline(preprocessing.FunctionTransformer(cut), regressor()))
+    # (why it is one: scikit-learn's own doing)
+    X, y = np.full((100, 1), 0.5), np.full(100, 0.5)
+    with pytest.warns(UserWarning, match="inverse"):
+        steps()[0].fit(X, np.append(-0.5, y[1:]))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*inverse")
+        steps()[0].fit(X, y)
 
 
 def test_one_record_moves_the_labels_of_others_where_codes_follow_from_labels():
