@@ -418,6 +418,8 @@ def _lengths(cells: Any) -> list[int | None]:
 
 def _number(cell: Any) -> float | None:
     try:
+        if isinstance(cell, bytes):  # as all text of a column of pyarrow or polars for one cell
+            cell = cell.decode("utf-8", "surrogateescape")
         cell = truth_of(cell)
         if isinstance(cell, complex) and cell.imag == 0:
             return float(cell.real)

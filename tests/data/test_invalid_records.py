@@ -238,6 +238,19 @@ def test_one_cell_of_bytes_does_not_make_bytes_of_the_text_of_others():
     assert [one[2] for one in found if one[2:]] == [[0, 1, 3, 0, 1, 2]] * 4
 
 
+def test_one_cell_of_bytes_does_not_empty_truth_values_of_others():
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    for odd in ("1", b"1", b"\xff"):
+        column = ["true", "False", odd, None]
+        tables = [polars.DataFrame({"a": polars.Series(column, strict=False)}),
+                  pyarrow.table([pyarrow.array(column)], ["a"])]  # fmt: skip
+        tables += [tables[1].to_pandas(types_mapper=pd.ArrowDtype), np.array([column], object).T]
+        of_odd = np.nan if odd == b"\xff" else 1.0
+        for table in tables:
+            found = cells.checked_table(table, strict=False)
+            np.testing.assert_array_equal(found[:, 0], [1.0, 0.0, of_odd, np.nan])
+
+
 @pytest.mark.parametrize("spelled", ["1e400", "inf", "-Infinity", " 1e999"])
 def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
     counted = {}
