@@ -37,6 +37,7 @@ from .compressed import (
 )
 
 LARGEST_INTEGER = 2**53  # those below are told apart as floats
+_LONGEST_NUMBER = 309  # digits, from which on a number without an exponent may be infinite
 _BLOCK_BYTES = 2**22
 _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, and warns
 _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": "Structured"}
@@ -574,7 +575,14 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
     Text of an infinity, such as "1e400", is: of a chunk of numbers, files give an infinity.
     """
     found = is_missing(labels)
-    for i, label in enumerate(labels.tolist() if labels.dtype.kind in "OUS" else ()):
+    if labels.dtype.kind in "US":  # most text has no letter of an infinity, and loops take time
+        letters = "nNeE" if labels.dtype.kind == "U" else (b"n", b"N", b"e", b"E")
+        may_be = np.char.str_len(labels) >= _LONGEST_NUMBER
+        for letter in letters:
+            may_be |= np.char.find(labels, letter) >= 0
+        at = np.flatnonzero(may_be)
+        found[at] = np.fromiter(map(_spells_infinity, labels[at].tolist()), bool, at.size)
+    for i, label in enumerate(labels.tolist() if labels.dtype.kind == "O" else ()):
         try:
             found[i] |= not {label: True}.get(label, False) or _spells_infinity(label)
         except Exception:
@@ -662,7 +670,9 @@ def _spells_infinity(label: Any) -> bool:
     if isinstance(label, bytes):
         label = label.decode("utf-8", "surrogateescape")
     # (most text is none, and an exception takes time)
-    if not isinstance(label, str) or label.lstrip()[:1] not in "+-.0123456789iI":
+    if not isinstance(label, str) or (len(label) < _LONGEST_NUMBER and label.isdecimal()):
+        return False
+    if label.lstrip()[:1] not in "+-.0123456789iI":
         return False
     with suppress(ValueError):
         return math.isinf(float(label)) and not label.strip().lstrip("+-").isdigit()
@@ -775,6 +785,13 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     """
     are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
     may_spell = labels.dtype.kind in "biufU" and spell_values(classes)
+    if may_spell and labels.dtype.kind == classes.dtype.kind == "U":
+        # (as it stands comes first, and is found far faster)
+        places_there = _places(labels, classes)
+        rest = places_there < 0
+        if rest.any():
+            places_there[rest] = label_codes(labels[rest].astype(object), classes)
+        return places_there
     if labels.dtype.kind == "O" or classes.dtype.kind == "O" or may_spell:
         read = _label_of if are_numbers else truth_of
         codes = dict(zip(map(read, classes.tolist()), places, strict=True))
@@ -799,5 +816,9 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     kinds = {labels.dtype.kind, classes.dtype.kind}
     if len(kinds) > 1 and kinds & {"U", "S", "M", "m"}:
         return np.full(labels.shape, -1)
+    return _places(labels, classes)
+
+
+def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
     found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return np.where(classes[found] == labels, found, -1)

@@ -265,6 +265,26 @@ def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
     assert not cells.is_nameless(np.array(names)).any()
 
 
+def test_text_of_numpy_is_read_at_once_where_it_is_clear(monkeypatch):
+    looked_at = []
+
+    def counted(name):
+        of_one = getattr(cells, name)
+        monkeypatch.setattr(cells, name, lambda x: looked_at.append(x) or of_one(x))
+
+    counted("_numbers_of")
+    counted("_spells_infinity")
+    labels = np.array(["0", "1"] * 500 + ["1.0", "x"])
+    expected = np.append(np.tile([0, 1], 500), [1, -1])
+    np.testing.assert_array_equal(label_codes(labels, np.array(["0", "1"])), expected)
+    for text in (labels, labels.astype("S")):
+        assert not cells.is_nameless(text).any()
+    assert len(looked_at) < 20
+    long = ["9" * 400, "9" * 400 + ".", "1e400", "1e4", "-inf", "INF", "user"]
+    for text in (np.array(long), np.array(long, "S"), np.array(long, object)):
+        assert cells.is_nameless(text).tolist() == [False, True, True, False, True, True, False]
+
+
 def test_codes_of_labels():
     text = np.array(["b", "zz", "a", ""])
     np.testing.assert_array_equal(label_codes(text, np.array(["a", "b"])), [1, -1, 0, -1])
