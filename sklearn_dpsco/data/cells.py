@@ -784,7 +784,7 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     none is that label: without an odd cell such readers make numbers of the column, or of a chunk.
     """
     are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
-    may_spell = labels.dtype.kind in "biufU" and spell_values(classes)
+    may_spell = labels.dtype.kind in "biufUS" and spell_values(classes)
     if may_spell and labels.dtype.kind == classes.dtype.kind == "U":
         # (as it stands comes first, and is found far faster)
         places_there = _places(labels, classes)

@@ -265,6 +265,13 @@ def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
     assert not cells.is_nameless(np.array(names)).any()
 
 
+def test_one_missing_label_does_not_decide_about_bytes_of_others():
+    for odd, kind in ((b"x", "S"), (None, object)):
+        labels = as_labels(np.array([b"0", b"1", odd, b"1.0"], dtype=kind))
+        found = label_codes(labels, np.array(["0", "1"]))
+        np.testing.assert_array_equal(found, [0, 1, -1, 1])
+
+
 def test_text_of_numpy_is_read_at_once_where_it_is_clear(monkeypatch):
     looked_at = []
 
