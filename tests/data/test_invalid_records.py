@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 from support import storage
 
 from sklearn_dpsco import PrivateVocabulary, PublicEncoder
@@ -270,6 +271,15 @@ def test_one_missing_label_does_not_decide_about_bytes_of_others():
         labels = as_labels(np.array([b"0", b"1", odd, b"1.0"], dtype=kind))
         found = label_codes(labels, np.array(["0", "1"]))
         np.testing.assert_array_equal(found, [0, 1, -1, 1])
+
+
+def test_one_label_of_bytes_does_not_make_bytes_of_the_text_of_others_in_a_table():
+    pyarrow = pytest.importorskip("pyarrow")
+    for odd in ("b", b"b"):
+        table = pyarrow.table({"a": pyarrow.array(["a", odd, None, "a", "b"])})
+        with pytest.warns(DataConversionWarning):
+            labels = as_labels(table)
+        np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [0, 1, -1, 0, 1])
 
 
 def test_text_of_numpy_is_read_at_once_where_it_is_clear(monkeypatch):
