@@ -330,14 +330,14 @@ class NewtonSteps(Part):
         return np.append(coef[:-1], coef[-1] - level / unit)
 
     def _lost(self, copy: Any, units: Units, clips: Array, stream: RandomStream) -> Array:
-        """By how much clips lower the mean of rates over theirs; of users as much as the first one.
+        """By how much clips lower the mean of rates over theirs; of users with exponential tails.
 
         By the law of Weibull, of which a size is a power of -log of the share beyond it: through
         the place of the first clip, and a size that fewer exceed. The power is the usual one, the
         closer together these are.
         """
         if units.users is not None:
-            return np.full(clips.shape, units.level_bias)
+            return units.level_bias * np.exp((clips[0] - clips) / units.tail)
         is_cost = units.problem.loss != Tweedie(1)
         power, longer = (RATES.power_of_costs, RATES.tail_of_costs) if is_cost else (1.0, 1.0)
         n, n_far, weight = units.n_positive, max(1, self.n_large // 2), units.frame.mean_weight

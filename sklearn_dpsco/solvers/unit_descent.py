@@ -502,14 +502,15 @@ class OfUsers(Part):
         # as many as the noise hides, and no more than have a label of the rarer class
         hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
         many, start = min(0.5, 2 * _rarer(units), hidden), np.zeros(problem.size)
-        clip, bias = _user_clip(units, start, self.size, many, stream), 0.0
+        clip, bias, tail = _user_clip(units, start, self.size, many, stream), 0.0, math.inf
         if problem.loss.task == "rates":
-            # of users most of whom have no event, the clip may leave little of one
+            # beyond it tails of sums are nearly exponential, of rows that have little in common
             unit = max(float(units.unit[-1]), TINY)
-            wider = max(clip / unit - units.clip, 0.0)
-            bias = units.level_bias * math.exp(-wider / units.tail)
+            tail = clip / unit / (1 + math.log(1 / many))
+            bias = many * n * tail / (units.n_present * units.frame.mean_weight)
+            # of users most of whom have no event, the clip may leave little of one
             bias += math.log(max(1.0, units.clip * unit / clip))
-        return units._replace(clip=clip, level_bias=bias, tail=math.inf)
+        return units._replace(clip=clip, level_bias=bias, tail=tail)
 
 
 def _user_clip(

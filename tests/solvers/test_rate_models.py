@@ -705,7 +705,7 @@ def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatc
     def seen(self, units, *others):
         clip = units.clip * units.unit[-1] / narrower
         monkeypatch.setattr(unit_descent, "_user_clip", lambda *facts: clip)
-        found.append((units, run(self, units, *others)))
+        found.append((units, run(self, units, *others), self.accuracy))
         return found[-1][1]
 
     monkeypatch.setattr(unit_descent.OfUsers, "run", seen)
@@ -715,11 +715,26 @@ def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatc
         epsilon=3.0, max_rows_per_user=3, bounds_X=(-1, 1), bounds_y=(1e-9, 50), random_state=0
     )
     model.fit(X, y, groups=np.repeat(np.arange(1000), 3))
-    ((of_rows, of_users),) = found
-    of_tail = of_rows.level_bias * math.exp(-max(1 / narrower - 1, 0) * of_rows.clip / of_rows.tail)
-    more = max(math.log(narrower), 0.0)
-    assert of_users.level_bias == pytest.approx(of_tail + more, rel=1e-9)
-    assert of_rows.level_bias > 1e-3
+    ((of_rows, of_users, accuracy),) = found
+    # what some of 1,000 exponential sums have beyond it, over the mean of 3,000 rows
+    some = 10 * math.sqrt(3) / accuracy
+    assert of_users.tail == pytest.approx(of_rows.clip / narrower / (1 + math.log(1 / some)))
+    of_tail = some * of_users.n_users * of_users.tail / of_rows.n_present
+    of_tail /= of_rows.frame.mean_weight
+    assert of_users.level_bias == pytest.approx(of_tail + max(math.log(narrower), 0.0), rel=1e-9)
+
+
+def test_means_of_users_with_alike_rows_are_hardly_too_low():
+    """What a row has beyond the clip of its user's sum is next to nothing, and the sum has .05."""
+    found = []
+    for seed in range(12):
+        rng, users = np.random.default_rng(seed), np.repeat(np.arange(2000), 10)
+        X = rng.uniform(-1, 1, (users.size, 2))
+        y = rng.poisson(np.exp(X[:, 0]) * rng.gamma(2, 0.5, 2000)[users]).clip(0, 50)
+        model = DPPoissonRegressor(epsilon=1.0, relation="zero-out", max_rows_per_user=10)
+        model.set_params(bounds_X=(-1, 1), bounds_y=(0, 50), random_state=seed)
+        found.append(model.fit(X, y, groups=users).predict(X).mean() / y.mean() - 1)
+    assert abs(np.mean(found)) < 0.02
 
 
 def test_intervals_have_ends_where_some_users_have_no_valid_row(monkeypatch):
