@@ -504,10 +504,12 @@ class OfUsers(Part):
         many, start = min(0.5, 2 * _rarer(units), hidden), np.zeros(problem.size)
         clip, bias, tail = _user_clip(units, start, self.size, many, stream), 0.0, math.inf
         if problem.loss.task == "rates":
-            # beyond it tails of sums are nearly exponential, of rows that have little in common
+            # beyond it tails of sums are nearly exponential, of rows that have little in common (of
+            # many that exceed it, as many have sums that are too small)
             unit = max(float(units.unit[-1]), TINY)
             tail = clip / unit / (1 + math.log(1 / many))
-            bias = many * n * tail / (units.n_present * units.frame.mean_weight)
+            bias = many * (1 - 2 * many) ** 2 * n * tail
+            bias /= units.n_present * units.frame.mean_weight
             # of users most of whom have no event, the clip may leave little of one
             bias += math.log(max(1.0, units.clip * unit / clip))
         return units._replace(clip=clip, level_bias=bias, tail=tail)

@@ -719,8 +719,8 @@ def test_the_clip_of_users_takes_more_from_a_level_the_narrower_it_is(monkeypatc
     # what some of 1,000 exponential sums have beyond it, over the mean of 3,000 rows
     some = 10 * math.sqrt(3) / accuracy
     assert of_users.tail == pytest.approx(of_rows.clip / narrower / (1 + math.log(1 / some)))
-    of_tail = some * of_users.n_users * of_users.tail / of_rows.n_present
-    of_tail /= of_rows.frame.mean_weight
+    of_tail = some * (1 - 2 * some) ** 2 * of_users.n_users * of_users.tail
+    of_tail /= of_rows.n_present * of_rows.frame.mean_weight
     assert of_users.level_bias == pytest.approx(of_tail + max(math.log(narrower), 0.0), rel=1e-9)
 
 
