@@ -77,6 +77,7 @@ _STEEPER = 2.0  # standard deviation of effects of labels that are hidden, over 
 _RARE = 1.25  # times the root of 1 - 4 p (1 - p), at most 1, of that where one of two is rare
 _BETWEEN = 0.1  # of the variance of a flag, that of columns whose rows are no groups
 _GONE = 0.98  # of a rare label's probability, the most that a step can tell to be too much
+_UPWARD = 2.5  # deviations of noise in second derivatives that are hardly clear of it
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _UNEQUAL = 0.5  # what variances of residuals of long rows may differ by from those of all
@@ -698,8 +699,10 @@ def _fallen(
     rarer = np.where(moved > 0, p, 1 - p)  # what the step makes smaller, of two labels
     other = np.maximum(1 - rarer, TINY)
     part = np.minimum(size * other, _GONE)
-    # (step and noise together: what noise may make of 0 is no bound, either)
-    is_gone = np.maximum(size, np.abs(moved) + noise) * other >= _GONE
+    # (step and noise together: what noise may make of 0 is no bound, either. And second derivatives
+    # that are hardly clear of noise are seen where it made them larger, and steps by it too short)
+    clear = np.maximum(1 - _UPWARD * unsure, 0.01)
+    is_gone = np.maximum(size, (np.abs(moved) + noise) / clear) * other >= _GONE
     is_gone &= np.resize(alike, 2 * d) > 0.5
     size = part / other
     errors = np.resize(alike, 2 * d) * (np.log1p(size * rarer) - np.log1p(-part) - size)

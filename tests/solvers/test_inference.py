@@ -996,6 +996,22 @@ def test_a_group_of_hardly_any_events_may_have_fewer_than_a_step_tells(effect):
     assert np.isfinite(ends).all(axis=1).sum() >= 3
 
 
+@pytest.mark.filterwarnings(
+    "ignore:of some columns:sklearn_dpsco.exceptions.PrivacyParameterWarning"
+)
+def test_a_large_group_without_events_has_no_ends():
+    """Also if noise has made second derivatives of it larger, and the step too short."""
+    for seed in (4, 6, 12, 15, 16, 18):
+        rng = np.random.default_rng([seed, 7])
+        X = rng.normal(size=(50_000, 3))
+        X[:, 0] = rng.random(len(X)) < 0.3
+        log_odds = -10.0 * X[:, 0] + 0.3 * X[:, 1] - 1.0
+        y = rng.random(len(X)) < 1 / (1 + np.exp(-log_odds))
+        facts = {"bounds_X": ([0, -5, -5], [1, 5, 5]), "relation": "zero-out"}
+        low, high = fitted(X, y.astype(int), 2, 3.0, seed, **facts).conf_int()[0]
+        assert low < -10.0 < high, seed
+
+
 def test_means_that_bend_in_a_skewed_column_are_told():
     def pvalue(seed, bends):
         X, noise = (np.random.default_rng([seed, k]).normal(size=(25_000, 2)) for k in (0, 1))
