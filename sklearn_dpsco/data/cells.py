@@ -287,9 +287,9 @@ def texts_of_bytes(values: Any) -> list[Any]:
 
 def only_column(values: Any) -> Any:
     """The column of a data frame or a table of pyarrow of one; anything else as it is."""
-    if hasattr(values, "num_columns") and values.num_columns == 1:
-        return values.column(0)
-    if not (is_frame(values) and values.shape[1] == 1):
+    if not is_frame(values):  # which may have a column of the name "num_columns"
+        return values.column(0) if getattr(values, "num_columns", 0) == 1 else values
+    if values.shape[1] != 1:
         return values
     return values.iloc[:, 0] if hasattr(values, "iloc") else values[:, 0]
 

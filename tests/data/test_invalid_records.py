@@ -282,6 +282,12 @@ def test_one_label_of_bytes_does_not_make_bytes_of_the_text_of_others_in_a_table
         np.testing.assert_array_equal(label_codes(labels, np.array(["a", "b"])), [0, 1, -1, 0, 1])
 
 
+def test_labels_in_a_frame_whose_column_has_any_name():
+    with pytest.warns(DataConversionWarning):
+        labels = as_labels(pd.DataFrame({"num_columns": ["a", "b"]}))
+    assert labels.tolist() == ["a", "b"]
+
+
 def test_text_of_numpy_is_read_at_once_where_it_is_clear(monkeypatch):
     looked_at = []
 
