@@ -623,3 +623,18 @@ def test_released_means_do_not_count_weights(n, relation):
         off = np.average(model.predict(X) - y, weights=weights)
         offs.append(off / math.sqrt(np.cov(y, aweights=weights)))
     assert np.sqrt(np.mean(np.square(offs))) < 0.08, offs
+
+
+@pytest.mark.parametrize(("share", "clip"), [(0.03, 1.0), (0.5, 0.1)])
+def test_a_clip_of_users_that_sees_no_rare_label_lets_a_row_count_in_full(monkeypatch, share, clip):
+    found, of_all = [], unit_descent.Correction._clip
+    monkeypatch.setattr(unit_descent, "_user_clip", lambda *others: 0.1)
+    monkeypatch.setattr(
+        unit_descent.Correction, "_clip", lambda *facts: found.append(of_all(*facts)) or found[-1]
+    )
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (2000, 4)), (rng.random(2000) < share).astype(int)
+    model = DPLogisticRegression(epsilon=1.0, classes=[0, 1], bounds_X=(-1, 1), random_state=0)
+    model.set_params(relation="replace-one", max_rows_per_user=5)
+    model.fit(np.repeat(X, 5, axis=0), np.repeat(y, 5), groups=np.repeat(np.arange(2000), 5))
+    assert found == [clip]
