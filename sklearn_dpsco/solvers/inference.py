@@ -178,19 +178,19 @@ class NewtonSteps(Part):
         n_present = max((units.n_users or units.n_present) - hidden, 8 * self.n_large)
         found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
         point, copy, bread, bound, before, first_clip = found_there
-        there, sum_of, clip = copy.map(scored), score_sum, first_clip
+        there, clip = copy.map(scored), first_clip
         if self.moments is not None:
             clip = self._clip(there, n_present, units, first_clip, bound, stream)
-            sum_of = score_and_moment_sum
+        sum_of: Any = score_sum if self.moments is None else score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
         last, bread, cut = _move(problem, bread, scores, level_unit)
         last = self._plausible(units, bread, last, variance)
-        basis, of_noise = bread.basis, variance * float((bread.inverse**2).sum())
+        plain, basis, bread = bread, bread.basis, bread.careful(problem.loss.task)
         found = basis @ (basis.T @ point.ravel() - last)
-        plain, bread = bread, bread.careful(problem.loss.task)
         pulls = bread.root.T @ basis.T @ scores
         # the noise of a step was no error before it: what is left of its square
+        of_noise = variance * float((plain.inverse**2).sum())
         left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
         error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
         noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
@@ -198,8 +198,7 @@ class NewtonSteps(Part):
         if problem.loss.task == "classification":
             # what the step leaves, as second derivatives change from where scores are 0
             bend, far = _bend(left * float(pulls @ pulls), units.balance), error
-            half = bend * bread.root @ _bent(problem, bread, point, basis @ error)
-            half = basis @ half
+            half = bend * basis @ bread.root @ _bent(problem, bread, point, basis @ error)
             counted = half @ half.T
         elif cut > 1:  # what is left of a step that was cut, in any direction
             seen = (cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
@@ -208,28 +207,22 @@ class NewtonSteps(Part):
         counted = counted + _left(units, longest, basis @ far, bread.inverse)
         noise = basis @ noise @ basis.T + counted
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
-        k, errors = problem.n_outputs, np.diag(noise)
-        of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k  # whose ** would overflow
-        level = float(errors[-k:].mean()) * level_unit**2 + of_slopes * of_slopes
+        level = _level_error(units, np.diag(noise))
         if self.moments is None:
             return self._on_level(units, best, stream), level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
         sampling, doubt, residual = self._of_sampling(units, bread, total[1:], clip, stream)
-        is_squared = problem.loss.task == "regression"  # other losses leave more
-        pvalue = _clip_pvalue(bread, pulls, before, variance) if is_squared else math.nan
-        n_records = units.n_present if units.users is None else units.users.starts.size
-        faint, effects = _HIDDEN * basis @ bread.faint, found[: problem.n_features * k]
-        noise = noise + float((effects**2).mean()) * faint @ faint.T
+        pvalue = _clip_pvalue(bread, pulls, before, variance)
+        faint, k = _HIDDEN * basis @ bread.faint, problem.n_features * problem.n_outputs
+        noise = noise + float((found[:k] ** 2).mean()) * faint @ faint.T
         short = _short(units, plain, point, scores, variance)
-        known = counted + short
-        fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, known)
-        noise += short + fallen
-        unknown = np.hstack((basis @ bread.weak, gone))
-        whole = basis @ (sampling / n) @ basis.T, noise, unknown, basis @ basis.T
-        estimate = Estimate(found, *whole, doubt, residual, pvalue, n_records, units.n_present)
-        return best, level, _in_plain_units(units, estimate)
+        fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
+        errors = basis @ (sampling / n) @ basis.T, noise + short + fallen
+        known = *errors, np.hstack((basis @ bread.weak, gone)), basis @ basis.T
+        facts = doubt, residual, pvalue, units.n_records, units.n_present
+        return best, level, _in_plain_units(units, Estimate(found, *known, *facts))
 
     def _first_steps(
         self, units: Units, point: Array, n_present: int, stream: RandomStream
@@ -275,7 +268,8 @@ class NewtonSteps(Part):
             move = self._plausible(units, bread, move, clip**2 * self.first.variance)
             if problem.loss.task == "rates":  # of exponentials long slopes overshoot by as much
                 move[:-1] *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
-            before = _noise(problem, bread, move, clip**2 * self.first.variance)
+            if is_test:  # other losses leave more
+                before = _noise(problem, bread, move, clip**2 * self.first.variance)
             point = point - (bread.basis @ move).reshape(problem.shape)
             copy = copy.map(predicted, point, *of_predictions)
             if self.n_hessians > 1:  # rows whose second derivatives are larger here count less
@@ -516,6 +510,13 @@ class NewtonSteps(Part):
             kept_of_all = 1 / (1 + (scale / unit**2 / residual / _UNEQUAL) ** 2)
             residual = np.maximum(residual + kept_of_all * (of_all - residual), 0.1 * residual)
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
+
+
+def _level_error(units: Units, errors: Array) -> float:
+    """What these mean squares of errors of coefficients make of the level of predictions."""
+    k = units.problem.n_outputs
+    of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k  # whose ** would overflow
+    return float(errors[-k:].mean()) * float(units.unit[-1]) ** 2 + of_slopes * of_slopes
 
 
 def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[Array, Bread, float]:
