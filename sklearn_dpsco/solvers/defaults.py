@@ -579,11 +579,13 @@ FTRL = by_task(
     # is known.
     target_records=40.0,
     target_records_of_open=20.0,  # where no length is known
-    least_target_records=9.0,
+    least_target_records=12.0,
     useful_target_records=100,  # of fewer, 90 % zeros tell nothing of the others
     least_targets=0.02,
-    most_targets=0.06,
-    target_guess=2.0**-6,  # too large spreads cost more than too small ones
+    most_targets=0.08,
+    # Too large spreads cost more than too small ones; but those of bounds that are about as wide as
+    # the targets must not be the less likely by more than so few records tell.
+    target_guess=2.0**-4,
     # The noise that the first release aims at: the standard deviation of the mean target, and the
     # l2 norm for the means of the features.
     target_noise=0.1,

@@ -119,6 +119,22 @@ def test_bounds_of_targets_that_are_far_too_wide_cost_little(n_targets):
     assert min(explained) > 0.5
 
 
+@rest_is_slow(("n", "doubling"), [(1500, False), (20_000, True)], ("1500-False",))
+def test_units_of_targets_cost_little_where_bounds_are_as_wide_as_they_are(n, doubling):
+    # few records told of spreads that a prior had all but excluded: R2 was .2 in most fits, for good
+    rng, explained = np.random.default_rng(0), []
+    for k in range(8):
+        X = rng.uniform(-1, 1, (n, 5))
+        y = np.clip(X @ np.linspace(0.45, -0.45, 5) + 0.1 * rng.standard_normal(n), -1, 1)
+        facts = free_problem(n, 5, feasible_set=L2Ball)
+        plan = FTRL().with_facts(doubling=doubling).plan(facts, PrivacyBudget(1.0, 1e-6))
+        assert len(plan.targets) == 2
+        found = plan.run(SolverData(make_rows(X, True), y), stream(k))
+        error = y - (X @ found.coef.ravel() + found.intercept)
+        explained.append(1 - np.mean(error**2) / y.var())
+    assert np.quantile(explained, 0.3) > 0.7
+
+
 def test_the_regularizer_follows_the_noise():
     def exponent(n, d, feasible_set=L1Ball):
         plan = FTRL().plan(problem(n, d, feasible_set=feasible_set), PrivacyBudget(1.0))
