@@ -631,9 +631,10 @@ def median_score(n_samples: int, record_factor: float) -> float:
     """Range of the change of the scores of a median's candidates, with a prior (section 4.5).
 
     Scores are multiples of 1/2 down to -n/2, exact but for the sum with the prior. Those by sums of
-    ratios, multiples of 2^-20 of fewer than 82 counts, are exact up to 2^31 records, too.
+    ratios, multiples of 2^-20 of at most as many counts as `SPREADS`, are exact up to 2^31 records,
+    too.
     """
-    roundings = 4 if n_samples <= 2**31 else 4 + 4 * 82
+    roundings = 4 if n_samples <= 2**31 else 4 + 4 * SPREADS.size
     return (record_factor + roundings * UNIT_ROUNDOFF * n_samples) * PRIOR_ROOM
 
 

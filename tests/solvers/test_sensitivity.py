@@ -13,6 +13,7 @@ from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import (
     frank_wolfe,
     ftrl,
+    learned_units,
     mirror_descent,
     phased_sgd,
     statistics,
@@ -281,7 +282,8 @@ def test_a_phase_costs_one_step_whatever_it_starts_from():
 
 
 def test_ratios_of_more_records_than_floats_hold_count_their_roundings():
-    """Sums of up to 81 terms of size n err by 81 u n, in four scores."""
-    counted = statistics.median_score(10**15, 1.0) - 1.0
-    assert counted > 4 * 81 * 2.0**-53 * 10**15
+    """Sums with a term for each size of a grid err by as many times u n, in four scores."""
+    counted, most = statistics.median_score(10**15, 1.0) - 1.0, statistics.SPREADS.size
+    assert most >= learned_units._RATE_SIZES.size
+    assert counted > 4 * most * 2.0**-53 * 10**15
     assert statistics.median_score(10**9, 1.0) - 1.0 < 2.0**-19
