@@ -121,7 +121,7 @@ def test_bounds_of_targets_that_are_far_too_wide_cost_little(n_targets):
 
 @rest_is_slow(("n", "doubling"), [(1500, False), (20_000, True)], ("1500-False",))
 def test_units_of_targets_cost_little_where_bounds_are_as_wide_as_they_are(n, doubling):
-    # few records told of spreads that a prior had all but excluded: R2 was .2 in most fits, for good
+    # few records told of spreads that a prior had all but excluded: R2 was .2 in most fits
     rng, explained = np.random.default_rng(0), []
     for k in range(8):
         X = rng.uniform(-1, 1, (n, 5))
