@@ -138,7 +138,7 @@ FRANK_WOLFE = by_task(
     smallest_clip=(0.15, 0.5),
     fewest_steps=(50, 16),
     noisy=(0.15, 0.2),  # noise above which the radius falls, and with it the coefficients
-    few_columns=(10.0, 4.0),  # from which on the noise of several outputs is less than their sum
+    few_columns=(20.0, 16.0),  # from which on the noise of several outputs is less than their sum
     hopeless=(0.6, 1.5),  # noise above which only the intercept is learned
     most_steps=200,
     # times as many of a loss with a kink, whose envelope is steep, and the noise from which not

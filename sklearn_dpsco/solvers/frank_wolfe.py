@@ -342,7 +342,7 @@ class Gradient(FrankWolfe):
         # Of a set that is not declared, the radius falls as the noise grows, which is that of all
         # outputs together: each class of many would else have slopes that are mostly noise. (That
         # of many columns hardly adds up in predictions.)
-        of_all = math.sqrt(problem.n_outputs * min(1.0, rules.few_columns / problem.n_features))
+        of_all = math.sqrt(problem.n_outputs) * min(1.0, rules.few_columns / problem.n_features)
         joint = noise * max(1.0, of_all * problem.joint_unit)
         fading = min(1.0, (rules.noisy / joint) ** 1.5)
         radius = min(rules.largest_radius, rules.gradient_radius / math.sqrt(joint)) * fading

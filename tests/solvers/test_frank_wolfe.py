@@ -85,6 +85,17 @@ def test_many_classes_are_not_mostly_noise():
     assert log_loss(y, probabilities) < log_loss(y, frequencies) - 0.1
 
 
+def test_noise_of_several_classes_adds_up_where_columns_are_few():
+    """The radius falls with it, and not where columns are many."""
+
+    def radius(d, k):
+        model = DPLassoFWClassifier(delta=1e-6, classes=list(range(k)), bounds_X=(-1, 1))
+        return model.plan(6000, d).geometry.radius / k
+
+    assert radius(20, 5) < 0.7 * radius(60, 5) * np.sqrt(60 / 20)
+    assert radius(60, 5) > 0.99 * radius(60, 3)
+
+
 def test_clip_never_exceeds_the_bound_of_the_loss():
     for task in TASKS:
         plan = Selection(gradient_clip=1e9).plan(problem(10, 3, task=task), BUDGET)
