@@ -173,7 +173,7 @@ class NewtonSteps(Part):
         And what noise there is in levels of predictions: the mean square of that of intercepts, and
         of what errors of slopes add to the logarithm of the mean of exponentials.
         """
-        problem, n, level_unit = units.problem, units.problem.n_samples, float(units.unit[-1])
+        problem, n = units.problem, units.problem.n_samples
         hidden = self.n_large // 2 * problem.may_be_empty  # halves of these would count as large
         n_present = max((units.n_users or units.n_present) - hidden, 8 * self.n_large)
         found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
@@ -184,7 +184,7 @@ class NewtonSteps(Part):
         sum_of: Any = score_sum if self.moments is None else score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
-        last, bread, cut = _move(problem, bread, scores, level_unit)
+        last, bread, cut = _move(problem, bread, scores, float(units.unit[-1]))
         last = self._plausible(units, bread, last, variance)
         plain, basis, bread = bread, bread.basis, bread.careful(problem.loss.task)
         found = basis @ (basis.T @ point.ravel() - last)
@@ -221,8 +221,8 @@ class NewtonSteps(Part):
         fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
         errors = basis @ (sampling / n) @ basis.T, noise + short + fallen
         known = *errors, np.hstack((basis @ bread.weak, gone)), basis @ basis.T
-        facts = doubt, residual, pvalue, units.n_records, units.n_present
-        return best, level, _in_plain_units(units, Estimate(found, *known, *facts))
+        told: Any = doubt, residual, pvalue, units.n_records, units.n_present
+        return best, level, _in_plain_units(units, Estimate(found, *known, *told))
 
     def _first_steps(
         self, units: Units, point: Array, n_present: int, stream: RandomStream
