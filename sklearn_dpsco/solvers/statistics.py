@@ -788,7 +788,10 @@ def spread_on_grid(
     # Noise is in units of the spread: one that is far too large, as by chance where next to all
     # values are the same, costs more than one that is too small. (Targets may be at both ends.)
     above_guess = candidates - math.log2(guess * unit)
-    prior = -np.where(above_guess > 0, 2.0, -0.5) * above_guess
+    # (less up to the usual guess, where that of a stream is below it: few records tell)
+    usual = max(0.0, -2.0 - math.log2(guess))
+    prior = -np.where(above_guess > 0, 0.5, -0.5) * above_guess
+    prior -= 1.5 * np.maximum(0.0, above_guess - usual)
     found = mechanism.release(mechanism.with_prior(scores, prior), stream)
     # no more than that of targets at both ends of their bounds
     return min(1.0, float(2.0 ** candidates[found] / unit))

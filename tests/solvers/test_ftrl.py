@@ -435,3 +435,17 @@ def test_with_little_noise_steps_still_reach_a_quantile():
         assert model.plan_.moments is not None
         residual = y - model.predict(X)
         assert np.mean(np.maximum(0.9 * residual, -0.1 * residual)) < 0.019  # .0176 is the least
+
+
+def test_spreads_of_short_streams_are_not_far_too_small_in_bounds_that_suit():
+    """Where few records tell them, a guess far below them does not decide."""
+    scores = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (1700, 8))
+        z = X @ rng.normal(size=8)
+        y = (z / z.std() + 0.6 * rng.normal(size=1700)).clip(-4, 4)
+        facts = {"bounds_X": (-1, 1), "bounds_y": (-4, 4), "relation": "zero-out"}
+        model = DPFTRLRegressor(delta=1e-6, random_state=seed, **facts).fit(X[:700], y[:700])
+        scores.append(model.score(X[700:], y[700:]))
+    assert np.median(scores) > 0.55
