@@ -66,6 +66,9 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # (but for columns that hardly vary).
 _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
+# Octaves above 1 up to which sizes of scores are hardly less likely: a target that few records
+# have, as a rare 1 among zeros, is several spreads away.
+_LONGEST = {"regression": 1.5, "classification": 0.0, "rates": 0.0}
 _ROOM = math.log(100.0)  # of logarithms of rates above that of the largest target
 # Times that shorter rows count less in the first steps of a regression: the larger, the more a bent
 # mean moves them, and the more the step after them leaves of an error before (by simulation).
@@ -250,7 +253,9 @@ class NewtonSteps(Part):
             there = copy.map(scored)
             if t == 0 and self.moments is not None:
                 seen = copy.map(whatever_label) if is_labels else there
-                (clip,) = self._sizes(seen, n_present, (self.n_large,), stream)
+                (clip,) = self._sizes(
+                    seen, n_present, (self.n_large,), stream, _LONGEST[problem.loss.task]
+                )
                 clip = max(clip, units.clip if problem.loss.task == "rates" else 0.0)
             is_test = problem.loss.task == "regression" and self.moments is not None
             if is_test and units.users is None:  # of whom whole rows would be left out
@@ -352,12 +357,18 @@ class NewtonSteps(Part):
         return np.asarray(n / units.n_present / weight * size / rank**power * beyond)
 
     def _sizes(
-        self, copy: Any, n: int, ranks: tuple[int, ...], stream: RandomStream
+        self,
+        copy: Any,
+        n: int,
+        ranks: tuple[int, ...],
+        stream: RandomStream,
+        widest: float = 0.0,
     ) -> list[float]:
         """The sizes that so many of n exceed, for each of some ranks."""
         counts = copy.sum(_size_counts, _SIZES)
         # (of the many that are beyond all rows, one would be selected now and then)
-        facts = counts, n, _SIZES, statistics.clip_prior(np.log2(_SIZES), 0.0), self.size, stream
+        prior = statistics.clip_prior(np.log2(_SIZES), widest)
+        facts = counts, n, _SIZES, prior, self.size, stream
         return [statistics.median_on_grid(*facts, n_above) for n_above in ranks]
 
     def _bound(self, copy: Any, n: int, problem: Problem, stream: RandomStream) -> float:
@@ -390,7 +401,7 @@ class NewtonSteps(Part):
         """
         task, most = units.problem.loss.task, math.inf
         told, heaviest = self.law(n, units.n_positive, units.problem.loss)
-        usual, large = self._sizes(copy, n, (told // 4, self.n_large), stream)
+        usual, large = self._sizes(copy, n, (told // 4, self.n_large), stream, _LONGEST[task])
         least = {"classification": first, "rates": units.clip}.get(task, 0.0)
         if task == "regression":
             if self.n_large > 0:  # both were chosen by noisy ranks, of tails that are alike

@@ -1734,3 +1734,18 @@ def test_intervals_of_labels_that_are_nearly_determined_have_the_effects():
         assert abs(model.coef_[0, 0]) > 1  # the model that predicts is not shrunk by it
     assert len(covered) > 4
     assert np.mean(covered) > 0.8
+
+
+def test_intervals_of_a_rare_label_as_a_number_hold():
+    # its scores are many spreads of the targets long, which a prior of sizes must not exclude
+    rng, held, slopes = np.random.default_rng(0), [], np.array([0.3, -0.3, 0.2, 0.0, 0.0])
+    p = 1 / (1 + np.exp(3.05 - (X := rng.normal(size=(200_000, 5)).clip(-4, 4)) @ slopes))
+    true = np.linalg.lstsq(np.column_stack((X, np.ones(len(X)))), p)[0][:5]
+    for k in range(16):
+        X = rng.normal(size=(5000, 5)).clip(-4, 4)
+        y = (rng.random(5000) < 1 / (1 + np.exp(3.05 - X @ slopes))).astype(float)
+        settings = {"epsilon": 1.0, "delta": 1e-6, "relation": "zero-out", "random_state": k}
+        settings |= {"bounds_X": (-4, 4), "bounds_y": (0, 1), "inference": True}
+        ends = DPLinearRegression(**settings).fit(X, y).conf_int()[:5]
+        held.append((ends[:, 0] <= true) & (true <= ends[:, 1]))
+    assert np.mean(held) > 0.87
