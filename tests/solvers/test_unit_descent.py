@@ -877,18 +877,23 @@ def test_slopes_of_labels_that_are_no_more_than_their_noise_are_all_but_left_out
         assert found == pytest.approx(unit_descent._clear_of_labels(units, slopes[0], walk))
 
 
-@pytest.mark.parametrize("times", [0.4, 1.0, 1.5])
-def test_gradients_along_the_slopes_of_several_classes_tell_what_these_should_be(times):
-    units, walk = descended(4, d=6, n=100_000)
+def pulls_along(units, walk, slopes, times):
+    """Of 25 gradients where so many times the slopes are right."""
     rng = np.random.default_rng(0)
-    slopes = 2 * rng.standard_normal((6, 4))
-    slopes -= slopes.mean(axis=1, keepdims=True)
-    scores = units.spread * rng.standard_normal((units.n_present, 6)) @ slopes
+    scores = units.spread * rng.standard_normal((units.n_present, len(slopes))) @ slopes
     labels = (times * scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
     residuals = softmax(scores, axis=1) - np.eye(4)[labels]
     residuals *= np.minimum(1, walk.clip / np.linalg.norm(residuals, axis=1))[:, None]
     pull = float((residuals * scores).sum() / units.n_present / walk.clip)
-    pulls = [(pull, float((slopes**2).sum()))] * 25
+    return [(pull, float((slopes**2).sum()))] * 25
+
+
+@pytest.mark.parametrize("times", [0.4, 1.0, 1.5])
+def test_gradients_along_the_slopes_of_several_classes_tell_what_these_should_be(times):
+    units, walk = descended(4, d=6, n=100_000)
+    slopes = 2 * np.random.default_rng(0).standard_normal((6, 4))
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    pulls = pulls_along(units, walk, slopes, times)
     assert unit_descent._clear_of_labels(units, slopes, walk).part > 0.95
     found = unit_descent._clear_of_labels(units, slopes, walk, pulls).part
     assert found == pytest.approx(times, abs=0.25)
@@ -897,6 +902,29 @@ def test_gradients_along_the_slopes_of_several_classes_tell_what_these_should_be
     assert unit_descent._pulled_part(units, slopes, noisy, pulls, 0.0, 0.95) == pytest.approx(
         0.95, abs=0.02
     )
+
+
+def test_gradients_tell_more_of_slopes_in_which_there_is_noise():
+    units, walk = descended(4, d=6, n=100_000)
+    slopes = 2 * np.random.default_rng(0).standard_normal((6, 4))
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    noisy = walk._replace(step=Gaussian(1.0, 0.05, 1))
+    found = [
+        unit_descent._pulled_part(units, slopes, noisy, pulls_along(units, walk, slopes, t), 0, p)
+        for t, p in ((2.5, 0.7), (1.5, 0.99))
+    ]
+    assert found[0] > 1.9  # 1.5 if a guess is as sure as of slopes that are clear
+    assert found[1] < 1.35
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.8])  # without last steps, and with these
+def test_labels_of_few_rows_are_ranked(epsilon):
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X, y = rng.uniform(-1, 1, (500, 8)), rng.integers(0, 2, 500)
+        model = DPLogisticRegression(epsilon=epsilon, relation="zero-out", random_state=seed)
+        model.set_params(bounds_X=(-1, 1), classes=[0, 1])
+        assert np.all(model.fit(X, y).coef_ != 0)
 
 
 def test_few_records_explain_more_of_the_slopes():
