@@ -154,7 +154,8 @@ def test_few_fits_flag_an_estimator_without_noise_and_no_other(name, monkeypatch
     if entry(name).of_rates:
         return  # whose clips still are selected with noise
     switch_noise_off(monkeypatch)
-    assert run(name, 38, 0.02).flagged
+    # (sizes are selected with noise, of which small slopes are left, one in 40 like the other's)
+    assert run(name, 80, 0.02).flagged
 
 
 @pytest.mark.slow  # the replays above find them, too
