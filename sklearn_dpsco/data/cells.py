@@ -282,7 +282,12 @@ def is_of_bytes(values: Any) -> bool:
 def texts_of_bytes(values: Any) -> list[Any]:
     """The cells of such a column, bytes as the text that they spell."""
     cells = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
-    return [x.decode("utf-8", "surrogateescape") if isinstance(x, bytes) else x for x in cells]
+    return [*map(_decoded, cells)]
+
+
+def _decoded(cell: Any) -> Any:
+    """Bytes as the text that they spell; anything else as it is."""
+    return cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell
 
 
 def only_column(values: Any) -> Any:
@@ -421,9 +426,8 @@ def _lengths(cells: Any) -> list[int | None]:
 
 def _number(cell: Any) -> float | None:
     try:
-        if isinstance(cell, bytes):  # as all text of a column of pyarrow or polars for one cell
-            cell = cell.decode("utf-8", "surrogateescape")
-        cell = truth_of(cell)
+        # (bytes, as all text of a column of pyarrow or polars for one cell)
+        cell = truth_of(_decoded(cell))
         if isinstance(cell, complex) and cell.imag == 0:
             return float(cell.real)
         return float(cell) if isinstance(cell, _NUMBERS) else None
@@ -648,8 +652,7 @@ def user_of(label: Any) -> Any:
     keeps them, where one odd label makes text of all. Two labels become one user at worst, of whom
     no more rows count than of each.
     """
-    if isinstance(label, bytes):
-        label = label.decode("utf-8", "surrogateescape")
+    label = _decoded(label)
     if isinstance(label, (np.integer, np.longdouble)):
         # Decimal raises where it is compared with the first, and equals none of the second, which
         # equal integers: so that a third record could tell whether two are of one user
@@ -669,8 +672,7 @@ def user_of(label: Any) -> Any:
 
 
 def _spells_infinity(label: Any) -> bool:
-    if isinstance(label, bytes):
-        label = label.decode("utf-8", "surrogateescape")
+    label = _decoded(label)
     # (most text is none, and an exception takes time)
     if not isinstance(label, str) or (len(label) < _LONGEST_NUMBER and label.isdecimal()):
         return False

@@ -719,7 +719,8 @@ def _fallen(
     size = part / other
     errors = np.resize(alike, 2 * d) * (np.log1p(size * rarer) - np.log1p(-part) - size)
     lengths = np.maximum((longer * seen).sum(axis=1), TINY)
-    for j in np.argsort(-errors):
+    order = np.argsort(-errors)
+    for j in order[errors[order] > 0]:
         more = _SURE * errors[j] ** 2 - float(rows[j] @ (counted + left) @ rows[j])
         if more > 0:
             own = bread.basis @ longer[j] / lengths[j]

@@ -759,7 +759,8 @@ def _pulled_part(
     wrong = rules.not_normal * (expected[0] - float(np.interp(1.0, times, expected)))
     variance = walk.variance * energy / len(pulls) + wrong**2
     # a Gamma law, wider where noise is not small: scores in groups are not normal, and far clearer
-    mean, hidden = max(part, 0.1), (1 - min(part, 1.0)) ** (1 / rules.noise_power)
+    mean = max(part, rules.least_part)
+    hidden = (1 - min(part, 1.0)) ** (1 / rules.noise_power)
     shape = (mean / max(rules.guess, mean * min(1.0, hidden / rules.clear_groups))) ** 2
     likely = 2 * ((shape - 1) * np.log(times) - shape * times / mean)
     unlikely = off**2 / max(variance, 1e-12) - likely

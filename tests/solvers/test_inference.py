@@ -1238,14 +1238,19 @@ def encoded(inference=True, **settings):
     return model.fit(encoder.transform(frame), y), frame
 
 
+def skewed_labels(seed, slopes, level):
+    """X of a normal and a log-normal column, and labels."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack((rng.normal(size=20_000), rng.lognormal(sigma=0.8, size=20_000)))
+    X[:, 1] = np.minimum(X[:, 1], 20)
+    return X, (X @ slopes + level + rng.logistic(size=len(X)) > 0).astype(int)
+
+
 def test_long_rows_count_alike_whatever_the_weight_of_their_class():
     """By features alone: else the slope of a skewed column is too small, here by .027."""
     errors = []
     for seed in range(8):
-        rng = np.random.default_rng(seed)
-        X = np.column_stack((rng.normal(size=20_000), rng.lognormal(sigma=0.8, size=20_000)))
-        X[:, 1] = np.minimum(X[:, 1], 20)
-        y = (X @ [0.5, 0.2] - 2.5 + rng.logistic(size=len(X)) > 0).astype(int)
+        X, y = skewed_labels(seed, [0.5, 0.2], -2.5)
         model = DPLogisticRegression(classes=[0, 1], class_weight={0: 0.3, 1: 1.0}, epsilon=3.0)
         model.set_params(bounds_X=([-5, 0], [5, 20]), random_state=seed, **COMMON)
         errors.append(model.fit(X, y).conf_int()[1].mean() - 0.2)
@@ -1257,10 +1262,7 @@ def test_probabilities_of_weights_that_go_with_a_column_are_those_of_the_weights
     """Frequencies of weights are not those at the centre of all rows."""
     ratios = []
     for seed in range(6):
-        rng = np.random.default_rng(seed)
-        X = np.column_stack((rng.normal(size=20_000), rng.lognormal(sigma=0.8, size=20_000)))
-        X[:, 1] = np.minimum(X[:, 1], 20)
-        y = (X @ [0.5, 0.4] - 1 + rng.logistic(size=len(X)) > 0).astype(int)
+        X, y = skewed_labels(seed, [0.5, 0.4], -1.0)
         weights = (X[:, 1] / 5).clip(0.02, 1)
         model = DPLogisticRegression(classes=[0, 1], epsilon=3.0, max_weight=1.0)
         model.set_params(bounds_X=([-5, 0], [5, 20]), random_state=seed, **COMMON)
