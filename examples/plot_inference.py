@@ -87,8 +87,8 @@ print(model.wald_test(["age", "yrs_married", "children"]))
 # column is the length of the private interval over that of its own. It is largest where columns go
 # together, as age and years of marriage do. A little below 1 it may be, too: "sampling" is a
 # released estimate of "its std err", with noise that a t law allows for. Of eight intervals of 95 %
-# one that misses the true coefficient is no surprise, private or not. At epsilon 1 half of the fits
-# no longer tell age and years apart: then both have the whole line, and nothing is said of them.
+# one that misses the true coefficient is no surprise, private or not. At epsilon 1 a third of the
+# fits do not tell age and years apart: then both have the whole line, and nothing is said of them.
 
 logit = sm.Logit(y, sm.add_constant(X)).fit(disp=0, cov_type="HC0")
 frame = model.summary().to_frame().drop(index="(intercept)")
