@@ -907,11 +907,17 @@ class Correction(Part):
         walk = Walk(self.step, clip, self.n_steps, length, 0.0, units.ratio)
         move = _descend(units, coef, walk, stream, may_overshoot=True)[0] - coef
         variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
-        parts = _slopes_and_levels(units, move)
-        for part in parts:
+        slopes, levels = _slopes_and_levels(units, move)
+        before, _ = _slopes_and_levels(units, coef)
+        # what clips have taken is along the slopes, for the most part, and noise is along all
+        size = np.maximum((before**2).sum(axis=0), TINY)
+        along = before * ((before * slopes).sum(axis=0) / size)
+        slopes -= along
+        numbers = ((levels, levels.size), (slopes, slopes.size - size.size), (along, size.size))
+        for part, number in numbers:
             energy = max(float((part**2).sum()), TINY)
-            part *= max(0.0, 1 - part.size * variance / energy)
-        parts[0][:] = _without_doubts(units, parts[0], walk)
+            part *= max(0.0, 1 - number * variance / energy)
+        slopes[:] = _without_doubts(units, slopes + along, walk)
         return coef + move, walk
 
     def _scaled(
