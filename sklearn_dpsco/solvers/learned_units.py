@@ -46,6 +46,7 @@ _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 # Octaves of it over the mean of those of differences of normal numbers: .42, and .06 more, as those
 # of `mean_octaves` are linear between powers of two.
 _OF_DEVIATION = 0.48
+_RARELY = 0.5  # share of pairs that differ, below which most rows hold one number
 _TILT = 0.25  # correlation of weights and predictions, thought of
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
 
@@ -504,7 +505,7 @@ class LearnedUnits(Part):
         self, data: Any, cut: float, n: int, stream: RandomStream
     ) -> tuple[Array, Array, tuple[float, Any, float]]:
         """The same, of columns in released units, of which each is about as large as the others."""
-        rules, unit = unit_rules(self.problem), self._release_sizes(data, n, stream)
+        rules, (unit, differ) = unit_rules(self.problem), self._release_sizes(data, n, stream)
         # Of the noise of centres, in these units, the sum is least in the root of them, as columns
         # may lie anywhere in their bounds.
         by, longest = np.sqrt(unit), float(np.linalg.norm(unit))
@@ -520,6 +521,9 @@ class LearnedUnits(Part):
             measured = measured.map(statistics.centred, center, unit)
         guess = min(2.0 * float(np.linalg.norm(np.hypot(1.0, noise * unit))), longest)
         usual = statistics.scale_on_grid(measured, n, 2 * longest, guess, self.length, stream, 1.0)
+        if float(differ.max()) < _RARELY:
+            # most rows are as long as the centre is off; about the root mean square of flags' rows
+            usual = max(usual, 2.0 * float(np.linalg.norm(np.sqrt(differ))))
         least = rules.clear_center * float(np.linalg.norm(noise * unit))
         norm = cut * max(rules.row_bound * usual, min(least, 0.3 * longest))
         return center, unit / norm, (norm, noise, usual)
@@ -566,8 +570,10 @@ class LearnedUnits(Part):
         top, trace = max(top, last**2, _LEAST) / size**2, max(trace + last**2, _LEAST) / size**2
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
-    def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> Array:
+    def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> tuple[Array, Array]:
         """Units of the columns, the inverse of their sizes, as far as these are above the noise.
+
+        And of each the share of the pairs in which it differs, as of a flag few.
 
         It is the same for all, in octaves, however far too wide bounds are. What columns differ by
         is shrunk to their mean by the estimate of James and Stein.
@@ -583,6 +589,7 @@ class LearnedUnits(Part):
         unit = longest * ratio**2  # of pairs without an empty row
         noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
         noisy, equal = noisy[:d], noisy[d:] / most
+        differ = np.clip(1 - equal, 0.0, 1.0)
         # What many pairs say nothing of is small by what the others say, if that is clear.
         sd = max(math.sqrt(variance), TINY)
         told = np.maximum(1 - equal, 3 * sd / most).clip(TINY, 1.0)
@@ -599,7 +606,7 @@ class LearnedUnits(Part):
         apart *= 1 - (rules.alike / np.maximum(np.abs(apart), rules.alike)) ** 4
         octaves = usual / (1 + variance / (4 * d)) + apart
         octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
-        return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION)
+        return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION), differ
 
     def _release_centers(
         self, data: Any, unit: Array, bound: float, n: int, stream: RandomStream

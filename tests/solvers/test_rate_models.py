@@ -772,3 +772,21 @@ def test_long_exposures_of_few_hide_no_slope_of_others():
         held.append((ends[:, 0] < slopes) & (slopes < ends[:, 1]))
     assert np.median(widths) < 0.28, widths  # .07 without privacy
     assert np.mean(held) > 0.85
+
+
+def test_a_rare_flag_alone_has_an_effect_that_its_interval_holds():
+    """Most rows were as long as the centre was off: effects of 1.5 were told as 7.5, or as 62."""
+    held, errors = [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        flag = (rng.random(50_000) < 0.02).astype(float)[:, None]
+        y = rng.poisson(0.28 * np.exp(1.5 * flag[:, 0]))
+        model = DPPoissonRegressor(
+            epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 50), inference=True, random_state=seed
+        )
+        found = model.fit(flag, y).summary().to_frame().iloc[0]
+        low, high = np.ravel(model.conf_int())[:2]
+        held.append(low <= 1.5 <= high)
+        errors.append(abs(found["coef"] - 1.5))
+    assert max(errors) < 0.5, errors
+    assert sum(held) >= 10, held
