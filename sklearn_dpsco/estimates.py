@@ -507,17 +507,24 @@ def _equations(text: str, names: list[str]) -> list[tuple[Array, float]] | None:
     # names may hold any character, and one of them another: the longest that fits is meant
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     after = r"(?!\w)\s*(=|,|$|(?=[+-]))"
-    term = re.compile(rf"\s*([+-]?)\s*(?:({known})|({_NUMBER})(?:\s*\*?\s*({known}))?){after}")
+    times = rf"(?:\s*([*/])\s*({_NUMBER}))?"
+    either = rf"({known}){times}|({_NUMBER})(?:\s*\*?\s*({known}))?"
+    term = re.compile(rf"\s*([+-]?)\s*(?:{either}){after}")
     found: list[tuple[Array, float]] = []
     at, sides = 0, [np.zeros(len(names) + 1)]
     while at < len(text):
         if (match := term.match(text, at)) is None:
             return None
-        name, at = match[2] or match[4], match.end()
-        sides[-1][names.index(name) if name else -1] += float(f"{match[1]}{match[3] or 1}")
-        if match[5] == "=":
+        name, at = match[2] or match[6], match.end()
+        factor = float(match[5] or match[4] or 1)
+        if match[3] == "/":
+            if factor == 0:
+                return None
+            factor = 1 / factor
+        sides[-1][names.index(name) if name else -1] += -factor if match[1] == "-" else factor
+        if match[7] == "=":
             sides.append(np.zeros(len(names) + 1))
-        elif match[5] == "," or at == len(text):
+        elif match[7] == "," or at == len(text):
             rows = sides if len(sides) == 1 else [a - b for a, b in itertools.pairwise(sides)]
             value = math.nan if len(sides) == 1 and not sides[0][-1] else 0.0
             found += [(row[:-1], value - row[-1]) for row in rows]

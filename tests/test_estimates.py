@@ -237,6 +237,7 @@ def test_each_function_by_itself():
             ["(intercept) = 2", "b - (intercept)"],
         ),
         ("1 = .5a + 1e1 * b", [[-0.5, -10, 0]], [-1], ["- 0.5*a - 10*b = -1"]),
+        ("a*10 - b / 4 = 1", [[10, -0.25, 0]], [1], ["10*a - 0.25*b = 1"]),
     ],
 )
 def test_equations_are_hypotheses(text, rows, values, names):
