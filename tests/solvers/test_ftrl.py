@@ -19,7 +19,7 @@ from support import (
     stream,
 )
 
-from sklearn_dpsco import DPFTRLRegressor
+from sklearn_dpsco import DPFTRLClassifier, DPFTRLRegressor
 from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours, replay
 from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
@@ -449,3 +449,35 @@ def test_spreads_of_short_streams_are_not_far_too_small_in_bounds_that_suit():
         model = DPFTRLRegressor(delta=1e-6, random_state=seed, **facts).fit(X[:700], y[:700])
         scores.append(model.score(X[700:], y[700:]))
     assert np.median(scores) > 0.55
+
+
+@pytest.mark.parametrize(("low", "weights"), [(-1.5, None), (-4.0, None), (-1.5, {0: 1.0, 1: 0.3})])
+def test_mean_probabilities_of_labels_are_those_of_the_records(low, weights):
+    # iterates that are scattered about the best ones have mean probabilities that are right, and
+    # the average of the iterates had predictions 1.1 times too far from 0
+    ratios, slopes = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (20_000, 5))
+        y = (2 * X[:, 0] - X[:, 1] + low + rng.logistic(size=len(X)) > 0).astype(int)
+        facts = {"epsilon": 8.0, "relation": "zero-out", "bounds_X": (-1, 1), "random_state": seed}
+        model = DPFTRLClassifier(classes=[0, 1], class_weight=weights, **facts).fit(X, y)
+        of_records = None if weights is None else np.where(y == 1, weights[1], weights[0])
+        p = np.average(model.predict_proba(X)[:, 1], weights=of_records)
+        ratios.append(p / np.average(y, weights=of_records))
+        slopes.append(np.linalg.norm(model.coef_) / math.sqrt(5))
+    assert abs(np.mean(ratios) - 1) < (0.12 if low < -2 else 0.06), ratios
+    if low > -2 and weights is None:
+        assert abs(np.mean(slopes) - 1) < 0.09, slopes
+
+
+def test_what_a_scatter_adds_is_the_best_line_of_log_odds_of_means():
+    for level, length in ((0.0, 0.0), (-2.0, 1.0), (1.0, 3.0)):
+        assert ftrl._log_odds_of_means(level, length, 0.0) == pytest.approx((1.0, level), abs=1e-6)
+        part, moved = ftrl._log_odds_of_means(level, length, 1.0)
+        assert 0.8 < part < 1
+        assert abs(moved) <= abs(level) + 1e-9
+    assert np.all(np.isfinite(ftrl._log_odds_of_means(60.0, 30.0, 60.0)))
+    # as probit's, near 0, and as that of exponentials, far below
+    assert ftrl._log_odds_of_means(0.0, 0.0, 1.0)[0] == pytest.approx(0.83, abs=0.03)
+    assert ftrl._log_odds_of_means(-9.0, 0.0, 1.0) == pytest.approx((1.0, -8.5), abs=0.02)
