@@ -774,11 +774,10 @@ def _where_clipped(
 
     In K - 1 directions of classes, for predictions that are normal, of that spread, and right.
     Derivatives that are all clipped, and those along rare classes, hardly pull back what noise has
-    moved.
+    moved. Of users it is sums over their rows that are clipped, thought of as not alike.
     """
     problem = units.problem
-    if units.users is not None:  # whose sums are clipped
-        clip = math.inf
+    clip, of_users = (clip, math.inf) if units.users is None else (math.inf, clip)
     points = _normal_points(slopes, spread) + _class_offsets(units)
     law, p = softmax(points, axis=1), softmax(points + level, axis=1)
     # (of two classes, whose scores are 0 and z, a curvature in z is half of that in both)
@@ -799,7 +798,13 @@ def _where_clipped(
     curvatures, turn = np.linalg.eigh(basis @ (bent + bent.T) @ basis.T / 2)
     squares = np.einsum("ij,jk,ik->i", turn.T @ basis, square, turn.T @ basis)
     weight = units.frame.mean_weight * unit / len(p)
-    return weight * np.maximum(curvatures, 0.0), weight * squares
+    curvatures, squares = weight * np.maximum(curvatures, 0.0), weight * squares
+    if units.users is None:
+        return curvatures, squares
+    rows = units.n_present / units.n_users
+    norm = math.sqrt(rows * units.trace * float(squares.sum()))
+    part = min(1.0, of_users / max(norm, TINY))  # of sums, where the clip is too small by chance
+    return part * curvatures, part**2 * squares
 
 
 def _shortened(p: Array, clip: float) -> tuple[Array, Array, Array]:
