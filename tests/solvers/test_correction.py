@@ -289,6 +289,18 @@ def test_few_rows_of_which_most_are_zero_are_not_taken_for_others():
     assert np.sqrt(np.mean(np.square(levels))) < 1.5, levels  # their deviation is .7
 
 
+def test_slopes_of_skewed_targets_have_no_noise_in_all_directions():
+    off = []
+    for seed in range(4):
+        X, z, rng = linear(20_000, 30, seed)
+        y = np.exp(0.5 * z + rng.standard_normal(len(z))).clip(0, 50)
+        model = DPLinearRegression(bounds_y=(0, 50), random_state=seed, **COMMON).fit(X, y)
+        away = model.predict(X) - LinearRegression().fit(X, y).predict(X)
+        off.append((away**2).mean() / y.var())
+    assert np.mean(off) < 0.006  # of which .005 would be noise beside the slopes
+
+
+
 @pytest.mark.filterwarnings("ignore:most values of the target may lie beyond")
 @pytest.mark.parametrize(("n", "share", "most"), [(500, 0.6, 0.2), (2000, 0.9, 0.08)])
 def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):
