@@ -153,8 +153,7 @@ def stored_places(X: Any, part: slice, axis: int) -> Any:
 
 def slices(n: int, size: int) -> list[slice]:
     """Of range(n), each of this size but the last."""
-    edges = [*range(0, n, size), n]
-    return list(map(slice, edges, edges[1:]))
+    return within(slice(0, n), size)
 
 
 def within(part: slice, size: int) -> list[slice]:

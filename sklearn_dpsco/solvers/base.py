@@ -431,7 +431,7 @@ def fast_restarts(n: int) -> int:
     return 1 if n < 32 else math.ceil(math.log2(math.log2(n)))
 
 
-def slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
+def doubling_slices(n: int, count: int, *, growing: bool) -> list[tuple[int, int]]:
     """`count` slices of range(n), each about twice or half as long as the one before."""
     sizes = [2**i for i in range(count)][:: 1 if growing else -1]
     totals = itertools.accumulate(sizes, initial=0)

@@ -307,7 +307,7 @@ class SetDescent(Solver):
         # without slices, by their step sizes and weights (section 4.4)
         is_fast = self.l2_penalty > 0 and self.needs_restarts
         count = self.n_restarts or (base.fast_restarts(n) if is_fast else 1)
-        return base.slices(n, count, growing=True)
+        return base.doubling_slices(n, count, growing=True)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

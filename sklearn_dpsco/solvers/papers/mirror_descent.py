@@ -14,7 +14,7 @@ from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
-from ..base import slices, smallest
+from ..base import doubling_slices, smallest
 from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage, Stages
 
 
@@ -51,7 +51,7 @@ class Localized(SetDescent):
     mirror_map: MirrorMapName = "auto"  # of those that have a centre
 
     def _fits_run(self: Any, size: int) -> bool:
-        phases = slices(size, self.n_phases or 1, growing=False)
+        phases = doubling_slices(size, self.n_phases or 1, growing=False)
         return all(low < high for low, high in phases)
 
     def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
@@ -68,7 +68,7 @@ class Localized(SetDescent):
             reach = max(facts.reach, 1e-50)  # 0 for a set of one point
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
-        for i, (low, high) in enumerate(slices(n, n_phases, growing=False)):
+        for i, (low, high) in enumerate(doubling_slices(n, n_phases, growing=False)):
             part, horizon = (start + low, start + high), eta * 4.0**-i * (high - low)
             stages.append(facts.anchored_stage(part, left, n_steps, 2 / horizon))
         return stages

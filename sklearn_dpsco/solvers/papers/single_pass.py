@@ -40,7 +40,15 @@ from ...privacy.budget import Allowance, PrivacyBudget
 from ...privacy.guarantee import Guarantee
 from ...randomness.stream import UNIFORM_ATTEMPTS, RandomStream, refuse
 from .. import defaults
-from ..base import Part, Problem, SolverResult, fast_restarts, releases_of, slices, smallest
+from ..base import (
+    Part,
+    Problem,
+    SolverResult,
+    doubling_slices,
+    fast_restarts,
+    releases_of,
+    smallest,
+)
 from ..defaults import SINGLE_PASS
 from ..first_releases import Box, SetPlan, plan_offset
 from ..frank_wolfe import FrankWolfe, score_error, selection_facts
@@ -301,7 +309,7 @@ class _Draft:
 
         Of runs whose last one has the declared number of steps, or this.
         """
-        solver, runs = self.solver, slices(n, self.restarts, growing=True)
+        solver, runs = self.solver, doubling_slices(n, self.restarts, growing=True)
         if solver.form == "spider":
             least = 0.0 if solver.learning_rate is not None else math.log(self.vertices.size)
             return all(stop - start >= 2 and stop - start > least for start, stop in runs)
@@ -344,7 +352,7 @@ class _Draft:
         plans = []
         for n_steps, weight in itertools.product(counts, weights):
             smooth, runs, done = defaults.smoothed_for(self.problem, self.clip, n_steps), [], 0
-            for run, records in enumerate(slices(n, self.restarts, growing=True)):
+            for run, records in enumerate(doubling_slices(n, self.restarts, growing=True)):
                 count = self.steps_of(run, n_steps)
                 runs.append(self.batch_run(left, records, smooth.loss, count, done, weight))
                 done += count
@@ -399,7 +407,7 @@ class _Draft:
         """As `batch_runs`."""
         problem, runs = defaults.smoothed_for(self.problem, self.clip, self.problem.n_samples), []
         norm, n_vertices = 1 if left.kind == "pure" else 2, self.vertices.size
-        for records in slices(problem.n_samples, self.restarts, growing=True):
+        for records in doubling_slices(problem.n_samples, self.restarts, growing=True):
             n, rate = records[1] - records[0], self.solver.learning_rate
             first_batch = max(1, n // 2)
             if rate is None:
