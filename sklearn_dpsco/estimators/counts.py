@@ -90,6 +90,7 @@ class RateModel(Inference, DPRegressor):
         _, most = number_bounds(self.bounds_y, "bounds_y") or (0.0, 1.0)
         if self.loss == Tweedie(1):  # between that of costs and 2, as rare counts are hardly above
             facts["usual_rate"] = min(0.5, max(math.sqrt(most / 8), 2.0) / most)
+            facts["one_count"] = facts["largest_rate"] / most
         return settings._replace(facts=settings.facts | facts)
 
     def _exposure(self, exposure: Any, n: int | None = None) -> Array:

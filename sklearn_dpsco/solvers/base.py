@@ -76,6 +76,8 @@ class Problem:
         where a short exposure makes a rate large and counts little.
     usual_rate : float
         A guess of what few of these exceed, over the largest, where too few records tell it.
+    one_count : float
+        Of counts, 1 over the largest, times its weight; 0 where it is not known.
     n_indicators : int
         How many features tell of gaps, and could be spared; for messages.
     target_scaling : TargetScaling
@@ -111,6 +113,7 @@ class Problem:
     inference: bool = False
     largest_rate: float = 1.0
     usual_rate: float = 2.0**-4
+    one_count: float = 0.0
     # plans say what they make of these
     n_users: int = field(default=0, compare=False)
     may_be_empty: bool = field(default=False, compare=False)

@@ -183,7 +183,7 @@ class NewtonSteps(Part):
         point, copy, bread, bound, before, first_clip = found_there
         there, clip = copy.map(scored), first_clip
         if self.moments is not None:
-            clip = self._clip(there, n_present, units, first_clip, bound, stream)
+            clip = self._clip(copy, n_present, units, first_clip, bound, stream)
         sum_of: Any = score_sum if self.moments is None else score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
@@ -396,13 +396,15 @@ class NewtonSteps(Part):
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
 
         Of a regression the larger one is between the two sizes of that rank that were selected.
-        Of labels at least the first clip, which follows from rows; of rates that of the descent.
+        Of labels at least the first clip, which follows from rows; of rates that of the descent,
+        and a size that follows from rows as well.
         Of others about at most the longest row that counts, times the range of the targets.
         """
         task, most = units.problem.loss.task, math.inf
         told, heaviest = self.law(n, units.n_positive, units.problem.loss)
-        usual, large = self._sizes(copy, n, (told // 4, self.n_large), stream, _LONGEST[task])
-        least = {"classification": first, "rates": units.clip}.get(task, 0.0)
+        there = copy.map(scored)
+        usual, large = self._sizes(there, n, (told // 4, self.n_large), stream, _LONGEST[task])
+        least = first * (task == "classification")
         if task == "regression":
             if self.n_large > 0:  # both were chosen by noisy ranks, of tails that are alike
                 large = math.sqrt(large * first)
@@ -410,7 +412,11 @@ class NewtonSteps(Part):
         elif task == "classification":  # no larger than of any labels, but by chance
             large = min(large, first)
         elif task == "rates":
-            most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))
+            weight = units.frame.mean_weight
+            facts = _few_exceed(units), _largest_rate(units), bound, weight
+            (least,) = self._sizes(copy.map(whatever_rate, *facts), n, (self.n_large,), stream)
+            # (on average a candidate is half an interval above the size)
+            least, most = max(units.clip, 2**-0.125 * least), _largest_rate(units)
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
         return max(self.clip(usual, large, told, heaviest, most), least)
 
@@ -521,6 +527,19 @@ class NewtonSteps(Part):
             kept_of_all = 1 / (1 + (scale / unit**2 / residual / _UNEQUAL) ** 2)
             residual = np.maximum(residual + kept_of_all * (of_all - residual), 0.1 * residual)
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
+
+
+def _largest_rate(units: Units) -> float:
+    """Of targets, in their units."""
+    return units.problem.largest_rate * math.exp(min(units.largest, 700.0))
+
+
+def _few_exceed(units: Units) -> float:
+    """Of weighted rates, about what few of their derivatives exceed: of rare events that of one."""
+    problem, size = units.problem, units.clip + units.frame.mean_weight
+    one = problem.one_count * math.exp(min(-units.frame.target_center, 700.0))
+    # (sizes are candidates above those of counts)
+    return one * math.floor(size / one) if 0 < one <= size else units.clip
 
 
 def _level_error(units: Units, errors: Array) -> float:
@@ -858,8 +877,10 @@ def _newton_steps(
     n_first = _n_first(problem, k, m)
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    n_sizes = 4 + (n_first > 0) if problem.inference else 2 - problem.by_user  # as above
-    of_size = purse.rank(n_sizes * rules.size_share, n_sizes, of_users=True)
+    n_shares = 5 if problem.inference else 2 - problem.by_user  # as above
+    # of rates two for the last clip's least and largest scores; five shares are for all
+    n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else n_shares
+    of_size = purse.rank(n_shares * rules.size_share, n_sizes, of_users=True)
     of_users = is_rate and problem.by_user
     factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
     usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
@@ -1176,6 +1197,28 @@ def whatever_label(copy: SolverData) -> SolverData:
     else:
         most = np.sqrt((p**2).sum(axis=1) + 1 - 2 * p.min(axis=1))
     sizes, there = numbers.norms * numbers.weights * most, scored(copy)
+    if numbers.users is not None:
+        sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
+    sizes = np.maximum(sizes, there.numbers.sizes)
+    return replace(copy, numbers=there.numbers._replace(sizes=sizes))
+
+
+def whatever_rate(
+    copy: SolverData, derivative: float, largest: float, bound: float, usual: float
+) -> SolverData:
+    """The scores with at least the norms that they have with a derivative that few exceed.
+
+    That of an event, where these are rare: as of labels. Of an exposure at most with the largest
+    rate; of users with that of one row. Of long rows, which count less the longer their exposures
+    are, as with the usual one at least: few events are those of short ones.
+    """
+    numbers, rows = copy.numbers, copy.rows
+    own = rows.sample_weights() * rows.present()
+    exposures = np.maximum(own, usual * (own > 0))
+    squares = numbers.norms**2 * exposures * _curvature(numbers.loss, numbers.raw)[1]
+    sizes = numbers.norms * clipped_to(bound, np.sqrt(squares)) ** 2
+    sizes *= np.minimum(derivative, own * largest)
+    there = scored(copy)
     if numbers.users is not None:
         sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
     sizes = np.maximum(sizes, there.numbers.sizes)
