@@ -29,6 +29,7 @@ from ._checks import (
     first_of,
     import_pandas,
     naming,
+    saying,
     shown,
     telling,
     warn_user,
@@ -398,6 +399,13 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             )
         return plan
 
+    @saying(
+        {
+            "groups": "nothing where each person has one row. Of several rows a person, "
+            "DPLinearRegression(max_rows_per_user=..., inference=True) takes groups",
+            "sample_weight": "nothing, as each row counts once: DPLinearRegression takes weights",
+        }
+    )
     def fit(self, X: Any, y: Any = None) -> Self:
         """Release the second moments of all columns of X.
 

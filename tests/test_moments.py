@@ -525,3 +525,9 @@ def test_a_reference_category_that_noise_hides_moves_no_other_out_of_its_interva
         off = np.abs(found.coef[0] - least_squares)
         held.append(np.mean(off <= found.half_widths(np.eye(41))))
     assert min(held) > 0.9
+
+
+@pytest.mark.parametrize("name", ["groups", "sample_weight"])
+def test_moments_say_what_takes_groups_and_weights(name):
+    with pytest.raises(TypeError, match=f"has no {name}: say .*DPLinearRegression"):
+        PrivateMoments(bounds_X=(0, 1)).fit(np.zeros((9, 2)), **{name: np.ones(9)})

@@ -28,6 +28,7 @@ from .._checks import (
     check_size,
     import_pandas,
     listed,
+    saying,
     says_level,
     shown,
     telling,
@@ -874,6 +875,12 @@ _PLANNED = inspect.signature(plan_score).parameters  # what the plan takes under
 
 
 @says_level
+@saying(
+    {
+        "sample_weight": "nothing, as each record counts once: by= gives the scores of groups, of "
+        "which public weights make a mean (exposure= is that of counts)"
+    }
+)
 def dp_score(
     estimator: Any,
     X: Any,

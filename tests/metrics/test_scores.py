@@ -764,3 +764,8 @@ def test_what_is_used_by_one_of_the_scores_is_taken(data):
     assert_refuses(dp_score, "classes has no effect", model, X, y, scoring="r2", classes=[0, 1])
     labels = {"scoring": "accuracy", "classes": [0, 1]}
     assert_refuses(dp_score, "bounds_y has no effect", model, X, y, bounds_y=(0, 1), **labels)
+
+
+def test_weights_of_a_score_are_refused_with_what_stands_for_them():
+    with pytest.raises(TypeError, match=r"dp_score.. has no sample_weight: say nothing.*by="):
+        dp_score(None, [[0.0]], [0], sample_weight=[1.0])
