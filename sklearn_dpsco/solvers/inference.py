@@ -69,6 +69,9 @@ _FEW = 4.0  # coefficients
 # Octaves above 1 up to which sizes of scores are hardly less likely: a target that few records
 # have, as a rare 1 among zeros, is several spreads away.
 _LONGEST = {"regression": 1.5, "classification": 0.0, "rates": 0.0}
+# The same of second derivatives: those of the longest row that there may be, if these are at most
+# so many; of twice as many none, as bounds that are far too wide say nothing of rows.
+_OCTAVES_OF_ROWS = 4.0
 _ROOM = math.log(100.0)  # of logarithms of rates above that of the largest target
 # Times that shorter rows count less in the first steps of a regression: the larger, the more a bent
 # mean moves them, and the more the step after them leaves of an error before (by simulation).
@@ -241,7 +244,7 @@ class NewtonSteps(Part):
         of_predictions = units.frame.offset, units.largest + room
         copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
         copy = copy.map(predicted, point, *of_predictions).map(curved)
-        bound = self._bound(copy, n_present, problem, stream)
+        bound = self._bound(copy, n_present, units, stream)
         copy = copy.map(_weighed, bound)
         is_labels = problem.loss.task == "classification" and self.moments is not None
         # without a covariance that of the descent, if there is noise
@@ -371,14 +374,15 @@ class NewtonSteps(Part):
         facts = counts, n, _SIZES, prior, self.size, stream
         return [statistics.median_on_grid(*facts, n_above) for n_above in ranks]
 
-    def _bound(self, copy: Any, n: int, problem: Problem, stream: RandomStream) -> float:
+    def _bound(self, copy: Any, n: int, units: Units, stream: RandomStream) -> float:
         """The root of second derivatives beyond which rows count less, by two ranks.
 
         Where those of few rows are so large that noise in proportion would hide those of most rows
         (their sum over all directions, by the tenth that is largest), more than `n_cut` are beyond.
         """
+        problem = units.problem
         ranks = (self.n_cut, n // 10) if self.moments is not None else (self.n_cut,)
-        bound, *usual = self._sizes(copy, n, ranks, stream)
+        bound, *usual = self._sizes(copy, n, ranks, stream, _widest(units))
         if self.hessian.scale == 0:  # nothing is hidden, and they are larger elsewhere
             return float(_SIZES[-1])
         if not usual:
@@ -527,6 +531,21 @@ class NewtonSteps(Part):
             kept_of_all = 1 / (1 + (scale / unit**2 / residual / _UNEQUAL) ** 2)
             residual = np.maximum(residual + kept_of_all * (of_all - residual), 0.1 * residual)
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
+
+
+def _widest(units: Units) -> float:
+    """Octaves of the longest row that there may be, if these are few; of one column, as a flag.
+
+    Of several, rows at the ends of all bounds say nothing of any, and where records may be empty
+    sizes beyond all are not improbable without a prior.
+    """
+    problem = units.problem
+    if problem.n_features > 1 or problem.may_be_empty or not problem.inference:
+        return 0.0
+    center = 0.0 if units.frame.center is None else float(units.frame.center[0])
+    longest = (1.0 + abs(center)) * abs(float(units.transform[0, 0] * units.unit[0]))
+    octaves = math.log2(max(1.0, longest))
+    return max(0.0, min(octaves, 2 * _OCTAVES_OF_ROWS - octaves))
 
 
 def _largest_rate(units: Units) -> float:

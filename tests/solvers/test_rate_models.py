@@ -792,3 +792,21 @@ def test_a_rare_flag_alone_has_an_effect_that_its_interval_holds():
         errors.append(abs(found["coef"] - 1.5))
     assert max(errors) < 0.5, errors
     assert sum(held) >= 10, held
+
+
+def test_noise_of_a_rare_flag_alone_is_not_that_of_rows_cut_to_the_length_of_others():
+    """Long rows were taken for improbable: standard errors of 1, and effects off by up to 13."""
+    errors, widths = [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        flag = (rng.random(20_000) < 0.03).astype(float)[:, None]
+        y = rng.poisson(0.28 * np.exp(1.5 * flag[:, 0]))
+        model = DPPoissonRegressor(
+            epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 50), inference=True,
+            random_state=seed,
+        )  # fmt: skip
+        found = model.fit(flag, y).summary().to_frame().iloc[0]
+        errors.append(abs(found["coef"] - 1.5))
+        widths.append(found["std err"])
+    assert max(errors) < 2, errors
+    assert np.median(widths) < 0.5, widths
