@@ -28,7 +28,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit, ndtri
 
 from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
@@ -44,9 +43,6 @@ from .base import Frame, Part, Plan, Problem, Solver, SolverResult, releases_of
 
 # of targets and of rows in a vector of norm at most 1, with room for roundings
 _HALF = (1 - 8 * UNIT_ROUNDOFF) * math.sqrt(0.5)
-_POINTS = ndtri((np.arange(200) + 0.5) / 200)  # of a normal law
-_AVERAGED = 0.5  # of all steps, that averages of iterates have surely come
-_USUAL_MOMENT = 1 / 3  # of columns within bounds that are not too wide
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_SELECTION = 2**24  # records of a selection, which are enough for any
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
@@ -572,8 +568,7 @@ class FTRLRun:
         self._whitening: Array | None = None
         self._coef = self._average = self._start = plan.geometry.center(plan.problem.size)
         self._n_averaged = 0
-        # squared distances of the iterates from their average, and the length of the steps
-        self._scatter, self._way = np.zeros_like(self._average), 0.0
+        self._scatter = np.zeros_like(self._average)  # squared distances from their average
         self._prefix_run: Any = None
         # the present part, those after it, and the records up to its end
         self._part: Any = None
@@ -612,32 +607,22 @@ class FTRLRun:
         return self._frame.result(coef, problem, self.n_steps)
 
     def _settled(self) -> Array:
-        """The average of the iterates, of labels without what their scatter adds to it.
+        """The average of the iterates, of labels nearer to 0 by what their scatter adds.
 
-        Steps stand still where the mean probability of the scattered predictions is right. Log-odds
-        of such means are less far from 0 than mean log-odds. Slopes that have not come so far yet
-        are not made smaller.
+        Steps stand still where the mean probability of scattered predictions is right. With a
+        normal scatter of variance v that has the log-odds z / sqrt(1 + pi v / 8), about.
         """
-        problem, d = self.plan.problem, self.plan.problem.n_features
-        coef, scatter = (a.reshape(problem.shape) for a in (self._average, self._scatter))
-        is_logistic = isinstance(problem.loss, (Logistic, Multinomial))
-        if problem.feasible_set is not L2Ball or not is_logistic or self.n_steps == 0:
+        problem = self.plan.problem
+        d, k = problem.n_features, problem.n_outputs
+        is_logistic = isinstance(problem.loss, Logistic | Multinomial)
+        if problem.feasible_set is not L2Ball or not is_logistic:
             return self._average
-        k, is_white = problem.n_outputs, self._whitening is not None
-        of_classes = 2 / k if k > 1 else 1.0  # for the difference of two of them
-        # (of columns without a release of their moments, nothing is sure)
-        variance = of_classes * (scatter[: d if is_white else 0].sum() + scatter[d:].sum())
-        moment = 1.0 if is_white else _USUAL_MOMENT
-        offset = self._frame.offset + coef[d:].sum(axis=0)
-        level = float(offset) if k == 1 else 0.0
-        length = math.sqrt(moment * of_classes) * float(np.linalg.norm(coef[:d]))
-        part, moved = _log_odds_of_means(level, length, math.sqrt(float(variance)))
-        p = expit(level + length * _POINTS)
-        curvature = moment * float(np.mean(p * (1 - p) * _POINTS**2))
-        done = -math.expm1(-_AVERAGED * self._way * curvature)
-        slopes = coef[:d] * min(1.0, part / max(done, 1e-9))
-        own = coef[d:] + (moved - level if k == 1 else (part - 1) * offset)
-        return np.concatenate((slopes, own)).ravel()
+        coef, scatter = (a.reshape(problem.shape) for a in (self._average, self._scatter))
+        # (of columns without a release of their moments, it is not known)
+        variance = float(scatter[0 if self._whitening is not None else d :].sum())
+        variance *= 2 / k if k > 1 else 1.0  # of the difference of two classes
+        shorter, offset = 1 / math.sqrt(1 + math.pi / 8 * variance), self._frame.offset * np.ones(k)
+        return np.concatenate((shorter * coef[:d], shorter * (coef[d:] + offset) - offset)).ravel()
 
     def _take(self, data: SolverData) -> None:
         """Add what records of the present part contribute."""
@@ -676,7 +661,6 @@ class FTRLRun:
         apart = self._coef - self._average
         self._average = self._average + weight * apart
         self._scatter = (1 - weight) * (self._scatter + weight * apart**2)
-        self._way += rate * self._size
         self.n_steps += 1
         advance(1)
 
@@ -698,22 +682,6 @@ class FTRLRun:
         else:
             width = part.noise.dimension
         self._left, self._size, self._sum = size, size, np.zeros(width)
-
-
-def _log_odds_of_means(level: float, length: float, scatter: float) -> tuple[float, float]:
-    """What slope and level of normal predictions become by a scatter, as the best line."""
-
-    def of_means(z: Array) -> tuple[Array, Array]:
-        """Log-odds of mean probabilities, and what a record of each tells."""
-        scattered = z[:, None] + scatter * _POINTS
-        p, q = expit(scattered).mean(axis=1), expit(-scattered).mean(axis=1)
-        return np.log(p) - np.log(q), p * q
-
-    z = level + max(length, 1e-3) * _POINTS  # (a length of 0 has the slope of a short one)
-    found, weight = of_means(z)
-    middle, at = np.average(z, weights=weight), np.average(found, weights=weight)
-    part = weight @ ((z - middle) * (found - at)) / (weight @ (z - middle) ** 2)
-    return float(part), float(at + part * (level - middle))
 
 
 # ------------------------------------------------------------------------------ sensitivities

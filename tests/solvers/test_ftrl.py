@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 from support import (
     LOSSES,
     free_problem,
@@ -471,13 +472,31 @@ def test_mean_probabilities_of_labels_are_those_of_the_records(low, weights):
         assert abs(np.mean(slopes) - 1) < 0.09, slopes
 
 
-def test_what_a_scatter_adds_is_the_best_line_of_log_odds_of_means():
-    for level, length in ((0.0, 0.0), (-2.0, 1.0), (1.0, 3.0)):
-        assert ftrl._log_odds_of_means(level, length, 0.0) == pytest.approx((1.0, level), abs=1e-6)
-        part, moved = ftrl._log_odds_of_means(level, length, 1.0)
-        assert 0.8 < part < 1
-        assert abs(moved) <= abs(level) + 1e-9
-    assert np.all(np.isfinite(ftrl._log_odds_of_means(60.0, 30.0, 60.0)))
-    # as probit's, near 0, and as that of exponentials, far below
-    assert ftrl._log_odds_of_means(0.0, 0.0, 1.0)[0] == pytest.approx(0.83, abs=0.03)
-    assert ftrl._log_odds_of_means(-9.0, 0.0, 1.0) == pytest.approx((1.0, -8.5), abs=0.02)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_log_odds_of_labels_are_nearer_to_0_by_the_scatter_of_the_iterates(n_classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (3000, 3)), rng.integers(n_classes, size=3000)
+    model = DPFTRLClassifier(classes=range(n_classes), bounds_X=(-1, 1), random_state=0)
+    run = model.partial_fit(X, y)._stream.run
+    size = run.plan.problem.n_outputs
+    found = []
+    for of_intercepts in (0.0, 2.0):
+        run._scatter = np.zeros_like(run._scatter)
+        run._scatter[-size:] = of_intercepts
+        result = run.result()
+        found.append(np.append(result.coef, result.intercept))
+    assert np.abs(found[0]).min() > 0
+    # two classes have one log-odds, of others it is that between two of them
+    np.testing.assert_allclose(found[1], found[0] / math.sqrt(1 + math.pi / 8 * min(size, 2) * 2.0))
+
+
+def test_few_noisy_steps_of_a_stream_make_rare_labels_no_more_than_they_are():
+    losses = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (6000, 5))
+        y = (X[:, 0] - 3.4 + rng.logistic(size=6000) > 0).astype(int)  # 3.5 %
+        facts = {"epsilon": 0.3, "delta": 1e-6, "bounds_X": (-1, 1), "random_state": seed}
+        model = DPFTRLClassifier(classes=[0, 1], **facts).partial_fit(X[:2000], y[:2000])
+        losses.append(log_loss(y[2000:], model.predict_proba(X[2000:])))
+    assert np.mean(losses) < 0.3, losses
