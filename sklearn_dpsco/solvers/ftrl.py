@@ -43,6 +43,9 @@ from .base import Frame, Part, Plan, Problem, Solver, SolverResult, releases_of
 
 # of targets and of rows in a vector of norm at most 1, with room for roundings
 _HALF = (1 - 8 * UNIT_ROUNDOFF) * math.sqrt(0.5)
+_AVERAGED = 0.5  # of all steps, that averages of iterates have surely come
+_NOISE = 10.0  # times the variance of a scatter, energies below which no slopes are sure
+_USUAL_MOMENT = 1 / 3  # of columns within bounds that are not too wide
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_SELECTION = 2**24  # records of a selection, which are enough for any
 LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
@@ -568,7 +571,8 @@ class FTRLRun:
         self._whitening: Array | None = None
         self._coef = self._average = self._start = plan.geometry.center(plan.problem.size)
         self._n_averaged = 0
-        self._scatter = np.zeros_like(self._average)  # squared distances from their average
+        # squared distances of the iterates from their average, and the length of the steps
+        self._scatter, self._way = np.zeros_like(self._average), 0.0
         self._prefix_run: Any = None
         # the present part, those after it, and the records up to its end
         self._part: Any = None
@@ -618,11 +622,18 @@ class FTRLRun:
         if problem.feasible_set is not L2Ball or not is_logistic:
             return self._average
         coef, scatter = (a.reshape(problem.shape) for a in (self._average, self._scatter))
+        of_classes, is_white = 2 / k if k > 1 else 1.0, self._whitening is not None
         # (of columns without a release of their moments, it is not known)
-        variance = float(scatter[0 if self._whitening is not None else d :].sum())
-        variance *= 2 / k if k > 1 else 1.0  # of the difference of two classes
+        variance = of_classes * float(scatter[0 if is_white else d :].sum())
         shorter, offset = 1 / math.sqrt(1 + math.pi / 8 * variance), self._frame.offset * np.ones(k)
-        return np.concatenate((shorter * coef[:d], shorter * (coef[d:] + offset) - offset)).ravel()
+        # slopes of clear predictions, in which the loss is flat, may not have come so far yet
+        moment = 1.0 if is_white else _USUAL_MOMENT
+        energy = of_classes * moment * float((coef[:d] ** 2).sum())
+        curvature = moment / 4 * (1 + math.pi / 8 * energy) ** -1.5
+        done = max(-math.expm1(-_AVERAGED * self._way * curvature), 1e-9)
+        sure = max(0.0, 1 - _NOISE * variance / max(energy, 1e-12))
+        part = shorter + sure * (min(1.0, shorter / done) - shorter)
+        return np.concatenate((part * coef[:d], shorter * (coef[d:] + offset) - offset)).ravel()
 
     def _take(self, data: SolverData) -> None:
         """Add what records of the present part contribute."""
@@ -661,6 +672,7 @@ class FTRLRun:
         apart = self._coef - self._average
         self._average = self._average + weight * apart
         self._scatter = (1 - weight) * (self._scatter + weight * apart**2)
+        self._way += rate * self._size
         self.n_steps += 1
         advance(1)
 
