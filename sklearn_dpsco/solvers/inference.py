@@ -864,7 +864,7 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
             raise ValueError("inference=True needs to know whose rows are, for users of several")
         return None  # users are a promise alone
     k, left = _n_joint(problem), purse.left
-    left -= (5 if problem.inference else 2 - problem.by_user) * rules.size_share
+    left -= _n_shares(problem) * rules.size_share
     # by public facts alone; what a small rest needs says nothing of the rows that are needed
     if left <= 0.1 * problem.inference:
         if not problem.inference:
@@ -896,10 +896,9 @@ def _newton_steps(
     n_first = _n_first(problem, k, m)
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    n_shares = 5 if problem.inference else 2 - problem.by_user  # as above
-    # of rates two for the last clip's least and largest scores; five shares are for all
-    n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else n_shares
-    of_size = purse.rank(n_shares * rules.size_share, n_sizes, of_users=True)
+    # of rates one more, for the least clip of the last scores
+    n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else _n_shares(problem)
+    of_size = purse.rank(_n_shares(problem) * rules.size_share, n_sizes, of_users=True)
     of_users = is_rate and problem.by_user
     factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
     usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
@@ -920,7 +919,6 @@ def _newton_steps(
         numbers, spent = size * (size + 1) // 2, spent + rules.moments_share
         moments = purse.noise(of_matrix, rules.moments_share * left, numbers, of_users=True)
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
-    n_cut = math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))
     hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
     of_level = RATES.level_share * (is_rate and not problem.inference)
     level = purse.noise(change, of_level * left, of_users=True) if of_level else None
@@ -929,7 +927,7 @@ def _newton_steps(
     return NewtonSteps(
         size=of_size,
         n_sizes=n_sizes,
-        n_cut=max(n_large, n_cut),
+        n_cut=max(n_large, math.floor(n_records * min(rules.cut_most, rules.cut * k**1.5 / m))),
         n_large=n_large,
         n_beyond=rules.beyond * math.sqrt(size) * n_records / m,
         hessian=hessian,
@@ -942,6 +940,11 @@ def _newton_steps(
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
+
+
+def _n_shares(problem: Problem) -> int:
+    """How many shares of the budget sizes have, together."""
+    return 5 if problem.inference else 2 - problem.by_user
 
 
 def _n_first(problem: Problem, k: int, m: float) -> int:
