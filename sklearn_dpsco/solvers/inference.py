@@ -558,7 +558,8 @@ def _few_exceed(units: Units) -> float:
     problem, size = units.problem, units.clip + units.frame.mean_weight
     one = problem.one_count * math.exp(min(-units.frame.target_center, 700.0))
     # (sizes are candidates above those of counts)
-    return one * math.floor(size / one) if 0 < one <= size else units.clip
+    is_rare = one > units.frame.mean_weight  # of others an event says little, and noise would grow
+    return one * math.floor(size / one) if is_rare and one <= size else units.clip
 
 
 def _level_error(units: Units, errors: Array) -> float:

@@ -519,6 +519,22 @@ def test_intervals_hold_for_a_rare_flag_with_rare_events_of_exposures():
     assert abs(np.median(errors)) < 0.2, errors
 
 
+def test_intervals_of_many_events_are_no_wider_for_those_of_rare_ones():
+    """Of large counts the derivative of a whole count was taken: widths were 4.9 and not 2.7."""
+    widths = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(20_000, 5)).clip(-5, 5)
+        y = rng.poisson(20 * np.exp(0.2 * X.sum(axis=1) - 0.1))
+        model = DPPoissonRegressor(
+            epsilon=1.0, delta=1e-6, relation="replace-one", bounds_X=(-5, 5), bounds_y=(0, 500),
+            inference=True, random_state=seed,
+        )  # fmt: skip
+        frame = model.fit(X, y).summary().to_frame().iloc[:5]
+        widths.append(np.median(frame["std err"] / frame["sampling"]))
+    assert np.median(widths) < 3.5, widths
+
+
 def test_the_rate_of_a_rare_flag_is_found_by_a_step_before_the_last():
     """One step alone has intervals twenty times as wide, and is off by 1.3 on average."""
     rng = np.random.default_rng(0)
