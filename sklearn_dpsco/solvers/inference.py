@@ -543,7 +543,7 @@ def _widest(units: Units) -> float:
     if problem.n_features > 1 or problem.may_be_empty or not problem.inference:
         return 0.0
     center = 0.0 if units.frame.center is None else float(units.frame.center[0])
-    longest = (1.0 + abs(center)) * abs(float(units.transform[0, 0] * units.unit[0]))
+    longest = (1.0 + abs(center)) * abs(float(units.transform[0, 0]))
     octaves = math.log2(max(1.0, longest))
     return max(0.0, min(octaves, 2 * _OCTAVES_OF_ROWS - octaves))
 

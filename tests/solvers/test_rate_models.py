@@ -810,3 +810,23 @@ def test_noise_of_a_rare_flag_alone_is_not_that_of_rows_cut_to_the_length_of_oth
         widths.append(found["std err"])
     assert max(errors) < 2, errors
     assert np.median(widths) < 0.5, widths
+
+
+def test_the_longest_row_of_a_lone_column_is_that_of_its_bounds(monkeypatch):
+    # it was multiplied by the unit twice, which took bounds that suit for far too wide
+    seen, selected = [], inference.NewtonSteps._sizes
+
+    def sizes(self, copy, n, ranks, stream, widest=0.0):
+        seen.append((float(copy.numbers.norms.max()), 2.0**widest))
+        return selected(self, copy, n, ranks, stream, widest)
+
+    monkeypatch.setattr(inference.NewtonSteps, "_sizes", sizes)
+    flag = (np.arange(20_000) % 50 == 0).astype(float)[:, None]
+    y = (np.random.default_rng(0).random(20_000) < 0.3).astype(int)
+    model = DPLogisticRegression(
+        epsilon=1.0, delta=1e-6, bounds_X=(0, 1), classes=[0, 1], inference=True, random_state=0
+    )
+    model.fit(flag, y)
+    longest, told = seen[0]
+    assert longest > 4
+    np.testing.assert_allclose(told, longest, rtol=0.1)
