@@ -416,11 +416,11 @@ class NewtonSteps(Part):
         elif task == "classification":  # no larger than of any labels, but by chance
             large = min(large, first)
         elif task == "rates":
-            weight = units.frame.mean_weight
-            facts = _few_exceed(units), _largest_rate(units), bound, weight
+            most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))
+            facts = _few_exceed(units), most, bound, units.frame.mean_weight
             (least,) = self._sizes(copy.map(whatever_rate, *facts), n, (self.n_large,), stream)
             # (on average a candidate is half an interval above the size)
-            least, most = max(units.clip, 2**-0.125 * least), _largest_rate(units)
+            least = max(units.clip, 2**-0.125 * least)
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
         return max(self.clip(usual, large, told, heaviest, most), least)
 
@@ -546,11 +546,6 @@ def _widest(units: Units) -> float:
     longest = (1.0 + abs(center)) * abs(float(units.transform[0, 0]))
     octaves = math.log2(max(1.0, longest))
     return max(0.0, min(octaves, 2 * _OCTAVES_OF_ROWS - octaves))
-
-
-def _largest_rate(units: Units) -> float:
-    """Of targets, in their units."""
-    return units.problem.largest_rate * math.exp(min(units.largest, 700.0))
 
 
 def _few_exceed(units: Units) -> float:
@@ -1219,11 +1214,7 @@ def whatever_label(copy: SolverData) -> SolverData:
         most = np.maximum(p, 1 - p)
     else:
         most = np.sqrt((p**2).sum(axis=1) + 1 - 2 * p.min(axis=1))
-    sizes, there = numbers.norms * numbers.weights * most, scored(copy)
-    if numbers.users is not None:
-        sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
-    sizes = np.maximum(sizes, there.numbers.sizes)
-    return replace(copy, numbers=there.numbers._replace(sizes=sizes))
+    return _scored_at_least(copy, numbers.norms * numbers.weights * most)
 
 
 def whatever_rate(
@@ -1240,10 +1231,14 @@ def whatever_rate(
     exposures = np.maximum(own, usual * (own > 0))
     squares = numbers.norms**2 * exposures * _curvature(numbers.loss, numbers.raw)[1]
     sizes = numbers.norms * clipped_to(bound, np.sqrt(squares)) ** 2
-    sizes *= np.minimum(derivative, own * largest)
-    there = scored(copy)
-    if numbers.users is not None:
-        sizes = np.maximum.reduceat(sizes[numbers.users.order], numbers.users.starts)
+    return _scored_at_least(copy, sizes * np.minimum(derivative, own * largest))
+
+
+def _scored_at_least(copy: SolverData, sizes: Array) -> SolverData:
+    """The scores with at least these norms; of users with the largest of their rows."""
+    users, there = copy.numbers.users, scored(copy)
+    if users is not None:
+        sizes = np.maximum.reduceat(sizes[users.order], users.starts)
     sizes = np.maximum(sizes, there.numbers.sizes)
     return replace(copy, numbers=there.numbers._replace(sizes=sizes))
 
