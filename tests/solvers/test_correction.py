@@ -300,7 +300,6 @@ def test_slopes_of_skewed_targets_have_no_noise_in_all_directions():
     assert np.mean(off) < 0.006  # of which .005 would be noise beside the slopes
 
 
-
 @pytest.mark.filterwarnings("ignore:most values of the target may lie beyond")
 @pytest.mark.parametrize(("n", "share", "most"), [(500, 0.6, 0.2), (2000, 0.9, 0.08)])
 def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):
