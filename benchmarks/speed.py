@@ -62,33 +62,25 @@ PAUSE = 0.06  # after a product the threads of BLAS wait in a loop, and take a c
 
 
 def medians(
-    functions: dict[str, Callable[[], Any]], repeats: int = 15, pause: float = 0.0
+    functions: dict[str, Callable[[], Any]], repeats: int = 15, pause: float = 0.0, before: int = 0
 ) -> dict[str, float]:
-    """Median seconds of each, measured in turn so that drift hits all alike."""
+    """Median seconds of each, measured in turn so that drift hits all alike.
+
+    After a pause, and of calls one after another, as the steps of a fit are: so many before that
+    are not measured, and as many that are.
+    """
     for function in functions.values():
         function()
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
             time.sleep(pause)
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
-    return {name: float(np.median(values)) for name, values in times.items()}
-
-
-def rested(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """`medians` of calls one after another, as the steps of a fit are, each time after a pause."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(repeats):
-        for name, function in functions.items():
-            time.sleep(PAUSE)
-            for _ in range(3):
+            for _ in range(before):
                 function()
             start = time.perf_counter()
-            for _ in range(3):
+            for _ in range(max(1, before)):
                 function()
-            times[name].append((time.perf_counter() - start) / 3)
+            times[name].append((time.perf_counter() - start) / max(1, before))
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
@@ -182,7 +174,7 @@ def _single_steps(X: Any, repeats: int) -> None:
     functions["selection, float64"] = lambda: tables["float64"].gradient_sum_after_move(
         products, move, *objective
     )
-    times = rested(functions, repeats)
+    times = medians(functions, repeats, PAUSE, 3)
     plain = times.pop("numpy")
     for name, seconds in times.items():
         limit = "0.35" if "float32" in name else "0.7"
@@ -201,7 +193,7 @@ def _joint_steps(X: Any, k: int, repeats: int) -> None:
     for (name, loss), kind in product(losses.items(), tables):
         objective = Y, Terms(np.zeros(k), loss.of_outputs(k), 0.5)
         functions[f"{name}, {kind}"] = lambda o=objective, t=kind: tables[t].gradient_sum(coef, *o)
-    times = rested(functions, repeats)
+    times = medians(functions, repeats, PAUSE, 3)
     plain = times.pop("numpy")
     for name, seconds in times.items():
         report(f"{n} x {d}, K = {k}: step, {name} / (X @ W and X.T @ R)", seconds / plain, "1")
