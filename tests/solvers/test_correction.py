@@ -297,7 +297,7 @@ def test_slopes_of_skewed_targets_have_no_noise_in_all_directions():
         model = DPLinearRegression(bounds_y=(0, 50), random_state=seed, **COMMON).fit(X, y)
         away = model.predict(X) - LinearRegression().fit(X, y).predict(X)
         off.append((away**2).mean() / y.var())
-    assert np.mean(off) < 0.006  # of which .005 would be noise beside the slopes
+    assert np.mean(off) < 0.006  # .0033, and .0070 with the noise in all directions
 
 
 @pytest.mark.filterwarnings("ignore:most values of the target may lie beyond")

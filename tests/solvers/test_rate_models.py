@@ -776,19 +776,22 @@ def test_long_exposures_of_few_hide_no_slope_of_others():
     assert np.mean(held) > 0.85
 
 
+def of_a_lone_flag(n, share, seed, **settings):
+    """The line of a summary, of a flag that has an effect of 1.5 and is the only column."""
+    rng = np.random.default_rng(seed)
+    flag = (rng.random(n) < share).astype(float)[:, None]
+    y = rng.poisson(0.28 * np.exp(1.5 * flag[:, 0]))
+    facts = {"bounds_X": (0, 1), "bounds_y": (0, 50), "inference": True, "random_state": seed}
+    model = DPPoissonRegressor(epsilon=1.0, **facts, **settings).fit(flag, y)
+    return model.summary().to_frame().iloc[0]
+
+
 def test_a_rare_flag_alone_has_an_effect_that_its_interval_holds():
     """Most rows were as long as the centre was off: effects of 1.5 were told as 7.5, or as 62."""
     held, errors = [], []
     for seed in range(12):
-        rng = np.random.default_rng(seed)
-        flag = (rng.random(50_000) < 0.02).astype(float)[:, None]
-        y = rng.poisson(0.28 * np.exp(1.5 * flag[:, 0]))
-        model = DPPoissonRegressor(
-            epsilon=1.0, bounds_X=(0, 1), bounds_y=(0, 50), inference=True, random_state=seed
-        )
-        found = model.fit(flag, y).summary().to_frame().iloc[0]
-        low, high = np.ravel(model.conf_int())[:2]
-        held.append(low <= 1.5 <= high)
+        found = of_a_lone_flag(50_000, 0.02, seed)
+        held.append(found["[0.025"] <= 1.5 <= found["0.975]"])
         errors.append(abs(found["coef"] - 1.5))
     assert max(errors) < 0.5, errors
     assert sum(held) >= 10, held
@@ -798,14 +801,7 @@ def test_noise_of_a_rare_flag_alone_is_not_that_of_rows_cut_to_the_length_of_oth
     """Long rows were taken for improbable: standard errors of 1, and effects off by up to 13."""
     errors, widths = [], []
     for seed in range(12):
-        rng = np.random.default_rng(seed)
-        flag = (rng.random(20_000) < 0.03).astype(float)[:, None]
-        y = rng.poisson(0.28 * np.exp(1.5 * flag[:, 0]))
-        model = DPPoissonRegressor(
-            epsilon=1.0, delta=1e-6, bounds_X=(0, 1), bounds_y=(0, 50), inference=True,
-            random_state=seed,
-        )  # fmt: skip
-        found = model.fit(flag, y).summary().to_frame().iloc[0]
+        found = of_a_lone_flag(20_000, 0.03, seed, delta=1e-6)
         errors.append(abs(found["coef"] - 1.5))
         widths.append(found["std err"])
     assert max(errors) < 2, errors
