@@ -33,7 +33,7 @@ from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
 from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, make_rows, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
-from ..losses import Absolute, Logistic, Loss, Multinomial, Quantile, Squared, bounded_clip
+from ..losses import Absolute, Logistic, Loss, Quantile, Squared, bounded_clip
 from ..mechanisms import Gaussian, PrefixSum, SelectVertex
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
@@ -618,8 +618,7 @@ class FTRLRun:
         """
         problem = self.plan.problem
         d, k = problem.n_features, problem.n_outputs
-        is_logistic = isinstance(problem.loss, Logistic | Multinomial)
-        if problem.feasible_set is not L2Ball or not is_logistic:
+        if problem.feasible_set is not L2Ball or not isinstance(problem.base_loss, Logistic):
             return self._average
         coef, scatter = (a.reshape(problem.shape) for a in (self._average, self._scatter))
         of_classes, is_white = 2 / k if k > 1 else 1.0, self._whitening is not None

@@ -186,7 +186,7 @@ class NewtonSteps(Part):
         point, copy, bread, bound, before, first_clip = found_there
         there, clip = copy.map(scored), first_clip
         if self.moments is not None:
-            clip = self._clip(copy, n_present, units, first_clip, bound, stream)
+            clip = self._clip(copy, there, n_present, units, first_clip, bound, stream)
         sum_of: Any = score_sum if self.moments is None else score_and_moment_sum
         total = np.atleast_2d(there.sum(sum_of, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
@@ -395,18 +395,24 @@ class NewtonSteps(Part):
         return min(bound, usual[0] * max(1.3, math.sqrt(most)))
 
     def _clip(
-        self, copy: Any, n: int, units: Units, first: float, bound: float, stream: RandomStream
+        self,
+        copy: Any,
+        there: Any,
+        n: int,
+        units: Units,
+        first: float,
+        bound: float,
+        stream: RandomStream,
     ) -> float:
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
 
-        Of a regression the larger one is between the two sizes of that rank that were selected.
-        Of labels at least the first clip, which follows from rows; of rates that of the descent,
-        and a size that follows from rows as well.
-        Of others about at most the longest row that counts, times the range of the targets.
+        `there` is the copy with its scores. Of a regression the larger one is between the two sizes
+        of that rank that were selected. Of labels at least the first clip, which follows from rows;
+        of rates that of the descent, and a size that follows from rows as well. Of others about at
+        most the longest row that counts, times the range of the targets.
         """
         task, most = units.problem.loss.task, math.inf
         told, heaviest = self.law(n, units.n_positive, units.problem.loss)
-        there = copy.map(scored)
         usual, large = self._sizes(there, n, (told // 4, self.n_large), stream, _LONGEST[task])
         least = first * (task == "classification")
         if task == "regression":

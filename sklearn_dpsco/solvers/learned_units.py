@@ -573,10 +573,9 @@ class LearnedUnits(Part):
     def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> tuple[Array, Array]:
         """Units of the columns, the inverse of their sizes, as far as these are above the noise.
 
-        And of each the share of the pairs in which it differs, as of a flag few.
-
         It is the same for all, in octaves, however far too wide bounds are. What columns differ by
-        is shrunk to their mean by the estimate of James and Stein.
+        is shrunk to their mean by the estimate of James and Stein. And the share of the pairs in
+        which each column differs, small for a rare flag.
         """
         assert self.sizes is not None
         rules, d = unit_rules(self.problem), self.problem.n_features
