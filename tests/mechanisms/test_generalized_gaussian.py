@@ -165,8 +165,7 @@ def ratio_to_gaussian(q, r, d):
     return noises[0].expected_norm(q) / noises[1].expected_norm(q)
 
 
-def test_the_table_of_the_documentation():
-    # doc/privacy.rst, section 2.2
+def test_how_much_noise_it_takes_relative_to_gaussian_noise():
     expected = {10: 1.19, 100: 1.09, 1000: 1.03, 10**4: 0.986, 10**5: 0.953, 10**6: 0.926}
     for d, ratio in expected.items():
         assert ratio_to_gaussian(math.inf, 3.0, d) == pytest.approx(ratio, abs=5e-3)
