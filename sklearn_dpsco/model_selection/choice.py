@@ -79,7 +79,8 @@ class Choice(Part):
             counts = place_counts(losses[:, 0], weights > 0, _GRID)
             largest *= median_on_grid(counts, n, _GRID, flat, self.unit, stream)
         scores = self.scores(losses, weights, largest)
-        scores[0] += _BONUS * self.select.scale + margin * n
+        # no more than the rounding of the sum is counted for; from `rows_for_choice` on it is less
+        scores[0] += min(_BONUS * self.select.scale, n) + margin * n
         return self.select.release(scores, stream)
 
     @staticmethod

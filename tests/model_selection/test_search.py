@@ -735,6 +735,19 @@ def test_scores_change_by_the_stated_range_and_no_more(relation):
     assert max(found) > 0.999 * choice.select.sensitivity
 
 
+def test_the_bonus_of_the_default_is_not_so_large_that_rounding_moves_scores(monkeypatch):
+    """Of noise that is large against all records it was: numbers of 5e18 are 1024 apart."""
+    budget, seen = PrivacyBudget(1e-15, 0.0, "zero-out", rows_per_user=1000), []
+    choice = plan_choice("accuracy", 600, 2, budget, budget.allowance)
+    monkeypatch.setattr(SelectVertex, "release", lambda self, scores, _: seen.append(scores) or 0)
+    for n_wrong in range(508, 517):
+        losses = np.zeros((600, 2))
+        losses[:n_wrong, 0] = 1.0
+        choice.run(losses, np.ones(600), stream_from_random_state(0))
+    moved = [np.ptp(one - other) for one, other in itertools.pairwise(seen)]
+    assert 0.999 < min(moved) <= max(moved) <= choice.select.sensitivity
+
+
 def tipping(n):
     """Losses of two models on two tables, the first record of which decides between them."""
     losses = np.zeros((n, 2))
