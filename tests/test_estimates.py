@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_dpsco import (
@@ -147,6 +149,35 @@ def test_references_of_encoders():
     for other in ({"bounds_X": encoders[3]}, {"fit_intercept": False}, {"inference": False}):
         model = DPLinearRegression(**facts | other)
         model.plan(20_000, model.bounds_X)
+
+
+def test_encoders_in_other_transformers_are_told_of_as_by_themselves():
+    numbers = PublicEncoder({"age": (0, 50)})
+    lists = PublicEncoder({"edu": ["hs", "ba"], "sex": ["f", "m"]}, drop={"edu": "ba"})
+    together = make_column_transformer(
+        (numbers, ["age"]), (make_pipeline("passthrough", lists), ["edu", "sex"])
+    )
+    assert references(together) == {"edu": "ba", "sex": None}
+    assert references(make_column_transformer((OneHotEncoder(), ["edu"]))) is None
+    facts = {"bounds_y": (0, 9), "epsilon": 8.0, "inference": True, "random_state": 0}
+    whole = DPLinearRegression(**facts, bounds_X=together)
+    with pytest.warns(PrivacyParameterWarning, match="all categories of sex add up to the inter"):
+        whole.plan(20_000, 4)
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(0, 50, 3000), "sex": rng.choice(["f", "m"], 3000)})
+    lists = PublicEncoder({"sex": ["f", "m"]}, drop="first")
+    together = make_column_transformer((numbers, ["age"]), (lists, ["sex"]))
+    model = make_pipeline(together, DPLinearRegression(**facts, bounds_X=together))
+    model.fit(table, rng.uniform(0, 9, 3000))
+    text = " ".join(str(model[-1].summary()).split())
+    assert "count as the reference (sex: f): unknown='other'" in text
+    assert "count as the middle of their bounds (age: 25)" in text
+
+    flagged = PublicEncoder({"age": (0, 50)}, missing="indicator")
+    together = make_column_transformer((flagged, ["age"]), (flagged, ["age"]))
+    problem = DPLinearRegression(**facts, bounds_X=together).plan(20_000, 4).problem
+    assert problem.n_indicators == 2
 
 
 def test_wald_tests():

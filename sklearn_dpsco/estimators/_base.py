@@ -255,7 +255,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     def _feature_scaling(self, ends: Any, empty: Any) -> bounds.FeatureScaling:
         """The public map of the features to scaled units; `empty` is X without records."""
         encoder: Any = self.bounds_X
-        lists = None if self.fit_intercept else references(encoder)
+        is_alone = hasattr(encoder, "output_columns")
+        lists = references(encoder) if is_alone and not self.fit_intercept else None
         # (the columns of a whole list are an intercept by themselves)
         if lists is not None and None not in lists.values():
             middles = [one.source for one in encoder.output_columns() if one.shift]
@@ -389,6 +390,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         whole = (scaling.high - scaling.low) / scaling.width  # of the bounds, in their units
         units = {"_origin": scaling.shift, "_width": scaling.width}
         units["_whole"] = np.where(np.isfinite(whole), whole, 1.0)
+        units["_references"] = references(maker)
         return units | {"_encoder": encoder, "_columns": columns}
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:

@@ -112,7 +112,7 @@ class Inference(DPLinearModel):
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
             notes=(
-                *_notes(found, steps, self._encoder, targets.class_weight),
+                *_notes(found, steps, self.bounds_X, targets.class_weight),
                 *self._beyond(scaling, targets.scaling),
             ),
         )
@@ -283,6 +283,7 @@ class Inference(DPLinearModel):
         names, columns, shift, width = self._units(encoder, units)
         sources = tuple(column.source for column in columns or ())
         found = self._against(found.in_units(tuple(names), shift, width, sources), base)
+        left_out = self._references if encoder is None else references(encoder)
         encoder, notes = self._encoder if encoder is None else encoder, [*found.notes]
         is_named = encoder is not None or self._feature_names() is not None
         if not is_named:
@@ -319,9 +320,7 @@ class Inference(DPLinearModel):
             cause = f", most rows empty{cause}"
         if problem.n_indicators:
             more = f", missing='keep' in the place of indicators{more}"
-        return telling_unknown(
-            found, references(encoder) if self.fit_intercept else {}, cause, more
-        )
+        return telling_unknown(found, left_out if self.fit_intercept else {}, cause, more)
 
     def wald_test(self, hypotheses: Any, value: Any = 0.0) -> WaldTest:
         """Test linear hypotheses about the coefficients: see `Estimates.wald_test`.

@@ -213,7 +213,7 @@ def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> De
 
 def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
     """The columns of all branches side by side, each times its weight."""
-    lows, highs, square = [], [], 0.0
+    lows, highs, square, n_indicators = [], [], 0.0, 0
     for inner, branch in branches(step):
         part = None
         if not is_passthrough(branch):
@@ -226,9 +226,11 @@ def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
         lows.append(np.minimum(*ends))
         highs.append(np.maximum(*ends))
         square += part.row_norm**2  # in scaled units, where the weight changes nothing
+        n_indicators += part.n_indicators
     if not lows:
         _refuse(name, type(step).__name__, "has no columns")
-    return DeclaredOutput(np.concatenate(lows), np.concatenate(highs), float(np.sqrt(square)))
+    low, high = np.concatenate(lows), np.concatenate(highs)
+    return DeclaredOutput(low, high, float(np.sqrt(square)), n_indicators)
 
 
 def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .._checks import check_bool, check_choice, check_count, naming, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, check_order, check_spelling, is_frame
 from ..exceptions import PrivacyParameterWarning
-from .declared import DeclaredOutput
+from .declared import DeclaredOutput, branches, is_passthrough
 from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
@@ -413,26 +415,39 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
+def _encoders(step: Any) -> Iterator[PublicEncoder]:
+    """The encoders whose columns are those of a step, or among them."""
+    if isinstance(step, PublicEncoder):
+        yield step
+    elif isinstance(step, Pipeline):
+        last = (part for _, part in reversed(step.steps) if not is_passthrough(part))
+        yield from _encoders(next(last, None))
+    elif isinstance(step, ColumnTransformer | FeatureUnion):
+        for _, part in branches(step):
+            yield from _encoders(part)
+
+
 def references(encoder: Any) -> dict[str, Any] | None:
-    """The category of each list that a `PublicEncoder` leaves out, or None; None of others."""
-    if not isinstance(encoder, PublicEncoder):
-        return None
-    lists = (f for f in encoder._fields() if f.scaling is None)
-    return {f.name: None if f.reference is None else f.declared[f.reference] for f in lists}
+    """The category of each list that is left out, or None; None where no `PublicEncoder` is."""
+    encoders = list(_encoders(encoder))
+    lists = (f for one in encoders for f in one._fields() if f.scaling is None)
+    found = {f.name: None if f.reference is None else f.declared[f.reference] for f in lists}
+    return found if encoders else None
 
 
 def filled(encoder: Any) -> tuple[list[str], list[str]]:
-    """What cells of a `PublicEncoder` count as that are no value of their column, with its name.
+    """What cells of encoders count as that are no value of their column, with its name.
 
     References, as which undeclared categories count; and middles of bounds, as which missing
     numbers do, but none if a dict says which columns have gaps, and what they count as.
     """
     references, middles = [], []
-    for f in encoder._fields() if isinstance(encoder, PublicEncoder) else ():
+    fields = ((f, step.missing) for step in _encoders(encoder) for f in step._fields())
+    for f, rule in fields:
         is_told = f.outside == "missing" and f.missing in ("keep", "indicator")
         if f.reference is not None and f.unknown == "none" and not is_told:
             references.append(f"{f.name}: {f.declared[f.reference]}")
         is_middle = f.missing == "middle" or (f.missing == "zero" and sum(f.ends[0]) == 0)
-        if isinstance(f.declared, tuple) and is_middle and not isinstance(encoder.missing, Mapping):
+        if isinstance(f.declared, tuple) and is_middle and not isinstance(rule, Mapping):
             middles.append(f"{f.name}: {sum(f.declared) / 2:g}")
     return references, middles
