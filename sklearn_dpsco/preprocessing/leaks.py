@@ -7,12 +7,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import (
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
@@ -196,10 +202,11 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
         if kind in _HOLDERS:
             given = step.get_params(deep=False)
             folds, several = given.get("cv", ()), given.get("estimators")
-            # the default folds of classifiers depend on labels
-            is_default = folds is None or isinstance(folds, int)
-            is_stratified = isinstance(folds, StratifiedKFold | StratifiedShuffleSplit)
-            if is_stratified or (is_default and is_classifier(step)):
+            # the default folds of classifiers depend on labels (a chain has none by default)
+            is_default = isinstance(folds, Real) or (folds is None and "Chain" not in kind)
+            held_one = given.get("estimator")
+            is_of_labels = is_classifier(step if not hasattr(held_one, "fit") else held_one)
+            if isinstance(folds, _STRATIFIED) or (is_default and is_of_labels):
                 yield finding(*_FOLDS)
             names = ("transformer", "estimator", "regressor", "final_estimator")
             alone = [(n, given[n]) for n in names if hasattr(given.get(n), "fit")]
@@ -288,6 +295,12 @@ _ANY = (
 _UNKNOWN = (
     "nobody knows what: it learns from data unless you know otherwise",
     "a step that is known, or state requires_fit=False in its tags if it learns nothing",
+)
+_STRATIFIED = (
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
 )
 _FOLDS = (
     "labels through stratified folds, so that one record moves others between folds",

@@ -18,8 +18,17 @@ from sklearn.feature_extraction.text import (
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, StratifiedKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    RandomizedSearchCV,
+    RepeatedStratifiedKFold,
+    StratifiedKFold,
+    TunedThresholdClassifierCV,
+)
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
 
@@ -173,6 +182,12 @@ def test_estimators_that_hold_others():
         assert ["stratified" in finding.leaks for finding in found] == [False, True]
         assert "KFold" in found[1].instead
     assert len(check_pipeline(GridSearchCV(classifier(), {}, cv=folds)).findings) == 1
+    chosen, other = SequentialFeatureSelector, regressor()
+    held = [TunedThresholdClassifierCV(classifier(), cv=0.3), chosen(classifier()), chosen(other)]
+    held += [chosen(other, cv=kind(n_splits=3)) for kind in (RepeatedStratifiedKFold, GroupKFold)]
+    held += [ClassifierChain(classifier(), cv=cv) for cv in (None, 3)]
+    found = ["stratified" in str(check_pipeline(one)) for one in held]
+    assert found == [True, True, False, True, False, False, True]
     inner = GridSearchCV(make_pipeline(preprocessing.StandardScaler(), regressor()), {}, cv=folds)
     assert steps_of(inner)[1] == ("estimator: standardscaler", "StandardScaler")
     assert "calibration" in str(check_pipeline(CalibratedClassifierCV(classifier(), cv=folds)))
