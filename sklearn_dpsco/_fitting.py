@@ -115,7 +115,7 @@ class Accounting(NamedTuple):
         counted, given = n_samples, f"n_samples={n_samples} is"
         if n_present is not None:
             needed = needed if needed <= n_samples else 0.0
-            counted, of_what = n_present, "text, gaps, and labels that are not among the classes"
+            counted, of_what = n_present, "gaps, text, weights of 0, and labels of no class"
             given = f"{of_what} make rows empty: about {n_present} rows of {n_samples} are not "
             given += "empty, which is"
         if counted < needed:

@@ -121,6 +121,7 @@ _CODES = (
     "Where a meta-estimator puts codes in the place of labels, declare the codes: 0, 1, ... in the "
     "order of the labels, or -1 and 1"
 )
+_AS_THEY_ARE = "Declare the labels as y holds them, numbers in quotes if these are text"
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,9 @@ class Reader:
         of_other_type = (y.dtype.kind in "US") != (classes.dtype.kind in "US")
         of_other_type = of_other_type and "O" not in (y.dtype.kind, classes.dtype.kind)
         if of_other_type and not cells.spell_values(classes):
-            text, other = ("y", "classes") if y.dtype.kind in "US" else ("classes", "y")
-            raise ValueError(f"{_OTHER_LABELS}: {text} holds text, {other} does not. {_CODES}")
+            if y.dtype.kind in "US":
+                raise ValueError(f"{_OTHER_LABELS}: y holds text, classes does not. {_AS_THEY_ARE}")
+            raise ValueError(f"{_OTHER_LABELS}: classes holds text, y does not. {_CODES}")
         if self.is_strict and np.any(codes < 0):
             raise ValueError(f"{_OTHER_LABELS}. {_SPELLED}. {_CODES}")
         return codes

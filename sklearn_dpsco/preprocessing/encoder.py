@@ -276,10 +276,15 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         """The cells of each column of the schema, their types checked."""
         check_in_memory("PublicEncoder", X, _BY_BLOCKS)
         if not is_frame(X):
+            remedy = "X.to_pandas() is one"  # as of a table of pyarrow
+            if not hasattr(X, "to_pandas"):
+                remedy = (
+                    "of an array make pandas.DataFrame(X, columns=[...]). Meta-estimators such as "
+                    "BaggingClassifier hand on an array: put the encoder before them"
+                )
             raise ValueError(
                 "X must be a data frame of pandas or polars, whose columns have names; got "
-                f"{type(X).__name__}: of an array make pandas.DataFrame(X, columns=[...]). Meta-"
-                "estimators such as BaggingClassifier hand on an array: put the encoder before them"
+                f"{type(X).__name__}: {remedy}"
             )
         self._check_names([n for n in X.columns if self.extra == "raise" or n in self.schema])
         columns = [read_column(X, field.name) for field in fields]

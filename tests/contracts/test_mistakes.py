@@ -244,7 +244,8 @@ MISTAKES = {
     "one column per class": (lambda: C().fit(X, np.eye(2)[codes]), r"y\.argmax\(axis=1\)"),
     "a continuous y": (lambda: C(classes=None).fit(X, np.arange(N) / 7), "label type: continuous"),
     "classes of text": (lambda: C(classes=["a", "b"]).fit(X, codes), "classes holds text, y"),
-    "classes of numbers": (lambda: C(classes=[0, 1]).fit(X, labels), "y holds text"),
+    "classes of numbers": (lambda: C(classes=[0, 1]).fit(X, codes.astype(str)),
+        "y holds text, classes does not. Declare the labels as y holds them"),
     "classes of both": (lambda: C(classes=["no", 1]).fit(X, labels), "classes must be of one kind"),
     "another label": (lambda: C().fit(X, hushed), "not among the declared classes.*'No' is not"),
     "one class": (lambda: C(classes=["no"]).fit(X, labels), "at least two different labels"),
@@ -399,6 +400,8 @@ MISTAKES = {
     "a column that is not there": (lambda: encode(BOX | {"x": (0, 1)}), r"\['x'\] are missing"),
     "a column too many": (lambda: encode(AGE), r"\['pay'\] are not in the schema"),
     "an array": (lambda: encode(AGE, X), r"data frame.*pandas\.DataFrame\(X, columns="),
+    "a table of pyarrow": (lambda: encode(AGE, SimpleNamespace(to_pandas=None)),
+        r"a data frame.*: X\.to_pandas\(\) is one"),
     "dates for numbers": (
         lambda: encode(BOX, F.assign(pay=pd.Timestamp("2020-01-01"))), "'pay' has the type"),
     "two kinds of categories": (lambda: encode({"age": ["a", 1]}), "categories of one type"),

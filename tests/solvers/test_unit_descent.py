@@ -1248,6 +1248,13 @@ def test_without_a_valid_target_predictions_are_the_middle_of_the_bounds(inferen
         assert abs(model.fit(X, y).predict(X).mean() - 25) < 3
 
 
+def test_weights_of_zero_are_named_where_hardly_a_row_counts():
+    X = np.random.default_rng(0).uniform(0, 1, (2000, 2))
+    model = DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 1), max_weight=1, random_state=0)
+    with pytest.warns(PrivacyParameterWarning, match="weights of 0, .* make rows empty: about"):
+        model.fit(X, X[:, 0], sample_weight=np.zeros(2000))
+
+
 @rest_is_slow(("n_targets", "n"), [(1, 122), (3, 210)], ("3-210",))
 def test_small_tables_in_wide_bounds_are_no_worse_than_a_constant(n_targets, n):
     scores = []
