@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.compose import make_column_transformer
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -178,6 +179,37 @@ def test_encoders_in_other_transformers_are_told_of_as_by_themselves():
     together = make_column_transformer((flagged, ["age"]), (flagged, ["age"]))
     problem = DPLinearRegression(**facts, bounds_X=together).plan(20_000, 4).problem
     assert problem.n_indicators == 2
+
+
+@pytest.mark.parametrize("verbose", [True, False, "{feature_name}.{transformer_name}"])
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_a_clone_reports_the_units_of_the_table(verbose, output):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(0, 50, 3000), "sex": rng.choice(["f", "m"], 3000)})
+    table["kind"] = rng.choice(["a", "b"], 3000)
+    together = ColumnTransformer(
+        [
+            ("number", PublicEncoder({"age": (-50, 100)}), ["age"]),
+            ("list", PublicEncoder({"sex": ["f", "m"]}, drop="first"), ["sex"]),
+            ("other", OneHotEncoder(categories=[["a", "b"]], sparse_output=False), ["kind"]),
+        ],
+        verbose_feature_names_out=verbose,
+    ).set_output(transform=output)
+    facts = {"bounds_X": together, "bounds_y": (0, 60), "inference": True, "random_state": 0}
+    model = make_pipeline(together, DPLinearRegression(epsilon=np.inf, **facts))
+    assert model[-1].plan(3000, together).problem.n_features == 4
+    y = table["age"] + 2 * (table["sex"] == "m")
+    whole, copied = model.fit(table, y), clone(model).fit(table, y)
+    names = list(together.get_feature_names_out())
+    if output == "default":  # of a step that is not fitted, only encoders tell their names
+        names[2:] = ["x2", "x3"]
+    found = copied[-1].summary().to_frame()["coef"]
+    assert found.index.tolist() == [*names, "(intercept)"]
+    assert found.iloc[0] == pytest.approx(1, abs=0.01)  # of a year
+    np.testing.assert_allclose(found, whole[-1].summary().to_frame()["coef"], atol=1e-6)
+    frames = [one[-1].coef_frame() for one in (copied, whole)]
+    np.testing.assert_allclose(*frames, atol=1e-6)
+    assert frames[0].index[:2].tolist() == [("age", ""), ("sex", "m")]
 
 
 def test_wald_tests():

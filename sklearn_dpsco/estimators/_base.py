@@ -42,7 +42,7 @@ from ..data.rows import blas_alone
 from ..exceptions import PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..preprocessing.declared import declared_bounds, table_columns
+from ..preprocessing.declared import declared_bounds, output_names, table_columns
 from ..preprocessing.encoder import references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import Plan, Problem, Solver, plan_within
@@ -384,9 +384,12 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         columns = None
         if encoder is None and bounds.is_declaring(maker):
             with suppress(Exception):  # some have no names
-                names = list(maker.get_feature_names_out())
-                encoder = names if len(names) == self.n_features_in_ else None
-                columns = table_columns(maker)
+                columns, own = table_columns(maker), self._names
+                is_known = columns is not None
+                names = output_names(maker) if is_known else maker.get_feature_names_out()
+                if len(names) == len(own):  # (a clone is not fitted and need not know all of them)
+                    pairs = zip(names, own, strict=True)
+                    encoder = [there if name is None else name for name, there in pairs]
         whole = (scaling.high - scaling.low) / scaling.width  # of the bounds, in their units
         units = {"_origin": scaling.shift, "_width": scaling.width}
         units["_whole"] = np.where(np.isfinite(whole), whole, 1.0)
@@ -489,8 +492,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     ) -> Plan:
         """The plan of a fit on data of this size, of which there are none yet."""
         n = check_count("n_samples", shape[0], low=2)
-        columns: Any = getattr(shape[1], "get_feature_names_out", None)
-        d = check_count("n_features", shape[1] if columns is None else len(columns()))
+        is_step = hasattr(shape[1], "get_feature_names_out")
+        d = check_count("n_features", len(output_names(shape[1])) if is_step else shape[1])
         bounds.check_feature_bounds(self.bounds_X, d)
         settings.accounting.warn_if_weak(n, d, self._least * math.sqrt(n_outputs))
         _, declared = declared_bounds(self.bounds_X, d)

@@ -8,11 +8,13 @@ their being true. Besides, what is before the last model of a pipeline.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
@@ -126,6 +128,30 @@ def declared_columns(bounds_X: Any) -> int | None:
     return None if found is None else found.n_outputs
 
 
+def output_names(step: Any) -> list[str | None]:
+    """Names of the outputs of a step that declares them, by its parameters if it is not fitted.
+
+    None stands for a name that they do not tell, as of a transformer of scikit-learn.
+    """
+    with suppress(AttributeError, NotFittedError, ValueError):
+        return list(step.get_feature_names_out())
+    if isinstance(step, Pipeline):
+        return output_names(step[-1])
+    if not isinstance(step, ColumnTransformer | FeatureUnion):
+        return [None] * _declared(step).n_outputs
+    rule: Any = step.verbose_feature_names_out
+    if isinstance(rule, bool):
+        rule = "{transformer_name}__{feature_name}" if rule else "{feature_name}"
+
+    def named(name: str, inner: str) -> str:
+        is_text = isinstance(rule, str)
+        facts = {"transformer_name": name, "feature_name": inner}
+        return rule.format(**facts) if is_text else rule(name, inner)
+
+    pairs = [(name, inner) for name, part in branches(step) for inner in output_names(part)]
+    return [None if inner is None else named(name, inner) for name, inner in pairs]
+
+
 def table_columns(step: Any) -> list[OutputColumn] | None:
     """What the outputs of a step stand for in the table, if an encoder in it tells; else None."""
     if hasattr(step, "output_columns"):
@@ -134,16 +160,17 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
         return table_columns(step[-1])
     if not isinstance(step, ColumnTransformer | FeatureUnion) or step.transformer_weights:
         return None
-    names, is_known = list(step.get_feature_names_out()), False
+    parts = [(part, table_columns(part)) for _, part in branches(step)]
+    if all(columns is None for _, columns in parts):
+        return None
+    names = output_names(step)
     found: list[OutputColumn] = []
-    for _, part in branches(step):
-        columns = table_columns(part)
-        is_known |= columns is not None
+    for part, columns in parts:
         if columns is None:  # in units of their own
-            last = len(found) + len(part.get_feature_names_out())
-            columns = [OutputColumn(name) for name in names[len(found) : last]]
+            last = len(found) + len(output_names(part))
+            columns = [OutputColumn(name or "") for name in names[len(found) : last]]
         found += columns
-    return found if is_known and len(found) == len(names) else None
+    return found if len(found) == len(names) else None
 
 
 def opened(estimator: Any) -> tuple[Any, list[Any]]:
@@ -193,6 +220,12 @@ def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput | None:
         size = sum(len(group) for group in step.categories)
         return DeclaredOutput(np.zeros(size), np.ones(size), float(np.sqrt(len(step.categories))))
     _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
+
+
+def _declared(step: Any) -> DeclaredOutput:
+    """What a step declares, with the words of a copy of a vocabulary left out."""
+    kind = type(step).__name__
+    return _output_of(kind, step) or _refuse(kind, kind, "does nothing")
 
 
 def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> DeclaredOutput:
