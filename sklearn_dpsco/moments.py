@@ -44,7 +44,7 @@ from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
 from .mechanisms import Gaussian, SelectVertex
-from .preprocessing.declared import declared_bounds
+from .preprocessing.declared import declared_bounds, output_names, table_columns
 from .preprocessing.encoder import references
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -312,7 +312,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
     bounds_X : pair (low, high), dict or transformer
         Public bounds of all columns, features and targets alike, as of `DPLinearRegression`, which
         must be given and may be far too wide. Of columns that a `PublicEncoder` given here has
-        made, all results are under the names and in the units of its table.
+        made, alone or in a `ColumnTransformer`, all results are under the names of its outputs and
+        in the units of its table.
     precision : {"exact", "float"}, default="exact"
     nonfinite : {"raise", "zero"}, default="raise"
         Whether a row with a value that is missing or no number is an error, or counts as none.
@@ -470,11 +471,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         return self
 
     def _encoded(self) -> list[Any]:
-        """What an encoder in `bounds_X` tells of its columns, which get its names; [] of others."""
-        encoder: Any = self.bounds_X
-        columns = encoder.output_columns() if hasattr(encoder, "output_columns") else []
-        names = [column.name for column in columns]
-        if not columns or self._feature_names() not in (None, names):
+        """What encoders in `bounds_X` tell of its columns, which get their names; [] of others."""
+        if (columns := table_columns(self.bounds_X)) is None:
+            return []
+        pairs = zip(output_names(self.bounds_X), self._names, strict=True)
+        names = [own if name is None else name for name, own in pairs]
+        if self._feature_names() not in (None, names):
             return []  # X was renamed, or made otherwise
         self.feature_names_in_ = np.array(names, dtype=object)
         return list(columns)

@@ -9,6 +9,8 @@ import warnings
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from support import recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
@@ -294,6 +296,13 @@ def test_columns_of_an_encoder_have_the_names_and_units_of_its_table():
         line = found.regression("t", ["a", "b"])
         np.testing.assert_allclose(line.coef, [[2, -1, 0]], atol=1e-3)
         np.testing.assert_allclose(found.mean_, cells.mean(), atol=0.1)
+    parts = [("one", PublicEncoder({"a": (0, 10), "b": (-5, 15)}), ["a", "b"])]
+    parts.append(("two", PublicEncoder({"t": (-20, 40)}), ["t"]))
+    for output in ("default", "pandas"):
+        beside = ColumnTransformer(parts).set_output(transform=output)
+        model = PrivateMoments(**{**COMMON, "bounds_X": clone(beside), "epsilon": math.inf})
+        line = model.fit(beside.fit_transform(cells)).regression("two__t", ["one__a", "one__b"])
+        np.testing.assert_allclose(line.coef, [[2, -1, 0]], atol=1e-3)
     renamed = pandas.DataFrame(X, columns=["u", "v", "w"])
     with_own = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(renamed)
     assert with_own.to_frame().index.tolist() == ["u", "v", "w"]
