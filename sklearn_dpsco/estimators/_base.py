@@ -587,7 +587,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
             two levels, the table's column and the category ("" for a number or a boolean, "other",
             "missing"), and coefficients in the units of its table, for numbers within their bounds,
             also beside others in a `ColumnTransformer` without weights;
-            so are those behind a `DPScaler`, for numbers within its clip. None
+            so are those behind a `DPScaler`, alone or there, for numbers within its clip. None
             takes the encoder of `bounds_X`, as the fit found it, if it is a `PublicEncoder` and X
             had its names or none; else names are `feature_names_in_`, or x0, x1, ...
         units : {"data", "scaled"}, default="data"

@@ -27,9 +27,8 @@ from ..data.cells import check_in_memory
 from ..estimates import STATSMODELS, Estimates, WaldTest, telling_unknown
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Multinomial, check_ratios
-from ..preprocessing.declared import table_columns
+from ..preprocessing.declared import scalers, table_columns
 from ..preprocessing.encoder import filled, references
-from ..preprocessing.scaler import DPScaler
 from ..solvers.base import SolverResult
 from ._base import DPLinearModel, Settings
 from ._records import Targets
@@ -296,8 +295,10 @@ class Inference(DPLinearModel):
             notes.append(
                 "rows are in units of what reaches the model: an encoder scaled its columns"
             )
-        if isinstance(encoder, DPScaler):
-            clip = min(encoder.clip, float(np.min(self._width - np.abs(self._origin))))
+        room = np.broadcast_to(self._width - np.abs(self._origin), self.n_features_in_)
+        clips = [min(scaler.clip, float(room[at].min())) for scaler, at in scalers(encoder)]
+        if clips:
+            clip = min(clips)
             notes.append(
                 f"columns are clipped to +-{clip:g} released scales, intervals are for these: "
                 "slopes of columns with longer tails are too steep"

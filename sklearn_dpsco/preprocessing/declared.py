@@ -128,17 +128,32 @@ def declared_columns(bounds_X: Any) -> int | None:
     return None if found is None else found.n_outputs
 
 
+_NO_NAMES = AttributeError, NotFittedError, ValueError
+
+
 def output_names(step: Any) -> list[str | None]:
     """Names of the outputs of a step that declares them, by its parameters if it is not fitted.
 
     None stands for a name that they do not tell, as of a transformer of scikit-learn.
     """
-    with suppress(AttributeError, NotFittedError, ValueError):
+    try:
+        return list(step.get_feature_names_out())
+    except _NO_NAMES:
+        if (names := _names_by_parameters(step)) is None:
+            raise
+        return names
+
+
+def _names_by_parameters(step: Any) -> list[str | None] | None:
+    with suppress(*_NO_NAMES):
         return list(step.get_feature_names_out())
     if isinstance(step, Pipeline):
-        return output_names(step[-1])
+        return _names_by_parameters(step[-1])
     if not isinstance(step, ColumnTransformer | FeatureUnion):
-        return [None] * _declared(step).n_outputs
+        with suppress(ValueError):
+            made = _output_of(type(step).__name__, step)
+            return None if made is None else [None] * made.n_outputs
+        return None
     rule: Any = step.verbose_feature_names_out
     if isinstance(rule, bool):
         rule = "{transformer_name}__{feature_name}" if rule else "{feature_name}"
@@ -148,19 +163,28 @@ def output_names(step: Any) -> list[str | None]:
         facts = {"transformer_name": name, "feature_name": inner}
         return rule.format(**facts) if is_text else rule(name, inner)
 
-    pairs = [(name, inner) for name, part in branches(step) for inner in output_names(part)]
+    found = [(name, _names_by_parameters(part)) for name, part in branches(step)]
+    if any(names is None for _, names in found):
+        return None
+    pairs = [(name, inner) for name, names in found for inner in names or ()]
     return [None if inner is None else named(name, inner) for name, inner in pairs]
 
 
 def table_columns(step: Any) -> list[OutputColumn] | None:
-    """What the outputs of a step stand for in the table, if an encoder in it tells; else None."""
+    """What the outputs of a step stand for in the table, if an encoder in it tells; else None.
+
+    Or if a fitted `DPScaler` in it does, beside others.
+    """
     if hasattr(step, "output_columns"):
         return list(step.output_columns())
     if isinstance(step, Pipeline):
         return table_columns(step[-1])
     if not isinstance(step, ColumnTransformer | FeatureUnion) or step.transformer_weights:
         return None
-    parts = [(part, table_columns(part)) for _, part in branches(step)]
+    parts = [
+        (part, part.unscaled_columns() if _is_scaler(part) else table_columns(part))
+        for _, part in branches(step)
+    ]
     if all(columns is None for _, columns in parts):
         return None
     names = output_names(step)
@@ -171,6 +195,23 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
             columns = [OutputColumn(name or "") for name in names[len(found) : last]]
         found += columns
     return found if len(found) == len(names) else None
+
+
+def scalers(step: Any) -> Iterator[tuple[Any, slice]]:
+    """The fitted `DPScaler` that a step is, or those beside others, and where their outputs are."""
+    if _is_scaler(step):
+        yield step, slice(None)
+    elif isinstance(step, ColumnTransformer | FeatureUnion):
+        parts, start = [part for _, part in branches(step)], 0
+        for part in parts if any(map(_is_scaler, parts)) else ():
+            size = len(output_names(part))
+            if _is_scaler(part):
+                yield part, slice(start, start + size)
+            start += size
+
+
+def _is_scaler(step: Any) -> bool:
+    return hasattr(step, "unscaled_columns") and hasattr(step, "scale_")
 
 
 def opened(estimator: Any) -> tuple[Any, list[Any]]:
@@ -220,12 +261,6 @@ def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput | None:
         size = sum(len(group) for group in step.categories)
         return DeclaredOutput(np.zeros(size), np.ones(size), float(np.sqrt(len(step.categories))))
     _refuse(name, type(step).__name__, "does not declare bounds of its outputs")
-
-
-def _declared(step: Any) -> DeclaredOutput:
-    """What a step declares, with the words of a copy of a vocabulary left out."""
-    kind = type(step).__name__
-    return _output_of(kind, step) or _refuse(kind, kind, "does nothing")
 
 
 def _output_of_words(name: str, step: HashingVectorizer | CountVectorizer) -> DeclaredOutput:

@@ -29,6 +29,7 @@ from ..randomness.stream import RandomStream
 from ..solvers.base import Frame
 from ..solvers.heavy_tail.magnitudes import Columns, MagnitudeSearch
 from .declared import declared_bounds
+from .schema import OutputColumn
 
 _SCALES_SHARE = 0.45  # of the budget, at most, for scales next to centres
 # Of a column of which a share p is not 0, a scale that is far off has exp(-p / (2 b)) times the
@@ -264,6 +265,12 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.scale_ = known.width * scale if self.with_scaling else np.ones(scale.size)
         self._keep_claim(plan, stream)
         return self
+
+    def unscaled_columns(self) -> list[OutputColumn]:
+        """What the outputs stand for, by what was released: columns of X, within the clip."""
+        facts = self.get_feature_names_out(), self.center_, self.scale_
+        pairs = zip(*facts, strict=True)
+        return [OutputColumn(name, None, float(mid), float(size)) for name, mid, size in pairs]
 
     def transform(self, X: Any) -> Any:
         """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X.

@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, softmax
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from support import (
@@ -1370,6 +1371,29 @@ def test_several_classes_against_one_of_them():
     np.testing.assert_allclose(model.coef_.sum(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(model.intercept_.sum(), 0, atol=1e-12)
     assert_refuses(model.summary, "in a summary with a base", exponentiate=True)
+
+
+def test_a_scaler_beside_an_encoder_has_the_units_of_the_table():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(20, 80, 9000), "sex": rng.choice(["f", "m"], 9000)})
+    y = 2 * table["age"] + 10 * (table["sex"] == "m") + rng.normal(0, 5, 9000)
+    beside = ColumnTransformer(
+        [
+            ("encoder", PublicEncoder({"sex": ["f", "m"]}, drop="first"), ["sex"]),
+            ("scaler", DPScaler(epsilon=3.0, random_state=0), ["age"]),
+        ]
+    )
+    bounds = {"bounds_X": ([0, -8], [1, 8]), "bounds_y": (0, 300)}
+    last = DPLinearRegression(epsilon=3.0, **bounds, inference=True, random_state=0)
+    model = make_pipeline(beside, last).fit(table, y)
+    found = model[-1].summary(model[0])
+    names = ["encoder__sex_m", "scaler__age", "(intercept)"]
+    assert found.to_frame().index.tolist() == names
+    np.testing.assert_allclose(found.coef[0], [10, 2, 0], atol=2)
+    assert found.coef[0, 1] == pytest.approx(2, abs=0.05)
+    assert "columns are clipped to +-8 released scales" in joined(found)
+    assert coef_frame(model)["coef"]["age", ""] == pytest.approx(2, abs=0.05)
 
 
 def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
