@@ -195,6 +195,7 @@ class RateModel(Inference, DPRegressor):
         """
         check_is_fitted(self)
         check_bool("return_std", return_std)  # and no exposure
+        check_order(X=X, exposure=exposure)
         top, frame = math.log(self._targets.scaling.high), self._scaled_model.frame
         middle = top + frame.target_center
         ends = max(_LOWEST, middle - frame.reach), min(top, middle + frame.reach)
@@ -221,6 +222,7 @@ class RateModel(Inference, DPRegressor):
         """
         if of != "mean":
             raise ValueError(f"of must be 'mean' for {type(self).__name__}, got {of!r}")
+        check_order(X=X, exposure=exposure)
         ends = super().predict_interval(X, level=level)
         return ends if exposure is None else (ends.T * self._exposure(exposure, len(ends))).T
 

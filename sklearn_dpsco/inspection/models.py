@@ -19,6 +19,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._checks import check_int, says_level
 from .._types import Array
+from ..data.cells import check_order
 from ..estimates import Estimates
 from ..losses import Tweedie, check_ratios
 from ..model_selection.private_steps import private_last
@@ -287,6 +288,7 @@ def predict_interval(estimator: Any, X: Any, *, level: float = 0.95, **settings:
     (4, 2)
     """
     private_last(estimator, "predict_interval takes a model")
+    check_order(X=X, exposure=settings.get("exposure"))
     model, rows = reaching(estimator, X)
     if not hasattr(model, "predict_interval"):
         raise ValueError(f"{type(model).__name__} has no intervals: take a model with inference")

@@ -54,6 +54,7 @@ from sklearn_dpsco import (
     PublicEncoder,
     check_pipeline,
     dp_score,
+    predict_interval,
     private_bounds,
 )
 from sklearn_dpsco.geometry import L1Ball
@@ -202,6 +203,13 @@ MISTAKES = {
     "weights in another order": (lambda: R(max_weight=1).fit(F, y, sample_weight=TURNED),
         f"of sample_weight {ORDER}"),
     "exposure in another order": (lambda: P().fit(F, y, exposure=TURNED), f"of exposure {ORDER}"),
+    "predictions in another order": (lambda: models.rates.predict(F, exposure=TURNED),
+        f"of exposure {ORDER}"),
+    "intervals in another order": (lambda: models.rates.predict_interval(F, exposure=TURNED),
+        f"of exposure {ORDER}"),
+    "intervals of a pipeline in another order": (
+        lambda: predict_interval(make_pipeline(models.rates), F, exposure=TURNED),
+        f"of exposure {ORDER}"),
     "repeated labels in another order": (
         lambda: R().fit(F.set_axis(codes), TURNED.set_axis(np.sort(codes))), f"of y {ORDER}"),
     "a stream in another order": (lambda: S().partial_fit(F, TURNED), f"of y {ORDER}"),
