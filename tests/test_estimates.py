@@ -189,7 +189,7 @@ def test_a_clone_reports_the_units_of_the_table(verbose, output):
     table["kind"] = rng.choice(["a", "b"], 3000)
     together = ColumnTransformer(
         [
-            ("number", PublicEncoder({"age": (-50, 100)}), ["age"]),
+            ("number", make_pipeline(PublicEncoder({"age": (-50, 100)}), "passthrough"), ["age"]),
             ("list", PublicEncoder({"sex": ["f", "m"]}, drop="first"), ["sex"]),
             ("other", OneHotEncoder(categories=[["a", "b"]], sparse_output=False), ["kind"]),
         ],

@@ -75,6 +75,11 @@ def is_passthrough(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
+def last_of(step: Pipeline) -> Any:
+    """The last step of a pipeline that does something, or None."""
+    return next((part for _, part in reversed(step.steps) if not is_passthrough(part)), None)
+
+
 def is_given(value: Any) -> bool:
     """Whether a parameter is declared, neither None nor the name of a rule for the data."""
     return value is not None and not isinstance(value, str)
@@ -148,7 +153,7 @@ def _names_by_parameters(step: Any) -> list[str | None] | None:
     with suppress(*_NO_NAMES):
         return list(step.get_feature_names_out())
     if isinstance(step, Pipeline):
-        return _names_by_parameters(step[-1])
+        return _names_by_parameters(last_of(step))
     if not isinstance(step, ColumnTransformer | FeatureUnion):
         with suppress(ValueError):
             made = _output_of(type(step).__name__, step)
@@ -178,7 +183,7 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
     if hasattr(step, "output_columns"):
         return list(step.output_columns())
     if isinstance(step, Pipeline):
-        return table_columns(step[-1])
+        return table_columns(last_of(step))
     if not isinstance(step, ColumnTransformer | FeatureUnion) or step.transformer_weights:
         return None
     parts = [

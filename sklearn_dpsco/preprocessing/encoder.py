@@ -20,7 +20,7 @@ from .._overview import DOCUMENTATION_LINK
 from .._types import Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, check_order, check_spelling, is_frame
 from ..exceptions import PrivacyParameterWarning
-from .declared import DeclaredOutput, branches, is_passthrough
+from .declared import DeclaredOutput, branches, last_of
 from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
@@ -425,8 +425,7 @@ def _encoders(step: Any) -> Iterator[PublicEncoder]:
     if isinstance(step, PublicEncoder):
         yield step
     elif isinstance(step, Pipeline):
-        last = (part for _, part in reversed(step.steps) if not is_passthrough(part))
-        yield from _encoders(next(last, None))
+        yield from _encoders(last_of(step))
     elif isinstance(step, ColumnTransformer | FeatureUnion):
         for _, part in branches(step):
             yield from _encoders(part)
