@@ -308,7 +308,8 @@ class Inference(DPLinearModel):
         if check_bool("exponentiate", exponentiate):
             ratios = "odds ratios" if base is not None else check_ratios(self.plan_.problem.loss)
             ratios += found.meaning.removeprefix("log-odds")
-            if any(str(name).startswith("period_") for name in names):  # a table of periods
+            is_told = any(c.source == "period" and c.category is not None for c in columns or ())
+            if is_told or any(str(name).startswith("period_") for name in names):
                 what = "in a period; farther from 1 than " * ratios.startswith("odds")
                 by_rates = ", which a DPPoissonRegressor has" * ratios.startswith("odds")
                 ratios += f" ({what}hazard ratios{by_rates}, if rows are those of person_periods)"

@@ -13,8 +13,8 @@ from sklearn.base import is_classifier
 from .._checks import check_level, import_pandas, import_pyplot, listed, says_level
 from .._types import Array
 from ..model_selection.private_steps import private_last
-from ..preprocessing.declared import opened, reaching
-from ..preprocessing.encoder import PublicEncoder
+from ..preprocessing.declared import columns_read, opened, reaching
+from ..preprocessing.encoder import encoders_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -214,6 +214,8 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
     private_last(model, "survival_curve takes a model")
     if (names := getattr(model, "feature_names_in_", None)) is None:
         raise ValueError("model must have been fitted to a data frame, whose columns have names")
+    before = opened(model)[1]
+    names = columns_read(before[0] if before else None, names)
     needed = dict.fromkeys(["person", "period", "start", "stop", *names, *[by] * (by is not None)])
     if missing := [name for name in needed if name not in getattr(rows, "columns", ())]:
         raise ValueError(f"rows must be those of person_periods, but have no column {missing[:5]}")
@@ -228,8 +230,8 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
             "rows must be all rows that person_periods made, in their order: each period of each "
             "person"
         )
-    for step in opened(model)[1]:
-        declared = step.schema.get("period", ()) if isinstance(step, PublicEncoder) else ()
+    for step in (encoder for part in before for encoder in encoders_of(part)):
+        declared = step.schema.get("period", ())
         unknown = [p for p in first["period"].tolist() if p not in declared]
         if unknown and isinstance(declared, list | np.ndarray):  # of whose hazard nothing is known
             raise ValueError(

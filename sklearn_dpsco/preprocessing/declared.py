@@ -306,6 +306,19 @@ def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
     return DeclaredOutput(low, high, float(np.sqrt(square)), n_indicators)
 
 
+def columns_read(step: Any, names: Any) -> list[Any]:
+    """Of the columns of a frame those that a step reads, which was fitted to it."""
+    if not isinstance(step, ColumnTransformer):
+        return list(names)
+    every, used = np.asarray(names, dtype=object), set[Any]()
+    for _, part, columns in step.transformers_:
+        if not (isinstance(part, str) and part == "drop"):
+            one: Any = [columns] if isinstance(columns, str | int) else columns
+            is_text = isinstance(one, list) and all(isinstance(name, str) for name in one)
+            used.update(one if is_text else every[one])
+    return [name for name in names if name in used]
+
+
 def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:
     """Names and transformers, without those that give no column; fitted ones, if they are."""
     if isinstance(step, FeatureUnion):

@@ -420,20 +420,20 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _encoders(step: Any) -> Iterator[PublicEncoder]:
+def encoders_of(step: Any) -> Iterator[PublicEncoder]:
     """The encoders whose columns are those of a step, or among them."""
     if isinstance(step, PublicEncoder):
         yield step
     elif isinstance(step, Pipeline):
-        yield from _encoders(last_of(step))
+        yield from encoders_of(last_of(step))
     elif isinstance(step, ColumnTransformer | FeatureUnion):
         for _, part in branches(step):
-            yield from _encoders(part)
+            yield from encoders_of(part)
 
 
 def references(encoder: Any) -> dict[str, Any] | None:
     """The category of each list that is left out, or None; None where no `PublicEncoder` is."""
-    encoders = list(_encoders(encoder))
+    encoders = list(encoders_of(encoder))
     lists = (f for one in encoders for f in one._fields() if f.scaling is None)
     found = {f.name: None if f.reference is None else f.declared[f.reference] for f in lists}
     return found if encoders else None
@@ -446,7 +446,7 @@ def filled(encoder: Any) -> tuple[list[str], list[str]]:
     numbers do, but none if a dict says which columns have gaps, and what they count as.
     """
     references, middles = [], []
-    fields = ((f, step.missing) for step in _encoders(encoder) for f in step._fields())
+    fields = ((f, step.missing) for step in encoders_of(encoder) for f in step._fields())
     for f, rule in fields:
         is_told = f.outside == "missing" and f.missing in ("keep", "indicator")
         if f.reference is not None and f.unknown == "none" and not is_told:

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyRegressor
 from sklearn.pipeline import make_pipeline
 from support import joined
@@ -243,6 +244,25 @@ def test_periods_that_the_encoder_does_not_declare_are_refused():
         model = make_pipeline(encoder, classifier()).fit(ROWS, ROWS["event"])
         with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
             survival_curve(model, finer)
+
+
+def test_encoders_in_a_column_transformer():
+    parts = {name: PublicEncoder({name: declared}) for name, declared in SCHEMA.items()}
+    beside = ColumnTransformer([(name, part, [name]) for name, part in parts.items()])
+    model = make_pipeline(beside, classifier(bounds_X=beside)).fit(ROWS, ROWS["event"])
+    one = PublicEncoder(SCHEMA, extra="drop")
+    same = make_pipeline(one, classifier(bounds_X=one)).fit(ROWS, ROWS["event"])
+    # new persons have no outcome, and the transformer does not read any
+    found, expected = (survival_curve(of, NEW).survival for of in (model, same))
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    finer = person_periods(people(4).drop(columns=["time", "event"]), periods=[0, 1, 2, 3, 4, 5])
+    with pytest.raises(ValueError, match=r"does not declare 4, 5$"):
+        survival_curve(model, finer)
+    with pytest.raises(ValueError, match=r"have no column \['age'\]"):
+        survival_curve(model, NEW.drop(columns="age"))
+    rule = {"epsilon": 50.0, "inference": True}
+    model = make_pipeline(beside, classifier(bounds_X=beside, **rule)).fit(ROWS, ROWS["event"])
+    assert "hazard ratios" in joined(model[-1].summary(exponentiate=True))
 
 
 def test_rare_hazards_of_persons_of_many_periods_are_not_held_far_above_them():
