@@ -18,6 +18,7 @@ from ..data.bounds import TargetScaling, largest_weight, number_bounds, rate_sca
 from ..data.cells import as_weights, check_in_memory, check_lengths, check_order, numbers_of_records
 from ..losses import Tweedie
 from ..solvers import Descent
+from ..solvers.defaults import RATES
 from ._base import DPRegressor, Settings, estimator
 from ._inference import Inference
 
@@ -68,7 +69,7 @@ class RateModel(Inference, DPRegressor):
     with the calibration of doc/privacy.
     """
 
-    _task, _least = "rates", 0.0
+    _task, _least = "rates", RATES.least
     _lowest = 0.0
     _solvers = {"descent": Descent}
     _may_plan_set = True

@@ -299,7 +299,11 @@ RATES = rule_set(
     level=2.0,  # the sum of the steps of the intercept, at least, over what it needs
     # below which rows are 0, and the level is that of the released mean
     least_level_unit=0.01,
-    clear=5.0,  # what tells a size, in units of its selection's noise, or it is the usual
+    clear=5.0,  # what tells a size, in units of its selection's noise
+    # The most by which the logarithm of a size's weight falls with each octave from the usual one,
+    # where little tells: else one of the many far too small ones is selected now and then.
+    usual=3.0,
+    least=30.0,  # the m below which levels may be off by several times
     # the error of a level: a part of what slopes may add to that of normal predictions
     not_normal=0.5,
     tail_of_costs=2.0,  # over that of exponential ones

@@ -336,8 +336,8 @@ class LearnedUnits(Part):
     def _rate_size(self, data: Any, n: int, stream: RandomStream) -> tuple[float, float, float]:
         """A size of weighted rates, how many exceed it, few, but clear of noise, and are above 0.
 
-        If it is not clear, as too few rates are above 0, a size that is usual for the bounds, and
-        0, as nothing is known of it.
+        If it is not clear, as too few rates are above 0, it is likely to be near one that is usual
+        for the bounds, and 0 exceed it, as nothing is known of these.
         """
         assert self.positive is not None
         assert self.target_median is not None
@@ -354,12 +354,11 @@ class LearnedUnits(Part):
         least, octaves = math.sqrt(few * n_positive), np.log2(_RATE_SIZES)
         # the less that tells, the more a size is the usual one
         usual = self.problem.usual_rate
-        prior = -np.abs(octaves - math.log2(usual)) * min(1.0, scale / max(least, TINY))
+        slope = RATES.usual * min(1.0, scale / max(least, TINY))
+        prior = -slope * np.abs(octaves - math.log2(usual))
         facts = sizes, prior, self.target_median, stream, math.ceil(few), math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
-        if least < RATES.clear * scale:
-            return self.problem.largest_rate * usual, 0.0, n_positive
-        return size, few, n_positive
+        return size, few if least >= RATES.clear * scale else 0.0, n_positive
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream

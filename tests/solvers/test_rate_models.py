@@ -338,15 +338,20 @@ def test_means_of_skewed_rates_are_not_those_of_clipped_ones(spread):
     assert np.std(off) < 0.06, off
 
 
-def test_means_of_few_rates_above_0_are_not_far_off():
-    n, off = 5000, []
-    plan = planned(1.5, n, "replace-one", epsilon=1.0)
-    for seed in range(12):
+@pytest.mark.parametrize(
+    ("n", "relation", "share", "size"),
+    [(5000, "replace-one", 0.03, 0.015), (750, "zero-out", 0.4, 0.2), (750, "zero-out", 0.4, 0.01)],
+)
+def test_means_of_few_rates_above_0_are_not_far_off(n, relation, share, size):
+    """Of 300 rates of a fifth of the bounds the mean was a third in most fits."""
+    off, plan = [], planned(1.5, n, relation, epsilon=1.0 if n > 1000 else 0.25)
+    for seed in range(24):
         rng = np.random.default_rng(seed)
-        y = np.minimum(1.0, (rng.random(n) < 0.03) * rng.exponential(0.015, n))
+        y = np.minimum(1.0, (rng.random(n) < share) * rng.gamma(4, size / 4, n))
         frame = plan.units._release_rates(solver_data(np.zeros((n, 2)), y), n, stream(seed))[1]
         off.append(frame.target_center - math.log(y.mean()))
-    assert max(off) < math.log(4), off
+    assert np.median(np.abs(off)) < math.log(2), off
+    assert np.quantile(off, 0.95) < math.log(4), off
 
 
 def test_levels_that_are_noise_are_those_of_the_released_mean():
