@@ -572,9 +572,10 @@ class LearnedUnits(Part):
     def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> tuple[Array, Array]:
         """Units of the columns, the inverse of their sizes, as far as these are above the noise.
 
-        It is the same for all, in octaves, however far too wide bounds are. What columns differ by
-        is shrunk to their mean by the estimate of James and Stein. And the share of the pairs in
-        which each column differs, small for a rare flag.
+        And the share p of the pairs in which each column differs, small for a rare flag. Released
+        is p times the octaves of these differences. Octaves are thought to be normal about a line
+        in p, as columns that are one number in most rows are often bounded alike. The line and the
+        deviations from it are estimated from all columns, and each by what its own p leaves of it.
         """
         assert self.sizes is not None
         rules, d = unit_rules(self.problem), self.problem.n_features
@@ -587,22 +588,29 @@ class LearnedUnits(Part):
         unit = longest * ratio**2  # of pairs without an empty row
         noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
         noisy, equal = noisy[:d], noisy[d:] / most
-        differ = np.clip(1 - equal, 0.0, 1.0)
-        # What many pairs say nothing of is small by what the others say, if that is clear.
-        sd = max(math.sqrt(variance), TINY)
-        told = np.maximum(1 - equal, 3 * sd / most).clip(TINY, 1.0)
-        more = (1 / told - 1) * np.minimum(noisy + 1.5 * sd, 0.0)
-        # By chance, one of many columns is far below; a unit that is far too small costs most.
-        surely = np.maximum(3.0, -6.0 * noisy / sd - 18.0)
-        noisy += np.maximum(more, -surely)
+        differ, variance = np.clip(1 - equal, 0.0, 1.0), max(variance, 1e-24)
         noisy = np.clip(noisy, -longest, longest)  # (by chance, most of few valid rows are pairs)
         if variance > 1:  # where most rows are empty, too little is known
             noisy = np.zeros(d)
-        usual = float(noisy.mean())
-        apart = statistics.shrunk_vector(noisy - usual, variance)
+        largest = rules.octaves**2  # variance of the octaves before any are known
+        powers = np.stack([differ, differ**2])
+        weighed = powers / (variance + largest * powers[1])
+        line = np.linalg.solve(weighed @ powers.T + np.eye(2) / largest, weighed @ noisy)
+        middle = line[0] + line[1] * differ
+        off, noises = noisy - differ * middle, variance * (1 + (middle / most) ** 2)
+        told = np.maximum(powers[1] - variance / most**2, 0.0).sum()
+        spread = min(max(float((off**2 - noises).sum()) / max(told, TINY), 0.0), largest)
+        left = spread * noises / (spread * powers[1] + noises)  # variance of what is not known
+        octaves = middle + left * differ * off / noises
+        # Units that are too large cost more than those that are too small; large numbers that are
+        # rare make no long rows.
+        sure = np.minimum(octaves + rules.size_doubt * np.sqrt(left), 0.0)
+        octaves = np.where(octaves > 0, differ * octaves, sure)
+        usual = float(octaves.mean())
+        apart = octaves - usual
         # skewed columns in good bounds are small, too, and their long rows tell much
         apart *= 1 - (rules.alike / np.maximum(np.abs(apart), rules.alike)) ** 4
-        octaves = usual / (1 + variance / (4 * d)) + apart
+        octaves = usual + apart
         octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
         return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION), differ
 
