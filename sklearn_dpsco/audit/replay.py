@@ -6,6 +6,7 @@ What the checks prove: doc/privacy, section 9.1.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -248,6 +249,8 @@ def check_sensitivity(
     * All runs, on whatever data, make the same releases and draw the same batches, in the same
       order and from the same substreams: at least as many as the plan's guarantee counts, and no
       more than it counts depend on one record.
+    * In Gaussian DP the selections of each mechanism come one after the other, with none of another
+      range between them.
     * No word of randomness is used twice, and each release reads some. Each release from a random
       batch has a fresh one, and depends on the record only if it is in that batch.
     * No two groups of releases that claim disjoint records depend on the same one.
@@ -340,6 +343,8 @@ class _Findings:
         self.repeats: dict[str, list[bool]] = {name: [] for name in self.found}
         self.violations: dict[str, str] = {}
         self.events: list[Any] | None = None  # those of the first run
+        is_gaussian = plan.guarantee.composition == "gdp"
+        self.selecting = {n: m for n, m in self.found.items() if is_gaussian and m.selects}
 
     def result(self) -> SensitivityResult:
         violations = {}
@@ -397,6 +402,11 @@ class _Findings:
                 self.violations["streams"] = f"the words of substream {path} are used twice"
         if self.events is None:
             self.events = run.events
+        # the Gaussian curve of k selections is above them if they are in one run
+        selecting = [self.selecting[name] for name, _ in run.events if name in self.selecting]
+        turns = [key for key, _ in itertools.groupby(map(id, selecting))]
+        if len(turns) > len(set(turns)):
+            self.violations["sequence"] = "selections of several ranges take turns in Gaussian DP"
         if run.events != self.events:
             self.violations["sequence"] = (
                 "runs differ in their releases, the order of these or their substreams"

@@ -227,7 +227,8 @@ def _audited(
             sides.append(np.array(outcomes, dtype=np.float64))
     epsilon, delta = claim
     releases = getattr(guarantee, "releases", ())
-    gaussian = delta > 0 and len(releases) > 0 and guarantee.composition != "pld"  # sampling
+    is_sampled = bool(releases) and guarantee.composition in ("pld", "renyi")
+    gaussian = delta > 0 and len(releases) > 0 and not is_sampled
     if gaussian and guarantee.composition != "gdp":
         gaussian = all(release.mechanism.noise_multiplier is not None for release in releases)
     facts: Any = {"epsilon": epsilon, "delta": delta, "gaussian": gaussian}
@@ -242,7 +243,7 @@ def evidence(log_scale: float, n_draws: int, energy: float, alpha: float) -> flo
 
     `energy` is the sum of their squares. Returned is log(alpha m), m the mean of likelihood ratios
     for several factors on the scale, which grows with the scale. At the true one m is a martingale
-    of mean 1: it ever exceeds 1 / alpha with probability at most alpha (doc/privacy, section 9.2).
+    of mean 1: it ever exceeds 1 / alpha with probability at most alpha (doc/privacy, section 9.3).
     """
     power = energy / (2 * math.exp(2 * log_scale))
     ratios = n_draws * _LOG_FACTORS - power * (_FACTORS**2 - 1)
@@ -295,7 +296,7 @@ def _audit_releases(
 
     A run on one table is followed by a replay on the other with the same answers, so that of every
     release the difference of the two values is known. Along it, the noise over the stated scale is
-    N(0, kappa^2), with kappa = 1 if the plan is right (doc/privacy, section 9.2).
+    N(0, kappa^2), with kappa = 1 if the plan is right (doc/privacy, section 9.3).
     """
     guarantee = plan.guarantee
     if not guarantee.delta > 0 or any(

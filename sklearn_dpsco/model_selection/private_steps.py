@@ -84,7 +84,7 @@ class Allotment(Account):
         if budget.currency == "auto":
             return guarantee.epsilon <= budget.epsilon and guarantee.delta <= budget.delta
         if budget.is_pure:
-            return guarantee.cost("pure") <= budget.epsilon * ROUNDING
+            return guarantee.cost("pure") <= budget.epsilon
         squared = budget.rows_per_user**2  # allowances are those of a row
         if budget.currency == "gdp":
             most = squared * budget.mixed_allowance.amount * ROUNDING

@@ -225,7 +225,7 @@ class Snapshot(NamedTuple):
     @property
     def is_within(self) -> bool:
         """Whether what each unit bears passes a test: that of epsilons, or that of the currency."""
-        pure, whole = self.budget.epsilon * ROUNDING, self.size * ROUNDING
+        pure, whole = self.budget.epsilon, self.size * ROUNDING  # the first is the claim itself
         column = _COLUMN[self.composition]
         return all(
             (unit[0] <= pure or unit[column] <= whole) and unit[-1] <= self.slack

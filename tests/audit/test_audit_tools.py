@@ -32,8 +32,10 @@ from sklearn_dpsco.audit import (
 from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.audit.runs import evidence, upper_bound
 from sklearn_dpsco.data.rows import SolverData, make_rows
-from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release
+from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
+from sklearn_dpsco.mechanisms.batch import BatchGaussian
 from sklearn_dpsco.randomness.stream import stream_from_random_state
+from sklearn_dpsco.randomness.subsets import RandomBatches
 from sklearn_dpsco.solvers import Gradient, Selection
 from sklearn_dpsco.solvers.base import Frame, Part, Plan, SolverResult
 
@@ -198,6 +200,24 @@ class Noise(BaseEstimator):
     def fit(self, X, y):
         self.coef_ = stream_from_random_state(self.random_state).normal(1)
         return self
+
+
+class Sampled(Noise):
+    """A mean over a random batch, whose trade-off curve is not that of Gaussian noise."""
+
+    composition = "renyi"
+
+    def fit(self, X, y):
+        noise = BatchGaussian(1.0, 9.0, sampling=RandomBatches(20, 4, "fixed"))
+        facts = 4.0, DELTA, "replace-one", self.composition
+        self.guarantee_ = Guarantee(*facts, (Release("mean", noise),))
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("composition", ["renyi", "pld"])
+def test_random_batches_are_judged_without_assumptions(composition, monkeypatch):
+    monkeypatch.setattr(Sampled, "composition", composition)
+    assert audit(Sampled(4.0), *tables(), 20, claim=(4.0, DELTA)).decided_by == "assumption-free"
 
 
 def test_seed_decides():
@@ -389,6 +409,35 @@ def test_a_number_of_releases_that_depends_on_the_data_is_a_violation():
     found = check_sensitivity(mean_plan(of=Stops))
     assert found.ratios["sums[0]"] == math.inf
     assert "the number or the shape of the releases" in found.violations["sums[0]"]
+
+
+@dataclass(frozen=True)
+class ChoicesPlan(MeanPlan):
+    """Selects twice by each of two mechanisms, in this order."""
+
+    order: Any = (0, 0, 1, 1)
+
+    def run(self, data, stream):
+        mean = (data.y * data.rows.scales()).sum() / data.y.size
+        for t, k in enumerate(self.order):
+            self.sums[k].release(np.array([mean, 0.0]), stream.substream("choice", t))
+        return SolverResult(np.zeros(self.problem.n_features), 0.0, 4)
+
+
+@pytest.mark.parametrize("composition", ["gdp", "zcdp"])
+def test_selections_that_take_turns_are_a_violation_in_gaussian_dp(composition):
+    budget = PrivacyBudget(1.0, DELTA)
+    whole = budget.mixed_allowance if composition == "gdp" else budget.allowance
+    change = budget.record_factor / FACTS.n_samples
+    noises = tuple(SelectVertex.calibrate(change, whole.share(part), 2) for part in (0.3, 0.7))
+    releases = [Release(f"choice {k}", noise, 2) for k, noise in enumerate(noises)]
+    guarantee = Guarantee.of(budget, releases, composition)
+    for order in ((0, 0, 1, 1), (1, 1, 0, 0), (0, 1, 0, 1), (0, 1, 1, 0)):
+        plan = ChoicesPlan(FACTS, budget, "choices", 4, guarantee, noises, order)
+        takes_turns = order[0] != order[1]
+        found = check_sensitivity(plan).violations
+        assert ("sequence" in found) == (takes_turns and composition == "gdp"), order
+        assert len(found) == ("sequence" in found)
 
 
 def one_for_each(stream, t):

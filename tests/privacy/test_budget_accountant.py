@@ -114,6 +114,12 @@ def test_pure_guarantees_add_up_among_themselves():
     assert 0.999 < many.total_spent() < 1
     with pytest.raises(PrivacyBudgetError, match=r"0\.9998\d* of its .* it would be 1\.0009"):
         many.spend(pure(0.01))
+    # their sum is the claim itself, which no rounding may exceed
+    whole = BudgetAccountant(1.0, 0.0)
+    whole.spend(pure(0.5))
+    with pytest.raises(PrivacyBudgetError, match="would be exceeded"):
+        whole.spend(pure(0.5 * (1 + 3e-12)))
+    whole.spend(pure(whole.remaining()))
 
 
 def test_gaussian_dp_adds_up_in_squares_and_takes_whole_budgets():

@@ -4,8 +4,8 @@ The solvers and the bugs are in `audit_cases`. All streams are seeded, so each v
 the same in every run.
 
 The bounds see only what some thousand runs can show: an (epsilon, delta) claim with a tiny
-delta is tested through the Gaussian curve that its noise has (doc/privacy, section 9,
-item 4), a pure claim by itself.
+delta is tested through the Gaussian curve that its noise has (doc/privacy, section 9.2), a
+pure claim by itself.
 """
 
 import dataclasses
