@@ -601,6 +601,7 @@ def phase_mean(problem: Problem, budget: PrivacyBudget, steps: GradientSteps) ->
     slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * parameter)
     per_step = eta * norm * (beta * prediction + slope)
     per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
-    blocks = math.ceil(n_steps / block)
-    numerical = n_steps * per_step + blocks * gamma(d + 8) * size + gamma(blocks + 4) * size
+    # a projection has the norm of all outputs together
+    blocks, together = math.ceil(n_steps / block), (problem.n_features + 1) * k
+    numerical = n_steps * per_step + (blocks * gamma(together + 8) + gamma(blocks + 4)) * size
     return budget.record_factor * eta * clip * norm + 2 * numerical
