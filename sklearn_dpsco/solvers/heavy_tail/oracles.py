@@ -158,9 +158,10 @@ def default_threshold(noise: float, moment_order: float, moment_bound: float) ->
     r"""The clipping bound b that minimizes the bias plus the noise, for moments up to k.
 
     For :math:`E |X|^k \le \gamma` the bias :math:`E (|X| - b)_+` is at most
-    :math:`\gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`; the noise is :math:`b \nu`, where `noise` is
-    nu. Their sum is least at :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the
-    exponent of KLZ22, Corollary 4.2, and its own constant.
+    :math:`\gamma \frac{(k - 1)^{k-1}}{k^k} b^{1 - k}`, as :math:`(x - b)_+ x^{-k}` is largest at
+    :math:`x = b k / (k - 1)`; the noise is :math:`b \nu`, where `noise` is nu. Their sum is least
+    at :math:`b = \frac{k - 1}{k} (\gamma / \nu)^{1/k}`, which has the exponent of KLZ22,
+    Corollary 4.2, and its own constant.
     """
     k = moment_order
     return (k - 1) / k * (moment_bound / noise) ** (1 / k)
