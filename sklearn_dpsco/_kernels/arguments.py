@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 MULTINOMIAL = -1  # the loss of several classes together
 TABULATED = -2  # a user's loss, whose derivatives are in `Tables`
 
+NORM_BLOCK = 256  # coefficients whose squares are added up at a time, which bounds the rounding
+
 
 def read_only(values: Any) -> Any:
     """A view of an array that is not written to.

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import RowForm, Steps
+from .arguments import NORM_BLOCK, RowForm, Steps
 from .derivatives import derivative, joint_derivative
 from .jit import njit
 from .products import dense_products, inner_product, row_factor, stored_products
@@ -27,8 +27,11 @@ _UP = 2.0**-50  # some units in the last place: gaps are rounded up
 
 @njit(cache=True, inline="always")
 def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:
-    flat, flat_total = w.ravel(), total.ravel()  # views
-    norm = math.sqrt(inner_product(flat, flat))
+    flat, flat_total, square = w.ravel(), total.ravel(), 0.0  # views
+    for start in range(0, flat.size, NORM_BLOCK):
+        part = flat[start : start + NORM_BLOCK]
+        square += inner_product(part, part)
+    norm = math.sqrt(square)
     if norm > radius:
         for j in range(flat.size):
             flat[j] *= radius / norm

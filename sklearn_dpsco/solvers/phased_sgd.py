@@ -31,7 +31,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._kernels.arguments import TABULATED, RowForm, Slope, Steps, Tables, dense_or_stored
+from .._kernels.arguments import (
+    NORM_BLOCK,
+    TABULATED,
+    RowForm,
+    Slope,
+    Steps,
+    Tables,
+    dense_or_stored,
+)
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
 from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, make_rows, norm_error, piece_rows
@@ -601,7 +609,8 @@ def phase_mean(problem: Problem, budget: PrivacyBudget, steps: GradientSteps) ->
     slope = 8 * k * UNIT_ROUNDOFF * (1 + clip + beta * parameter)
     per_step = eta * norm * (beta * prediction + slope)
     per_step += 8 * UNIT_ROUNDOFF * (size + eta * clip * norm)
-    # a projection has the norm of all outputs together
-    blocks, together = math.ceil(n_steps / block), (problem.n_features + 1) * k
-    numerical = n_steps * per_step + (blocks * gamma(together + 8) + gamma(blocks + 4)) * size
+    # a projection has the norm of the coefficients of all outputs together
+    blocks, numbers = math.ceil(n_steps / block), (problem.n_features + 1) * k
+    additions = min(numbers, NORM_BLOCK) + math.ceil(numbers / NORM_BLOCK)
+    numerical = n_steps * per_step + (blocks * gamma(additions + 8) + gamma(blocks + 4)) * size
     return budget.record_factor * eta * clip * norm + 2 * numerical
