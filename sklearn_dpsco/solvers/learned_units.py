@@ -608,8 +608,10 @@ class LearnedUnits(Part):
         octaves = np.where(octaves > 0, differ * octaves, sure)
         usual = float(octaves.mean())
         apart = octaves - usual
-        # skewed columns in good bounds are small, too, and their long rows tell much
-        apart *= 1 - (rules.alike / np.maximum(np.abs(apart), rules.alike)) ** 4
+        # skewed columns in good bounds are small, too, and their long rows tell much; intervals of
+        # rare flags need these as large as they are
+        alike = rules.alike * np.where(apart > 0, 1 + self.problem.inference, 1)
+        apart *= 1 - (alike / np.maximum(np.abs(apart), alike)) ** 4
         octaves = usual + apart
         octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
         return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION), differ
