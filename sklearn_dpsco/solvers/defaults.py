@@ -268,7 +268,7 @@ LEARNED_UNITS = by_task(
     # Norms of these, over the root of the number of columns: where noise is large, and at most.
     octaves=4.0,
     most_octaves=16.0,
-    alike=0.5,  # octaves up to which sizes count as one
+    alike=0.8,  # octaves up to which sizes count as one
     clear_octave=0.25,  # noise of these, where they are longer
     size_doubt=0.25,  # standard deviations by which a size is taken to be larger
     # Of whitened rows, those longer than a bound count less: as few as are clear of the noise of
