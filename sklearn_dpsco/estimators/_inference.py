@@ -493,6 +493,11 @@ def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str
             f"test whether a smaller clip{moved} the estimate: p={found.clip_pvalue:.2g} (if "
             f"small, the largest scores drive it{bent})"
         )
+    else:
+        notes.append(
+            "if effects bend in a skewed column (on the scale of coefficients), they are those of a "
+            "fit in which long rows count less: take its logarithm, or tighter bounds"
+        )
     if class_weight is not None:
         notes.append(
             "classes are weighted (class_weight): the intercept, probabilities and their intervals "
