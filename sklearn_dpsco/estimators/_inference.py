@@ -495,7 +495,7 @@ def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str
         )
     else:
         notes.append(
-            "if effects bend in a skewed column (on the scale of coefficients), they are those of a "
+            "if effects bend in a skewed column (on the scale of coefficients), they are of a "
             "fit in which long rows count less: take its logarithm, or tighter bounds"
         )
     if class_weight is not None:

@@ -281,7 +281,8 @@ class UnitDescentPlan(Plan):
         elif self.inference is None:
             # clipped derivatives hardly pull back what noise has moved
             noise = walk.variance * walk.kept_noise(0.0) * units.unit[-1] ** 2
-            move_toward_levels(units, coef, noise, walk.clip, walk.length)
+            kept = math.sqrt(float((slopes**2).sum()) / max(before, TINY))
+            move_toward_levels(units, coef, noise, walk.clip, walk.length, kept)
         if self.inference is None:
             restore_whole_means(units, coef)
             return units.result(coef, problem, self.n_steps)
@@ -1064,24 +1065,37 @@ def tells_levels(units: Units) -> bool:
 
 
 def move_toward_levels(
-    units: Units, coef: Array, noise: Any, clip: float = math.inf, length: float = 0.0
+    units: Units,
+    coef: Array,
+    noise: Any,
+    clip: float = math.inf,
+    length: float = 0.0,
+    kept: float = 1.0,
 ) -> None:
     """Move intercepts, in place, toward those of the released frequencies, if there are any.
 
     By the variances of both, that of predictions where features are 0 being `noise`, and what steps
-    of this clip and length may have moved them.
+    of this clip and length may have moved them, of whose slopes a part is kept.
     """
     if not tells_levels(units):
         return
     unit, (slopes, own) = float(units.unit[-1]), _slopes_and_levels(units, coef)
-    rarer = _rarer(units)
+    rarer, pushed = _rarer(units), 0.0
     if units.problem.n_outputs == 1 and clip < 1 - rarer:
-        # clipped derivatives of two unequal classes push the level: by a part of all steps along
-        # the first gradient, as it falls, and no further than where it is 0
+        # Clipped derivatives of two unequal classes push the level of the more frequent one up: by
+        # a part of all steps along the first gradient, as it falls, and no further than where it is
+        # 0. A part of that is by slopes along the error of the centre, where rows are on average.
         gradient = (1 - rarer) * min(rarer, clip) - rarer * clip
-        moved = 0.3 * length * unit**2 * gradient
-        noise = noise + min(moved, math.log(1 / clip - rarer / (1 - rarer))) ** 2
+        error = units.center_variance(np.eye(len(slopes))).sum() if slopes.size else 0.0
+        error = min(float(error), 1.0)
+        whole = 0.3 * length * (unit**2 + error) * gradient
+        whole = min(whole, math.log(1 / clip - rarer / (1 - rarer)))
+        whole = math.copysign(whole, _class_offsets(units)[1])
+        pushed = whole * error / (unit**2 + error)
+        own[0] -= 0.5 * (whole - pushed) / unit
+        noise = noise + (0.5 * (whole - pushed)) ** 2
     thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
+    thought = thought - kept * pushed
     variance = np.maximum(doubt + noise, TINY)
     own[0] = thought / unit + doubt / variance * _apart(own[0] - thought / unit, variance)
 
