@@ -969,13 +969,16 @@ class Correction(Part):
             # (where steps are not the shortest, their noise is small)
             if slope > clear.part and walk.length <= CORRECTION.shortest / units.curvature:
                 curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
-        variances = np.append(prior**2, doubt / half**2)
-        kept = 1 / (1 + walk.variance * walk.kept_noise(0.4 * curved) / np.maximum(variances, TINY))
+        noise = walk.variance * walk.kept_noise(0.4 * curved)
+        kept = 1 / (1 + noise[0] / max(prior**2, TINY))
         least = max(UNIT_DESCENT.least_part, (clear.part - CORRECTION.most_lost) * (k == 1))
         least *= clear is not WHOLE
-        steeper = min(CORRECTION.steepest, max(least, clear.part + kept[0] * (slope - clear.part)))
-        off = _apart(after[1:] * half - thought, variances[1:] / kept[1:])
-        found, coef = level(steeper)[0] + kept[1:] * off, coef * steeper
+        steeper = min(CORRECTION.steepest, max(least, clear.part + kept * (slope - clear.part)))
+        there, less = level(steeper)
+        # (levels of slopes that were told, and are not kept, may be in more doubt)
+        doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
+        off = _apart(after[1:] * half - thought, doubt + noises)
+        found, coef = there + doubt / np.maximum(doubt + noises, TINY) * off, coef * steeper
         if units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk

@@ -521,6 +521,26 @@ def test_levels_are_those_of_normal_predictions():
         assert found == pytest.approx(spread, rel=0.02)
 
 
+def test_levels_are_no_more_in_doubt_than_those_of_the_slopes_that_are_kept(monkeypatch):
+    """Last steps that went far off, of which little is kept, moved the level as if all were."""
+    off, descend = [], unit_descent._descend
+
+    def far(units, start, *facts, **settings):
+        found = descend(units, start, *facts, **settings)
+        is_last = start.size == 2
+        return (np.array([6 * start[0], start[1] - 2.0]), []) if is_last else found
+
+    monkeypatch.setattr(unit_descent, "_descend", far)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 10)).clip(-4, 4)
+    y = (rng.random(1500) < expit(0.6 * X[:, 0] + 0.4 * X[:, 1] + 2.3)).astype(int)
+    model = DPLogisticRegression(epsilon=0.5, delta=1e-6, bounds_X=(-4, 4), classes=[0, 1])
+    for seed in range(6):
+        found = model.set_params(random_state=seed).fit(X, y).predict_proba(X)
+        off.append(found[:, 1].mean() - y.mean())
+    assert np.mean(np.abs(off)) < 0.045, off  # it was .061
+
+
 def test_levels_of_records_with_weights_are_those_of_weighted_classes():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20_000, 3)).clip(-4, 4)
