@@ -302,7 +302,8 @@ RATES = rule_set(
     least_level_unit=0.01,
     clear=5.0,  # what tells a size, in units of its selection's noise
     # The most by which the logarithm of a size's weight falls with each octave from the usual one,
-    # where little tells: else one of the many far too small ones is selected now and then.
+    # where that does not tell: else one of the many far too small ones is selected now and then.
+    # Where it does it is 1 at most, as bounds may be far too wide.
     usual=3.0,
     least=30.0,  # the m below which levels may be off by several times
     # the error of a level: a part of what slopes may add to that of normal predictions

@@ -353,12 +353,12 @@ class LearnedUnits(Part):
         # what rates over such a size add up to at least, of tails of finite variance
         least, octaves = math.sqrt(few * n_positive), np.log2(_RATE_SIZES)
         # the less that tells, the more a size is the usual one
-        usual = self.problem.usual_rate
-        slope = RATES.usual * min(1.0, scale / max(least, TINY))
+        usual, is_clear = self.problem.usual_rate, least >= RATES.clear * scale
+        slope = (1.0 if is_clear else RATES.usual) * min(1.0, scale / max(least, TINY))
         prior = -slope * np.abs(octaves - math.log2(usual))
         facts = sizes, prior, self.target_median, stream, math.ceil(few), math.ceil(least)
         size = statistics.median_on_grid(counts, n, *facts)
-        return size, few if least >= RATES.clear * scale else 0.0, n_positive
+        return size, few if is_clear else 0.0, n_positive
 
     def _moved_to_means(
         self, data: SolverData, ratio: float, centers: Array, scales: Array, stream: RandomStream

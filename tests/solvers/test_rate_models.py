@@ -354,6 +354,18 @@ def test_means_of_few_rates_above_0_are_not_far_off(n, relation, share, size):
     assert np.quantile(off, 0.95) < math.log(4), off
 
 
+def test_means_of_165_rates_above_0_are_not_far_off_in_bounds_that_are_far_too_wide():
+    """Sizes were drawn to the usual one of the bounds: means were thousands of times too large."""
+    n, off = 3300, []
+    plan = planned(1.5, n, "zero-out", epsilon=1.0)
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        y = (rng.random(n) < 0.05) * rng.gamma(4, 2.5e-7, n)
+        frame = plan.units._release_rates(solver_data(np.zeros((n, 2)), y), n, stream(seed))[1]
+        off.append(frame.target_center - math.log(y.mean()))
+    assert np.median(np.abs(off)) < math.log(1.5), off
+
+
 def test_levels_that_are_noise_are_those_of_the_released_mean():
     facts = dict.fromkeys(learned_units.Units._fields[:12], 1.0)
     facts |= {"unit": np.full(3, 0.5), "transform": 0.5 * np.eye(3), "trace": 0.3}
