@@ -46,7 +46,7 @@ _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
 # Octaves of it over the mean of those of differences of normal numbers: .42, and .06 more, as those
 # of `mean_octaves` are linear between powers of two.
 _OF_DEVIATION = 0.48
-_RARELY = 0.5  # share of pairs that differ, below which most rows hold one number
+_RARELY = 1.4  # columns in which a pair differs on average, below which most rows are alike
 _TILT = 0.25  # correlation of weights and predictions, thought of
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
 
@@ -520,7 +520,7 @@ class LearnedUnits(Part):
             measured = measured.map(statistics.centred, center, unit)
         guess = min(2.0 * float(np.linalg.norm(np.hypot(1.0, noise * unit))), longest)
         usual = statistics.scale_on_grid(measured, n, 2 * longest, guess, self.length, stream, 1.0)
-        if float(differ.max()) < _RARELY:
+        if float(differ.sum()) < _RARELY:
             # most rows are as long as the centre is off; about the root mean square of flags' rows
             usual = max(usual, 2.0 * float(np.linalg.norm(np.sqrt(differ))))
         least = rules.clear_center * float(np.linalg.norm(noise * unit))
