@@ -11,14 +11,17 @@ import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from support import recomputed_epsilon, rest_is_slow
 
 from sklearn_dpsco import (
     BudgetAccountant,
+    DPLinearRegression,
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyParameterWarning,
     PrivateMoments,
+    PrivateVocabulary,
     PublicEncoder,
 )
 from sklearn_dpsco import moments as module
@@ -303,6 +306,16 @@ def test_columns_of_an_encoder_have_the_names_and_units_of_its_table():
         model = PrivateMoments(**{**COMMON, "bounds_X": clone(beside), "epsilon": math.inf})
         line = model.fit(beside.fit_transform(cells)).regression("two__t", ["one__a", "one__b"])
         np.testing.assert_allclose(line.coef, [[2, -1, 0]], atol=1e-3)
+    # of the copy of a vocabulary nobody knows the words
+    parts.append(("words", PrivateVocabulary(epsilon=math.inf), "text"))
+    beside = ColumnTransformer(parts, sparse_threshold=0)
+    X_words = beside.fit_transform(cells.assign(text="some words"))
+    with pytest.raises(NotFittedError):
+        DPLinearRegression(bounds_X=clone(beside), bounds_y=(0, 1)).plan(100, clone(beside))
+    for copied in (beside, clone(beside)):
+        model = PrivateMoments(**{**COMMON, "bounds_X": copied, "epsilon": math.inf}).fit(X_words)
+        assert model.mean_.shape == (5,)
+        assert hasattr(model, "feature_names_in_") == (copied is beside)
     renamed = pandas.DataFrame(X, columns=["u", "v", "w"])
     with_own = PrivateMoments(**{**COMMON, "bounds_X": encoder}).fit(renamed)
     assert with_own.to_frame().index.tolist() == ["u", "v", "w"]

@@ -157,7 +157,8 @@ def _names_by_parameters(step: Any) -> list[str | None] | None:
     if not isinstance(step, ColumnTransformer | FeatureUnion):
         with suppress(ValueError):
             made = _output_of(type(step).__name__, step)
-            return None if made is None else [None] * made.n_outputs
+            # (a vocabulary that is not fitted has no words yet)
+            return [None] * made.n_outputs if made is not None and made.n_outputs else None
         return None
     rule: Any = step.verbose_feature_names_out
     if isinstance(rule, bool):
@@ -190,9 +191,9 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
         (part, part.unscaled_columns() if _is_scaler(part) else table_columns(part))
         for _, part in branches(step)
     ]
-    if all(columns is None for _, columns in parts):
+    is_known = any(columns is not None for _, columns in parts)
+    if not is_known or (names := _names_by_parameters(step)) is None:
         return None
-    names = output_names(step)
     found: list[OutputColumn] = []
     for part, columns in parts:
         if columns is None:  # in units of their own
