@@ -311,13 +311,24 @@ def columns_read(step: Any, names: Any) -> list[Any]:
     """Of the columns of a frame those that a step reads, which was fitted to it."""
     if not isinstance(step, ColumnTransformer):
         return list(names)
-    every, used = np.asarray(names, dtype=object), set[Any]()
+    used = set[Any]()
     for _, part, columns in step.transformers_:
         if not (isinstance(part, str) and part == "drop"):
-            one: Any = [columns] if isinstance(columns, str | int) else columns
-            is_text = isinstance(one, list) and all(isinstance(name, str) for name in one)
-            used.update(one if is_text else every[one])
+            used.update(_chosen(columns, list(names)))
     return [name for name in names if name in used]
+
+
+def _chosen(columns: Any, names: list[Any]) -> list[Any]:
+    """Names of columns as a `ColumnTransformer` takes them: names, places, a mask or a slice."""
+    if isinstance(columns, slice):
+        first, last = columns.start, columns.stop
+        first = names.index(first) if isinstance(first, str) else first
+        last = names.index(last) + 1 if isinstance(last, str) else last
+        return names[first : last : columns.step]
+    chosen = np.atleast_1d(np.asarray(columns))
+    every = np.asarray(names, dtype=object)
+    is_place = chosen.dtype.kind in "biu"
+    return (every[chosen] if is_place else chosen).tolist()
 
 
 def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:

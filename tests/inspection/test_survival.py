@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyRegressor
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from support import joined
 
@@ -20,6 +21,7 @@ from sklearn_dpsco import (
     person_periods,
     survival_curve,
 )
+from sklearn_dpsco.preprocessing.declared import columns_read
 
 GRID = [0, 1, 2, 4]
 LOW = [-1, -1, -1, -2]  # with a middle other than 0
@@ -263,6 +265,22 @@ def test_encoders_in_a_column_transformer():
     rule = {"epsilon": 50.0, "inference": True}
     model = make_pipeline(beside, classifier(bounds_X=beside, **rule)).fit(ROWS, ROWS["event"])
     assert "hazard ratios" in joined(model[-1].summary(exponentiate=True))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["age", "sex"], pd.Index(["age", "sex"]), np.array(["age", "sex"]), ("age", "sex"),
+        slice("age", "sex"), slice(1, 3), [1, 2], [-3, 2], [False, True, True, False],
+        lambda table: ["age", "sex"],
+    ],
+)  # fmt: skip
+def test_columns_that_a_transformer_reads(columns):
+    table = pd.DataFrame({"event": [0], "age": [30], "sex": ["f"], "person": [1]})
+    reads = ColumnTransformer([("no", "drop", [0]), ("these", "passthrough", columns)])
+    assert columns_read(reads.fit(table), table.columns) == ["age", "sex"]
+    one = ColumnTransformer([("one", CountVectorizer(), "sex"), ("none", "passthrough", [])])
+    assert columns_read(one.fit(table.assign(sex="female")), table.columns) == ["sex"]
 
 
 def test_rare_hazards_of_persons_of_many_periods_are_not_held_far_above_them():
