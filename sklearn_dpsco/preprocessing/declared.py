@@ -196,9 +196,12 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
         return None
     found: list[OutputColumn] = []
     for part, columns in parts:
+        rest = names[len(found) :]
         if columns is None:  # in units of their own
-            last = len(found) + len(output_names(part))
-            columns = [OutputColumn(name or "") for name in names[len(found) : last]]
+            columns = [OutputColumn(name or "") for name in rest[: len(output_names(part))]]
+        elif _is_scaler(part) and not hasattr(part, "feature_names_in_"):  # x0, ... of an array
+            pairs = zip(columns, rest, strict=False)
+            columns = [column._replace(source=name or "") for column, name in pairs]
         found += columns
     return found if len(found) == len(names) else None
 
@@ -206,14 +209,13 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
 def scalers(step: Any) -> Iterator[tuple[Any, slice]]:
     """The fitted `DPScaler` that a step is, or those beside others, and where their outputs are."""
     if _is_scaler(step):
-        yield step, slice(None)
+        yield step, slice(0, step.scale_.size)
     elif isinstance(step, ColumnTransformer | FeatureUnion):
-        parts, start = [part for _, part in branches(step)], 0
-        for part in parts if any(map(_is_scaler, parts)) else ():
-            size = len(output_names(part))
-            if _is_scaler(part):
-                yield part, slice(start, start + size)
-            start += size
+        parts = [part for _, part in branches(step)]
+        for i, part in enumerate(parts):
+            for scaler, at in scalers(part):
+                start = sum(len(output_names(other)) for other in parts[:i])
+                yield scaler, slice(start + at.start, start + at.stop)
 
 
 def _is_scaler(step: Any) -> bool:

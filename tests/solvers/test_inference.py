@@ -1394,6 +1394,22 @@ def test_a_scaler_beside_an_encoder_has_the_units_of_the_table():
     assert found.coef[0, 1] == pytest.approx(2, abs=0.05)
     assert "columns are clipped to +-8 released scales" in joined(found)
     assert coef_frame(model)["coef"]["age", ""] == pytest.approx(2, abs=0.05)
+    # further inside as well
+    inner = ColumnTransformer(beside.transformers)
+    model = make_pipeline(ColumnTransformer([("all", inner, ["age", "sex"])]), last).fit(table, y)
+    found = model[-1].summary(model[0])
+    assert found.coef[0, 1] == pytest.approx(2, abs=0.05)
+    assert "columns are clipped to +-8 released scales" in joined(found)
+
+
+def test_scalers_of_parts_of_an_array_have_the_names_of_its_columns():
+    X = np.random.default_rng(0).uniform(0, 9, (4000, 2))
+    parts = [(name, DPScaler(epsilon=3.0, random_state=0), [k]) for k, name in enumerate("ab")]
+    last = DPLinearRegression(epsilon=3.0, bounds_X=(-8, 8), bounds_y=(0, 30), random_state=0)
+    model = make_pipeline(ColumnTransformer(parts), last).fit(X, X @ [1, 2])
+    frame = model[-1].coef_frame(model[0])
+    assert [source for source, _ in frame.index] == ["a__x0", "b__x1", "(intercept)"]
+    np.testing.assert_allclose(frame["coef"].iloc[:2], [1, 2], atol=0.1)
 
 
 def test_coefficients_behind_a_scaler_are_of_the_tables_columns():
