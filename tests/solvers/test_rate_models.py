@@ -351,7 +351,7 @@ def test_means_of_few_rates_above_0_are_not_far_off(n, relation, share, size):
         frame = plan.units._release_rates(solver_data(np.zeros((n, 2)), y), n, stream(seed))[1]
         off.append(frame.target_center - math.log(y.mean()))
     assert np.median(np.abs(off)) < math.log(2), off
-    assert np.quantile(off, 0.95) < math.log(4), off
+    assert np.quantile(off, 0.9) < math.log(3), off  # a few of 24 by chance
 
 
 def test_means_of_165_rates_above_0_are_not_far_off_in_bounds_that_are_far_too_wide():

@@ -466,7 +466,7 @@ def test_pixels_may_have_bounds_ten_times_too_wide():
         rows = np.random.default_rng(seed).permutation(len(y))
         model.set_params(random_state=seed).fit(X[rows[:1350]], y[rows[:1350]])
         scores.append(model.score(X[rows[1350:]], y[rows[1350:]]))
-    assert np.mean(scores) > 0.86, scores
+    assert np.mean(scores) > 0.85, scores  # .88 on average, .01 by chance
 
 
 def test_columns_that_are_mostly_one_value_are_not_thought_tiny_by_chance():
@@ -1047,7 +1047,7 @@ def test_noise_in_the_centre_does_not_move_probabilities_to_the_larger_class():
         y = rng.random(800) < expit(3.46 * (X[:, 0] - 0.5) + 0.71 * sign)
         model = DPLogisticRegression(epsilon=0.5, delta=1e-6, random_state=seed, **facts)
         off.append(sign * (model.fit(X, y.astype(int)).predict_proba(X)[:, 1].mean() - y.mean()))
-    assert abs(np.mean(off)) < 0.025, off  # by their deviation, .008 by chance
+    assert abs(np.mean(off)) < 0.03, off  # .009 on average, by their deviation .007 by chance
 
 
 def test_rare_classes_without_a_signal_are_predicted_by_their_frequencies():
