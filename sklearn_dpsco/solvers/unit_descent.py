@@ -1093,10 +1093,12 @@ def move_toward_levels(
         error = min(float(error), 1.0)
         whole = 0.3 * length * (unit**2 + error) * gradient
         whole = min(whole, math.log(1 / clip - rarer / (1 - rarer)))
-        whole = math.copysign(whole, _class_offsets(units)[1])
         pushed = whole * error / (unit**2 + error)
-        own[0] -= 0.5 * (whole - pushed) / unit
         noise = noise + (0.5 * (whole - pushed)) ** 2
+        # the less of it the more alike classes are by their weights
+        part = math.tanh(_class_offsets(units)[1] / 2) / max(1 - 2 * rarer, TINY)
+        whole, pushed = part * whole, part * pushed
+        own[0] -= 0.5 * (whole - pushed) / unit
     thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
     thought = thought - kept * pushed
     variance = np.maximum(doubt + noise, TINY)
