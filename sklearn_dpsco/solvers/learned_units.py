@@ -601,7 +601,8 @@ class LearnedUnits(Part):
         told = np.maximum(powers[1] - variance / most**2, 0.0).sum()
         spread = min(max(float((off**2 - noises).sum()) / max(told, TINY), 0.0), largest)
         left = spread * noises / (spread * powers[1] + noises)  # variance of what is not known
-        octaves = middle + left * differ * off / noises
+        # (where some rows are empty, p may be next to 0 by chance)
+        octaves = np.clip(middle + left * differ * off / noises, -longest, longest)
         # Units that are too large cost more than those that are too small; large numbers that are
         # rare make no long rows.
         sure = np.minimum(octaves + rules.size_doubt * np.sqrt(left), 0.0)

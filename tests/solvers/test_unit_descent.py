@@ -469,6 +469,17 @@ def test_pixels_may_have_bounds_ten_times_too_wide():
     assert np.mean(scores) > 0.85, scores  # .88 on average, .01 by chance
 
 
+@pytest.mark.parametrize("epsilon", [1e9, math.inf])
+def test_a_rare_flag_among_empty_rows_has_a_size(epsilon):
+    """The share of pairs that differ is next to 0 by chance: one of 200 fits failed."""
+    for seed in (128, 163):
+        rng = np.random.default_rng(seed)
+        X = (rng.random((3000, 1)) < rng.uniform(0.001, 0.03)) * 0.01
+        X[rng.random(3000) < 0.5] = math.nan
+        model = linear((0, 1), (0, 1), seed, epsilon=epsilon, nonfinite="zero")
+        assert np.isfinite(model.fit(X, rng.random(3000)).coef_).all()
+
+
 def test_columns_that_are_mostly_one_value_are_not_thought_tiny_by_chance():
     """Noise in what the few other values say was multiplied by 25: sizes of 1 / 90 in some runs."""
     rng, sizes = np.random.default_rng(0), []
