@@ -135,9 +135,12 @@ def plans():
         yield "heavy tails, regression", HeavyTailDPRegressor(**claim), (n, d)
         yield "heavy tails, classes", HeavyTailDPClassifier(**claim), (n, d)
         for relation, size, steps in (
-            ("replace-one", 100, 200), ("zero-out", 100, 200), ("replace-one", n // 10, 50),
-            ("replace-one", n // 2, 20), ("zero-out", n // 10, 1000),
-        ):  # fmt: skip
+            ("replace-one", 100, 200),
+            ("zero-out", 100, 200),
+            ("replace-one", n // 10, 50),
+            ("replace-one", n // 2, 20),
+            ("zero-out", n // 10, 1000),
+        ):
             solver = NoisyMD(batch_size=size, max_iter=steps)
             model = DPMirrorRegressor(relation=relation, solver=solver, **claim)
             yield f"batches, {relation}", model, (n, d)

@@ -71,8 +71,7 @@ def runs_by_results(solver, plan, pair, statistic, seed, most):
 
 def runs_by_releases(solver, plan, pair, seed, most):
     """The same, from releases; each run has a replay."""
-    found = audit_plan(plan, *pair, most // 4, statistic="releases", random_state=seed
-    )  # fmt: skip
+    found = audit_plan(plan, *pair, most // 4, statistic="releases", random_state=seed)
     n = 2 * (found.scores.size + found.neighbour_scores.size)
     return n if found.flagged else math.inf
 

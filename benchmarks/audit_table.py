@@ -23,9 +23,11 @@ from sklearn_dpsco.solvers import FTRL, SCOF, Gradient, NoisyMD, PhasedSGD, Sele
 
 EPSILON = 4.0
 ESTIMATORS = [
-    name for name in sklearn_dpsco.__all__ if hasattr(getattr(sklearn_dpsco, name), "predict")
+    name
+    for name in sklearn_dpsco.__all__
+    if hasattr(getattr(sklearn_dpsco, name), "predict")
     and not issubclass(getattr(sklearn_dpsco, name), MetaEstimatorMixin)
-]  # fmt: skip
+]
 COMMON = {"epsilon": EPSILON, "bounds_X": (-1, 1), "bounds_y": (-1, 1), "classes": [-1, 1]}
 # no intercept and known scales; whatever a class has of these
 SHARP = {

@@ -96,8 +96,9 @@ def means(repetitions: int) -> None:
                 }
                 rows["as published"] = lambda n, k=k, m=moment, e=epsilon: as_published(n, k, e, m)
                 rows["bound 100, average"] = lambda n: {
-                    "oracle": "coordinate-clipped", "tau": 100 / 3,
-                }  # fmt: skip
+                    "oracle": "coordinate-clipped",
+                    "tau": 100 / 3,
+                }
                 for label, settings in rows.items():
                     errors = [
                         error(sample, n, k, epsilon, repetitions, **settings(n)) for n in SIZES

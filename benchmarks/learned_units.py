@@ -91,9 +91,12 @@ def gain(model: Any, X: Any, y: Any, k: int) -> float:
 
 def private(k: int, epsilon: float, seed: int, wider: float, **settings: Any) -> Any:
     common = {
-        "epsilon": epsilon, "delta": 1e-6, "relation": "zero-out", "bounds_X": (-wider, wider),
+        "epsilon": epsilon,
+        "delta": 1e-6,
+        "relation": "zero-out",
+        "bounds_X": (-wider, wider),
         "random_state": seed,
-    } | settings  # fmt: skip
+    } | settings
     if k == 0:
         return DPMirrorRegressor(bounds_y=(-wider, wider), **common)
     return DPMirrorClassifier(classes=list(range(k)), **common)

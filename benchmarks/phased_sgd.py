@@ -169,8 +169,10 @@ def compare(task: str, splits: list[Any], bounds: dict[str, Any]) -> None:
 
 
 def stream(n: int) -> None:
-    for task, bounds in (("reg", {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}),
-                         ("clf", {"bounds_X": (-1, 1)})):  # fmt: skip
+    for task, bounds in (
+        ("reg", {"bounds_X": (-1, 1), "bounds_y": (-1, 1)}),
+        ("clf", {"bounds_X": (-1, 1)}),
+    ):
         X, y = synthetic_stream(n + 100_000, 50, task)
         print(f"stream of {n} x 50, {task}, epsilon = {', '.join(map(str, EPSILONS))}")
         compare(task, [(X[:n], y[:n], X[n:], y[n:])], bounds)

@@ -30,9 +30,12 @@ import sklearn_dpsco  # noqa: E402
 
 RELATIONS = ("replace-one", "zero-out")
 STORAGES = {
-    "dense": lambda X: X, "float32": lambda X: X.astype(np.float32), "F": np.asfortranarray,
-    "csr": sparse.csr_array, "csc": sparse.csc_array,
-}  # fmt: skip
+    "dense": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "F": np.asfortranarray,
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_array,
+}
 # further parameters, and arguments of fit by name
 EXTRAS = {
     "weights": ({"max_weight": 2.0}, ("sample_weight",)),

@@ -56,15 +56,19 @@ def table(family: str, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarra
     return X, signal / signal.std()
 
 
-def explained(form: str | None, task: str, family: str, n: int, d: int, epsilon: float,
-              seed: int) -> float:  # fmt: skip
+def explained(
+    form: str | None, task: str, family: str, n: int, d: int, epsilon: float, seed: int
+) -> float:
     """R2, or 1 - log loss / log 2, on fresh records; `form` None for a model without privacy."""
     X, signal = table(family, n + TEST, d, seed)
     rng = np.random.default_rng(seed + 1000)
     common: dict[str, Any] = {
-        "epsilon": epsilon, "relation": "zero-out", "bounds_X": (-1, 1),
-        "solver": form, "random_state": seed,
-    }  # fmt: skip
+        "epsilon": epsilon,
+        "relation": "zero-out",
+        "bounds_X": (-1, 1),
+        "solver": form,
+        "random_state": seed,
+    }
     if task == "regression":
         y = np.clip(0.25 * signal + 0.12 * rng.standard_normal(len(X)), -1, 1)
         model: Any = LinearRegression() if form is None else DPLassoFW(bounds_y=(-1, 1), **common)

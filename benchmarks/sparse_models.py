@@ -63,9 +63,12 @@ def measured(family: str, task: str, n: int, epsilon: float, seed: int) -> list[
     rng, found = np.random.default_rng(seed + 99), []
     bounds = (0, 1) if family.startswith("zipf") else (-1, 1)
     common: dict[str, Any] = {
-        "epsilon": epsilon, "relation": "zero-out", "bounds_X": bounds, "solver": Selection(),
+        "epsilon": epsilon,
+        "relation": "zero-out",
+        "bounds_X": bounds,
+        "solver": Selection(),
         "random_state": seed,
-    }  # fmt: skip
+    }
     y: Any = np.clip(0.25 * signal + 0.12 * rng.standard_normal(len(signal)), -1, 1)
     kind: Any = DPLassoFW(bounds_y=(-1, 1), **common)
     if task == "clf":

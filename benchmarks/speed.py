@@ -240,9 +240,12 @@ def batches() -> None:
     for relation, size in product(("replace-one", "zero-out"), (1, 100, 10_000)):
         steps = {1: 5000, 100: 2000}.get(size, 50)
         model = DPMirrorRegressor(
-            bounds_X=(-1, 1), bounds_y=(-1, 1), relation=relation, fit_intercept=False,
+            bounds_X=(-1, 1),
+            bounds_y=(-1, 1),
+            relation=relation,
+            fit_intercept=False,
             solver=NoisyMD(batch_size=size, max_iter=steps),
-        )  # fmt: skip
+        )
         plan, data = model.plan(n, d), SolverData(make_rows(X, False), y)
         coef = rng.normal(size=d) / d
 
@@ -271,14 +274,16 @@ def defaults() -> None:
         models = {
             "regressor": (DPLinearRegression(bounds_X=(-1, 1), bounds_y=(-1, 1)), y, Ridge()),
             "classifier": (
-                DPLogisticRegression(bounds_X=(-1, 1), classes=[0, 1]), labels,
+                DPLogisticRegression(bounds_X=(-1, 1), classes=[0, 1]),
+                labels,
                 LogisticRegression(),
             ),
             "five classes": (
-                DPLogisticRegression(bounds_X=(-1, 1), classes=range(5)), classes,
+                DPLogisticRegression(bounds_X=(-1, 1), classes=range(5)),
+                classes,
                 LogisticRegression(),
             ),
-        }  # fmt: skip
+        }
         for name, (private, target, plain) in models.items():
             times = medians(
                 {"ours": lambda m=private, t=target, X=X: m.fit(X, t),

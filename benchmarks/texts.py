@@ -170,9 +170,12 @@ def compare_vocabularies(rows: list[Docstring], seeds: int = 5) -> None:
                         aucs.append(0.5)
                         continue
                     model = DPLogisticRegression(
-                        epsilon=(1 - share) * epsilon, bounds_X=vectorizer, classes=[False, True],
-                        random_state=seed, **claim,
-                    )  # fmt: skip
+                        epsilon=(1 - share) * epsilon,
+                        bounds_X=vectorizer,
+                        classes=[False, True],
+                        random_state=seed,
+                        **claim,
+                    )
                     model.fit(vectorizer.transform(texts[:cut]), y[:cut], groups=user[:cut])
                     scores = model.decision_function(vectorizer.transform(texts[cut:]))
                     aucs.append(float(roc_auc_score(y[cut:], scores)))

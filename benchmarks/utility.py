@@ -117,8 +117,11 @@ def row(family: str, table: tuple[Any, ...], seeds: int, changed: dict[str, Any]
             kind = getattr(sklearn_dpsco, FAMILIES[family][task != "reg"])
             classes = sorted(set(y)) if task != "reg" else None
             common = {
-                "relation": "zero-out", "delta": 1e-6, "random_state": seed, "classes": classes,
-            }  # fmt: skip
+                "relation": "zero-out",
+                "delta": 1e-6,
+                "random_state": seed,
+                "classes": classes,
+            }
             settings = accepted(kind, common | bounds | changed)
             models = [kind(epsilon=epsilon, **settings) for epsilon in EPSILONS]
         fitted = [model.fit(X[train], y[train]) for model in models]

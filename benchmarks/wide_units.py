@@ -131,9 +131,10 @@ def private(kinds: tuple[Any, Any], family: str, k: int, epsilon: float, **setti
 def study(families: list[str], k: int, support: int | None, seeds: int) -> None:
     mirror, lasso = (DPMirrorRegressor, DPMirrorClassifier), (DPLassoFW, DPLassoFWClassifier)
     ways: tuple[tuple[str, tuple[Any, Any], dict[str, Any]], ...] = (
-        ("learned units", mirror, {}), ("bounds' units", mirror, {"solver": "noisy-md"}),
+        ("learned units", mirror, {}),
+        ("bounds' units", mirror, {"solver": "noisy-md"}),
         ("selection", lasso, {"solver": "selection"}),
-    )  # fmt: skip
+    )
     for family in families:
         n = SIZES[family][0]
         rows: dict[str, list[list[float]]] = {name: [] for name, *_ in ways}

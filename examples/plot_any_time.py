@@ -82,9 +82,12 @@ print("the claim is flagged" if result.flagged else "the claim is not flagged")
 # noise of the worst of 1000 sums is only 3.3 times that of a single release.
 
 one = PrefixSum.calibrate(
-    2.0, PrivacyBudget(epsilon, delta).gaussian_allowance,
-    n_steps=n_steps, width=1, largest_norm=1.0,
-)  # fmt: skip
+    2.0,
+    PrivacyBudget(epsilon, delta).gaussian_allowance,
+    n_steps=n_steps,
+    width=1,
+    largest_norm=1.0,
+)
 print(f"noise of the last sum: {one.prefix_scales()[-1]:.1f} instead of {sigma:.3f}")
 correlated = [last_models(z, n_runs, seed, one) for seed, z in enumerate(streams)]
 replaced = audit_outcomes(*correlated, epsilon=epsilon, delta=delta)

@@ -93,8 +93,11 @@ axes.axhline(private, color="tab:red", label="scales found privately")
 axes.axhline(reference, color="black", linestyle="--", label="not private")
 axes.axhline(0, color="gray", linestyle=":", label="mean of the training part")
 axes.set(
-    xscale="log", ylim=(-0.55, 1), xlabel="factor on the guesses", ylabel="test R2, cut at -0.5",
+    xscale="log",
+    ylim=(-0.55, 1),
+    xlabel="factor on the guesses",
+    ylabel="test R2, cut at -0.5",
     title="Wrong guesses, epsilon = 1, 15,000 records",
-)  # fmt: skip
+)
 figure.legend(fontsize="small", loc="outside lower center", ncols=2)
 plt.show()

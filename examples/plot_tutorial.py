@@ -19,13 +19,15 @@ def read_records(n_records=12_000, seed=0):
     """A table as it comes out of a database."""
     rng = np.random.default_rng(seed)
     ward = rng.choice(["surgery", "medicine", "cardiology", "other"], n_records)
-    records = pd.DataFrame({
-        "age": rng.integers(18, 95, n_records).astype(float),
-        "days": np.ceil(rng.exponential(5, n_records)),
-        "creatinine": rng.lognormal(0, 0.4, n_records),
-        "ward": ward,
-        "emergency": rng.uniform(size=n_records) < 0.3,
-    })  # fmt: skip
+    records = pd.DataFrame(
+        {
+            "age": rng.integers(18, 95, n_records).astype(float),
+            "days": np.ceil(rng.exponential(5, n_records)),
+            "creatinine": rng.lognormal(0, 0.4, n_records),
+            "ward": ward,
+            "emergency": rng.uniform(size=n_records) < 0.3,
+        }
+    )
     risk = (
         0.05 * (records["age"] - 60)
         + 0.15 * (records["days"] - 5)

@@ -53,7 +53,7 @@ grid = {"dpmirrorclassifier__loss": ["logistic", "smoothed_hinge"]}
 branches = accountant.parallel()  # on disjoint records, which cost the largest of them
 search = DPGridSearchCV(
     model, grid, epsilon=2.0, scoring="accuracy", accountant=branches.branch("search")
-)  # fmt: skip
+)
 print(search.plan(n_samples=4800, n_features=18))
 
 # %%

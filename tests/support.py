@@ -78,8 +78,10 @@ def recomputed_epsilon(guarantee):
         game = (selections.log_range, selections.count, mu)
         return brentq(
             lambda epsilon: np.log((lattice_delta(epsilon, *game) + 1e-99) / guarantee.delta),
-            guarantee.epsilon * 0.9, guarantee.epsilon * 1.2, rtol=1e-7,
-        )  # fmt: skip
+            guarantee.epsilon * 0.9,
+            guarantee.epsilon * 1.2,
+            rtol=1e-7,
+        )
     if guarantee.composition == "zcdp":
         accountant = RdpAccountant(ORDERS)
         return accountant.compose(guarantee.dp_event).get_epsilon(guarantee.delta)

@@ -109,9 +109,12 @@ def test_a_note_names_what_is_unknown():
     assert "7 combinations of columns" in telling_unknown(many, {}).notes[0]
     # of none all that is said is true
     spread = Estimates(
-        names=[f"c{k}" for k in range(9)], coef=np.ones((1, 9)), sampling=np.eye(9),
-        noise=np.eye(9), unknown=np.ones((9, 1)) / 3,
-    )  # fmt: skip
+        names=[f"c{k}" for k in range(9)],
+        coef=np.ones((1, 9)),
+        sampling=np.eye(9),
+        noise=np.eye(9),
+        unknown=np.ones((9, 1)) / 3,
+    )
     assert "columns, which no coefficient shows by itself" in telling_unknown(spread, {}).notes[0]
 
 
@@ -320,9 +323,12 @@ def test_names_in_equations_may_hold_what_equations_do():
         other.t_test("x - x, y = 2 = 1").coef, other.t_test([[-1, 1, 0]]).coef
     )
     several = Estimates(
-        names=["a", "b"], outputs=["x", "y"], coef=np.ones((2, 2)), sampling=np.eye(4),
+        names=["a", "b"],
+        outputs=["x", "y"],
+        coef=np.ones((2, 2)),
+        sampling=np.eye(4),
         noise=np.eye(4),
-    )  # fmt: skip
+    )
     assert several.t_test("a = b").param_names == ["x: a - b", "y: a - b"]
 
 
@@ -377,10 +383,13 @@ def test_other_names_of_the_level_are_refused_with_the_right_one(name):
 def test_names_of_statsmodels_tell_where_the_numbers_are():
     model = DPLinearRegression()
     for name, place in (
-        ("bse", r"summary\(\)\.to_frame\(\)\['std err'\]"), ("nobs", "plan_.problem"),
-        ("rsquared", "dp_score"), ("resid", "private"), ("partial_fit", "DPFTRLClassifier"),
+        ("bse", r"summary\(\)\.to_frame\(\)\['std err'\]"),
+        ("nobs", "plan_.problem"),
+        ("rsquared", "dp_score"),
+        ("resid", "private"),
+        ("partial_fit", "DPFTRLClassifier"),
         ("pvalues_", "to_frame"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{place}"):
             getattr(model, name)
     with pytest.raises(AttributeError, match=r"'Estimates' .* 'params'; see to_frame\(\)"):

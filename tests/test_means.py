@@ -32,9 +32,10 @@ FUNCTIONS = {
 }
 every_oracle = pytest.mark.parametrize("oracle", ORACLES)
 half_of_oracles_and_deltas = rest_is_slow(
-    ("oracle", "delta"), itertools.product(ORACLES, (0.0, 1e-6)),
+    ("oracle", "delta"),
+    itertools.product(ORACLES, (0.0, 1e-6)),
     [f"{oracle}-{(0.0, 1e-6)[k % 2]}" for k, oracle in enumerate(ORACLES)],
-)  # fmt: skip
+)
 
 
 def smoothed_truncation(a):

@@ -54,8 +54,11 @@ def released(n=20_000, epsilon=3.0, seed=0, **others):
 # -------------------------------------------------------------------------------- privacy
 
 
-@rest_is_slow(("epsilon", "relation"), [(e, r) for e in (1.0, 400.0) for r in RELATIONS],
-              ["1.0-zero-out", "400.0-replace-one"])  # fmt: skip
+@rest_is_slow(
+    ("epsilon", "relation"),
+    [(e, r) for e in (1.0, 400.0) for r in RELATIONS],
+    ["1.0-zero-out", "400.0-replace-one"],
+)
 def test_no_record_moves_a_release_beyond_its_sensitivity(epsilon, relation):
     may_be_empty = relation == "zero-out"  # pairs under replace-one differ in no empty record
     plan = MomentsPlan.of(60, 3, PrivacyBudget(epsilon, 1e-6, relation), may_be_empty)
@@ -461,9 +464,11 @@ def test_wrong_tables_spend_nothing():
     broken = table(100)
     broken[0, 0] = np.nan
     for X, y, message in (
-        (broken, None, "nonfinite='zero'"), (table(100), np.zeros(100), "among the columns of X"),
-        (table(1), None, "minimum of 2"), (table(6), None, "n_samples=6 must be larger"),
-    ):  # fmt: skip
+        (broken, None, "nonfinite='zero'"),
+        (table(100), np.zeros(100), "among the columns of X"),
+        (table(1), None, "minimum of 2"),
+        (table(6), None, "n_samples=6 must be larger"),
+    ):
         with pytest.raises(ValueError, match=message):
             moments.fit(X, y)
     assert not accountant.ledger

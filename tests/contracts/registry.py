@@ -179,8 +179,9 @@ class Entry:
     shifting: tuple[dict[str, Any], ...] = ({"bounds_X": (-1e6, 2e6)}, {"bounds_X": (1, 1e6)})
     columns: Mapping[str, Any] = field(default_factory=lambda: {"bounds_X": (-1e6, 1e6)})
     origins: tuple[tuple[dict[str, Any], Any], ...] = (
-        ({}, (0, 0, 0)), ({"bounds_X": ([-1, -1, -2], [3, 0, 1])}, (1, 0, -0.5)),
-    )  # fmt: skip
+        ({}, (0, 0, 0)),
+        ({"bounds_X": ([-1, -1, -2], [3, 0, 1])}, (1, 0, -0.5)),
+    )
     unlike_sums: tuple[str, ...] = ()
     by_selection: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()

@@ -137,12 +137,15 @@ def test_the_norm_of_the_plan():
     assert loose[-1].plan_.data_norm == alone.data_norm
 
 
-@pytest.mark.parametrize(("schema", "drop", "is_told"), [
-    ({"age": (18, 98)}, None, True),
-    ({"age": (0, 98)}, None, False),
-    ({"age": (18, 98), "sex": ["f", "m"]}, None, False),  # a whole list is an intercept
-    ({"age": (18, 98), "sex": ["f", "m"]}, "first", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("schema", "drop", "is_told"),
+    [
+        ({"age": (18, 98)}, None, True),
+        ({"age": (0, 98)}, None, False),
+        ({"age": (18, 98), "sex": ["f", "m"]}, None, False),  # a whole list is an intercept
+        ({"age": (18, 98), "sex": ["f", "m"]}, "first", True),
+    ],
+)
 def test_a_model_through_0_says_where_an_encoder_puts_it(schema, drop, is_told):
     table = pd.DataFrame({"age": [20.0, 60.0] * 50, "sex": ["f", "m"] * 50})
     encoder = PublicEncoder(schema, drop=drop, extra="drop")
@@ -225,8 +228,9 @@ def test_inner_pipelines_and_wrappers():
     expected = make_pipeline(ENCODER, box_rule()).fit(X, y)[-1].coef_
     inner = make_pipeline(ENCODER, make_pipeline("passthrough", None, box_rule())).fit(X, y)
     np.testing.assert_array_equal(inner[-1][-1].coef_, expected)
-    wrapped = TransformedTargetRegressor(make_pipeline(ENCODER, box_rule()), func=np.copy,
-                                         inverse_func=np.copy, check_inverse=False)  # fmt: skip
+    wrapped = TransformedTargetRegressor(
+        make_pipeline(ENCODER, box_rule()), func=np.copy, inverse_func=np.copy, check_inverse=False
+    )
     np.testing.assert_array_equal(wrapped.fit(X, y).regressor_[-1].coef_, expected)
     grid = GridSearchCV(box_rule(), {"epsilon": [1.0]}, cv=KFold(2), error_score="raise")
     search = make_pipeline(ENCODER, grid).fit(X, y)
@@ -262,12 +266,14 @@ def test_searches_caches_workers_and_copies(tmp_path, backend):
     pipe = make_pipeline(ENCODER, box_rule())
     expected = pipe.fit(X, y)[-1].coef_
     for other in (
-        clone(pipe), pickle.loads(pickle.dumps(pipe)), UserPipeline(pipe.steps),
+        clone(pipe),
+        pickle.loads(pickle.dumps(pipe)),
+        UserPipeline(pipe.steps),
         make_pipeline(ENCODER, box_rule(), memory=str(tmp_path)),
         make_pipeline(ENCODER, box_rule(), memory=str(tmp_path)),  # from the cache
         make_pipeline(ENCODER, MultiOutputRegressor(box_rule(), n_jobs=2)),
         StepByStep(pipe.steps),
-    ):  # fmt: skip
+    ):
         with parallel_config(backend):
             last = other.fit(X, y[:, None] if "multi" in other.steps[-1][0] else y)[-1]
         coef = last.estimators_[0].coef_ if hasattr(last, "estimators_") else last.coef_

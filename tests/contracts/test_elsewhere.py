@@ -138,9 +138,11 @@ def test_weights_users_and_invalid_records_in_blocks(name, form):
     expected = build(name, form, **settings).fit(own, y, sample_weight=weight)
     for users_there in (users, da.from_array(users, chunks=11)):
         model = build(name, form, **settings).fit(
-            da.from_array(X, chunks=(17, 3)), y, groups=users_there,
+            da.from_array(X, chunks=(17, 3)),
+            y,
+            groups=users_there,
             sample_weight=da.from_array(weight, chunks=60),
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(outcome(model), outcome(expected), **TOLERANCE)
 
 
@@ -320,12 +322,15 @@ def test_what_takes_no_blocks_says_so():
     fitted = DPMirrorRegressor(**declared).fit(X, y)
     encoder = PublicEncoder({"a": (0, 1)})
     for call in (
-        lambda: stream.partial_fit(there, y), lambda: search.fit(there, y),
-        lambda: dp_score(fitted, there, y), lambda: DPScaler().fit(there),
+        lambda: stream.partial_fit(there, y),
+        lambda: search.fit(there, y),
+        lambda: dp_score(fitted, there, y),
+        lambda: DPScaler().fit(there),
         lambda: PrivateMoments().fit(there),
-        lambda: encoder.fit(frame(X)), lambda: encoder.transform(frame(X)),
+        lambda: encoder.fit(frame(X)),
+        lambda: encoder.transform(frame(X)),
         lambda: model.fit(X, da.from_array(y)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match="takes tables in memory"):
             call()
     raw = dd.from_pandas(pd.DataFrame({"a": X[:, 0]}), npartitions=2)
@@ -347,10 +352,11 @@ def test_parts_may_be_listed_in_any_way():
     expected = build("DPMirrorRegressor", FEW).fit(X, y)
     array = da.from_array(X, chunks=(20, 3)).to_delayed()
     for parts, of_y in (
-        (array, y), (tuple(array.ravel()), in_parts(y, (0, 20, 40, 60))),
+        (array, y),
+        (tuple(array.ravel()), in_parts(y, (0, 20, 40, 60))),
         (dask.delayed(X), dask.delayed(y)),
         ([dask.delayed(sparse.coo_array(X[a:b])) for a, b in ((0, 9), (9, 60))], y),
-    ):  # fmt: skip
+    ):
         model = build("DPMirrorRegressor", FEW).fit(parts, of_y)
         np.testing.assert_allclose(outcome(model), outcome(expected), rtol=1e-6, atol=1e-9)
 
@@ -735,7 +741,7 @@ def test_workers_notice_blocks_that_change(client, tmp_path, monkeypatch):
     ("when", "is_held"),
     [("charge", True), ("charge", False), ("kept", True), ("step", True), ("step", False)],
     ("charge-False", "kept-True", "step-True"),
-)  # fmt: skip
+)
 def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch, is_held, when):
     distributed = pytest.importorskip("distributed", reason="needs dask and distributed")
     X, y = large(400)

@@ -69,10 +69,13 @@ def extreme_tables(name):
     """Tables whose sums overflow, or are inf - inf, or vanish."""
     X, y = table(name)
     for rows, values in (
-        ([3], HUGE), ([3], -HUGE), ([3, 4], [[HUGE], [-HUGE]]), ([3], TINY),
+        ([3], HUGE),
+        ([3], -HUGE),
+        ([3, 4], [[HUGE], [-HUGE]]),
+        ([3], TINY),
         ([8], [HUGE, -HUGE, 1]),
         (range(60), [[HUGE], [HUGE], [-HUGE], [-HUGE]] * 15),
-    ):  # fmt: skip
+    ):
         features, targets = X.copy(), y.copy()
         features[rows] = values
         yield features, targets

@@ -292,8 +292,9 @@ class Failing(DPMirrorRegressor):
 @rest_is_slow(
     ("max_iter", "error", "message"),
     [(4, MemoryError, "in the middle"), (5, PrivacyBudgetError, "was spent")],
-    ("in the middle",), lambda case: case[2],
-)  # fmt: skip
+    ("in the middle",),
+    lambda case: case[2],
+)
 # (a task that fails ends the processes of a backend, which take long to start)
 @on_threads
 def test_a_search_whose_worker_fails_stays_charged(side_by_side, max_iter, error, message):

@@ -147,8 +147,9 @@ def test_a_plan_reads_as_a_table(name, form):
             (line,) = [
                 line
                 for line in lines
-                if release.name in line and f"{release.mechanism.scale:.4g}" in line
+                if release.name in line
+                and f"{release.mechanism.scale:.4g}" in line
                 and (release.group or "") in line
-            ]  # fmt: skip
+            ]
             assert f" {release.count} " in line
     assert "60 x 3" in str(plan)

@@ -30,9 +30,11 @@ LIMITS = ((10**15, 10), (100, 10**15), (10**15, 10**15))
 LARGEST_PLAN = 30e6  # bytes, of a plan and of what it takes to make it
 
 CLAIMS = (
-    {}, {"epsilon": 0.01, "relation": "zero-out"}, {"epsilon": 100.0, "delta": 1e-13},
+    {},
+    {"epsilon": 0.01, "relation": "zero-out"},
+    {"epsilon": 100.0, "delta": 1e-13},
     {"epsilon": 10.0, "delta": 1e-9, "relation": "zero-out", "max_rows_per_user": 1000},
-)  # fmt: skip
+)
 SETTINGS = (
     {}, {"data_norm": 1e3, "gradient_clip": 0.1}, {"max_iter": 10**6}, {"batch_size": 10**6},
     {"fit_intercept": False, "n_restarts": 20}, {"n_phases": 30},

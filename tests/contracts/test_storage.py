@@ -159,7 +159,8 @@ def test_out_of_bounds_values_are_clipped_without_a_word(name, form):
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*too small to learn from")
         model = build(name, form).fit(wild, y_wild)
-    expected = build(name, form).fit(tame, np.clip(y_wild, *bounds["bounds_y"]) if "bounds_y"
-                                     in bounds else y_wild)  # fmt: skip
+    expected = build(name, form).fit(
+        tame, np.clip(y_wild, *bounds["bounds_y"]) if "bounds_y" in bounds else y_wild
+    )
     np.testing.assert_array_equal(outcome(model), outcome(expected))
     assert np.all(np.isfinite(outcome(model)))

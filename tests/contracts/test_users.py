@@ -204,7 +204,9 @@ def test_rows_that_count_for_nothing_are_told():
             X, y, groups=users
         ),
         "a search": lambda most: DPGridSearchCV(
-            lasso(), {"fit_intercept": [True, False]}, epsilon=90.0,
+            lasso(),
+            {"fit_intercept": [True, False]},
+            epsilon=90.0,
             max_rows_per_user=most,
         ).fit(X, y, groups=users),
         "a scaler": lambda most: DPScaler(bounds_X=(0, 1), max_rows_per_user=most).fit(
@@ -216,7 +218,7 @@ def test_rows_that_count_for_nothing_are_told():
         "a score": lambda most: dp_score(
             model, X, y, scoring="mean_bias", groups=users, max_rows_per_user=most
         ),
-    }  # fmt: skip
+    }
     for most, beyond in ((1, 100), (3, 98)):
         words = f"{beyond} of 600 rows count for nothing: .*={most} of .* up to 101. Set max_rows"
         for name, call in told.items():

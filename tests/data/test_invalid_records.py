@@ -243,8 +243,10 @@ def test_one_cell_of_bytes_does_not_empty_truth_values_of_others():
     polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     for odd in ("1", b"1", b"\xff"):
         column = ["true", "False", odd, None]
-        tables = [polars.DataFrame({"a": polars.Series(column, strict=False)}),
-                  pyarrow.table([pyarrow.array(column)], ["a"])]  # fmt: skip
+        tables = [
+            polars.DataFrame({"a": polars.Series(column, strict=False)}),
+            pyarrow.table([pyarrow.array(column)], ["a"]),
+        ]
         tables += [tables[1].to_pandas(types_mapper=pd.ArrowDtype), np.array([column], object).T]
         of_odd = np.nan if odd == b"\xff" else 1.0
         for table in tables:

@@ -191,10 +191,11 @@ def joint_reference(rows, coef, y, terms, bounds):
 
 
 @rest_is_slow(
-    ("loss", "kind"), itertools.product(JOINT, ("dense", "fortran", "csr")),
+    ("loss", "kind"),
+    itertools.product(JOINT, ("dense", "fortran", "csr")),
     ("Logistic dense", "SmoothedHinge csr", "PseudoHuber fortran", "PseudoHuber csr"),
     lambda case: f"{type(case[0].base).__name__} {case[1]}",
-)  # fmt: skip
+)
 def test_gradients_of_several_outputs_and_of_bounded_derivatives(loss, kind):
     # fewer and more rows than a block, and more than a chunk
     for (n, d), has_intercept in itertools.product(((1, 1), (64, 3), (67, 5), (600, 520)), (0, 1)):

@@ -185,9 +185,11 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
 
     def results():
         return (
-            rows.gradient_sum(coef, *objective), rows.weighted_sum(objective[0]), rows.norms(),
+            rows.gradient_sum(coef, *objective),
+            rows.weighted_sum(objective[0]),
+            rows.norms(),
             rows.product(coef),
-        )  # fmt: skip
+        )
 
     monkeypatch.setattr("sklearn_dpsco._kernels.jit.number_of_threads", lambda: 1)
     alone = results()

@@ -64,9 +64,10 @@ def model_of(name, exposure=None, **settings):
 
 
 @rest_is_slow(
-    ("name", "n"), [*itertools.product(MODELS, (60, 2000))],
+    ("name", "n"),
+    [*itertools.product(MODELS, (60, 2000))],
     ("Poisson-60", "Gamma-2000", "Tweedie-60"),
-)  # fmt: skip
+)
 def test_without_noise_it_is_the_model_of_scikit_learn(name, n):
     X, y, exposure = table(name, n)
     weights = np.random.default_rng(1).choice([0.2, 1.0], n)
@@ -488,9 +489,12 @@ def test_intervals_hold_for_a_strong_effect_of_few_rows(share, epsilon):
     X[:, 0] = rng.random(len(X)) < share
     y = rng.poisson(np.exp(X @ [1.5, 0.2, 0.2, -0.2] - 0.3))
     model = DPPoissonRegressor(
-        epsilon=epsilon, relation="zero-out", inference=True,
-        bounds_X=([0, -4, -4, -4], [1, 4, 4, 4]), bounds_y=(0, 60),
-    )  # fmt: skip
+        epsilon=epsilon,
+        relation="zero-out",
+        inference=True,
+        bounds_X=([0, -4, -4, -4], [1, 4, 4, 4]),
+        bounds_y=(0, 60),
+    )
     covered = []
     for seed in range(6):
         low, high = model.set_params(random_state=seed).fit(X, y).conf_int()[0]

@@ -99,9 +99,11 @@ def test_no_more_coefficients_than_steps(stored):
     X, three = storage(X.toarray(), stored), np.select([signal > 0.5, signal < -0.5], [2, 0], 1)
     targets = np.column_stack((signal, -signal, np.abs(signal)))
     cases = [
-        (classifier(), signal > 0.5), (classifier(classes=[0, 1, 2]), three),
-        (regressor(), signal), (regressor(), targets),
-    ]  # fmt: skip
+        (classifier(), signal > 0.5),
+        (classifier(classes=[0, 1, 2]), three),
+        (regressor(), signal),
+        (regressor(), targets),
+    ]
     for k, (model, y) in enumerate(cases):
         for delta, max_iter in (((0, 1e-6)[k % 2], 9), (1e-6, "auto")):
             model.set_params(solver=Selection(max_iter=max_iter), delta=delta).fit(X, y)

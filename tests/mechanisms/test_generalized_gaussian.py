@@ -83,9 +83,11 @@ def test_density_in_two_dimensions(r):
     grid = (np.arange(-120, 120) + 0.5) / 20
     size = (np.abs(grid[:, None]) ** r + np.abs(grid[None, :]) ** r) ** (1 / r)
     weight, _, _ = np.histogram2d(
-        np.repeat(grid, grid.size), np.tile(grid, grid.size), bins=(edges, edges),
+        np.repeat(grid, grid.size),
+        np.tile(grid, grid.size),
+        bins=(edges, edges),
         weights=np.exp(-(size**2) / 2).ravel(),
-    )  # fmt: skip
+    )
     expected = weight / weight.sum() * len(z)
     assert stats.chisquare(counts.ravel(), expected.ravel()).pvalue > LEVEL
 
@@ -144,9 +146,7 @@ def test_trade_off_of_a_shift_is_at_least_that_of_the_gaussian(r):
             assert error_2 >= stats.norm.cdf(stats.norm.isf(error_1) - mu) - 1e-9
 
 
-NORMS = [
-    (math.inf, 3.0, 50), (math.inf, 2.0, 7), (4.0, 2.5, 30), (12.0, 4.0, 200), (3.0, 3.0, 9)
-]  # fmt: skip
+NORMS = [(math.inf, 3.0, 50), (math.inf, 2.0, 7), (4.0, 2.5, 30), (12.0, 4.0, 200), (3.0, 3.0, 9)]
 
 
 @rest_is_slow(("q", "r", "d"), NORMS, ("inf-3.0-50", "inf-2.0-7", "12.0-4.0-200"))

@@ -91,9 +91,11 @@ def test_exponential_noise_is_permute_and_flip():
 
 
 @rest_is_slow(
-    ("noise", "precision"), [*itertools.product(LAWS, PRECISIONS)],
-    ("gumbel-exact", "exponential-float"), "-".join,
-)  # fmt: skip
+    ("noise", "precision"),
+    [*itertools.product(LAWS, PRECISIONS)],
+    ("gumbel-exact", "exponential-float"),
+    "-".join,
+)
 def test_selection_has_its_law(noise, precision):
     scale = 1.3
     mechanism, one_stream = SelectVertex(1.0, scale, noise, precision), stream(2)

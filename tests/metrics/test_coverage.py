@@ -141,8 +141,9 @@ def cases(n, some=slice(None), *, alone=True, **settings):
         (slice(2, 3), 300, 3.0, "replace-one", 1e-6),
         (slice(3, 4), 200, 5.0, "zero-out", 0.0),
     ],
-    ("n=300, epsilon=3.0",), lambda case: f"n={case[1]}, epsilon={case[2]}",
-)  # fmt: skip
+    ("n=300, epsilon=3.0",),
+    lambda case: f"n={case[1]}, epsilon={case[2]}",
+)
 def test_intervals_cover(some, n, epsilon, relation, delta):
     settings = {"epsilon": epsilon, "relation": relation, "delta": delta}
     for plan, draw, truths in cases(n, some, alone=False, **settings):
@@ -162,8 +163,9 @@ def test_intervals_cover_everywhere(n, epsilon, relation, delta):
 @rest_is_slow(
     ("n", "share", "delta"),
     [*itertools.product((300, 500, 2000), (5e-4, 2e-3, 1e-2, 5e-2), (0.0, 1e-6))],
-    ("500-0.002-1e-06",), lambda case: "-".join(map(str, case)),
-)  # fmt: skip
+    ("500-0.002-1e-06",),
+    lambda case: "-".join(map(str, case)),
+)
 def test_intervals_cover_where_a_few_losses_are_large(n, share, delta):
     """Samples without a large loss, or with fewer than usual, have too small a variance as well."""
     runs = 80 if (n, share) == (500, 2e-3) else 2000
@@ -201,11 +203,14 @@ def test_intervals_of_classes_cover(name):
 
 @rest_is_slow(
     ("n", "epsilon", "relation", "delta", "share"),
-    [*itertools.product((300, 2000), (0.5, 2.0), ("replace-one", "zero-out"), (0.0, 1e-6),
-        (0.01, 0.1, 0.3))],
+    [
+        *itertools.product(
+            (300, 2000), (0.5, 2.0), ("replace-one", "zero-out"), (0.0, 1e-6), (0.01, 0.1, 0.3)
+        )
+    ],
     ("2000-0.5-replace-one-0.0-0.1",),
     lambda case: "-".join(map(str, case)),
-)  # fmt: skip
+)
 def test_intervals_cover_the_scores_of_valid_records(n, epsilon, relation, delta, share):
     settings = {"epsilon": epsilon, "relation": relation, "delta": delta, "invalid": "exclude"}
     runs = 25 if (n, epsilon, share) in ((300, 2.0, 0.3), (2000, 0.5, 0.1)) else 500
@@ -278,8 +283,9 @@ def test_intervals_of_r2_are_as_long_as_what_errors_and_targets_have_in_common_l
 @rest_is_slow(
     ("n", "epsilon", "delta", "n_bins"),
     [(30_000, 1.0, 0.0, 5), (3000, 0.3, 0.0, 20), (3000, 0.3, 1e-6, 5), (3000, 3.0, 0.0, 5)],
-    ("30000-1.0-0.0-5", "3000-0.3-1e-06-5"), lambda case: "-".join(map(str, case)),
-)  # fmt: skip
+    ("30000-1.0-0.0-5", "3000-0.3-1e-06-5"),
+    lambda case: "-".join(map(str, case)),
+)
 def test_intervals_of_a_calibrated_model_hold_its_mean_predictions(n, epsilon, delta, n_bins):
     """Also where most predictions are far from the middle of their bin."""
     facts = {"epsilon": epsilon, "delta": delta, "n_bins": n_bins, "precision": "float"}
@@ -305,9 +311,10 @@ def test_noise_of_the_number_of_valid_records_is_in_the_interval():
 
 
 @rest_is_slow(
-    ("confidence", "name"), [*itertools.product((0.6, 0.99), ("even", "rare"))],
+    ("confidence", "name"),
+    [*itertools.product((0.6, 0.99), ("even", "rare"))],
     ("0.6-even", "0.99-rare"),
-)  # fmt: skip
+)
 def test_other_confidences(confidence, name):
     k, draw, truths = of_table(name, 300)
     plan = plan_score(

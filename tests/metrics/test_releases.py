@@ -101,8 +101,9 @@ def test_pairs_of_neighbours_are_as_far_apart_as_the_plan_says(relation, delta, 
     score = np.random.default_rng(0).random(40).round(1)
     truth = (np.arange(40) < 40 * shares).astype(int)
     others = [(k, at) for k in (-1, 0, 1) for at in (-1.0, 0.0, 0.5, 2.0, np.nan)]
-    sums = [query.statistic({"truth": np.r_[truth, k], "score": np.r_[score, at]})
-            for k, at in others]  # fmt: skip
+    sums = [
+        query.statistic({"truth": np.r_[truth, k], "score": np.r_[score, at]}) for k, at in others
+    ]
     largest = farthest(noise, sums, relation, sums[0])
     assert largest <= noise.sensitivity
     assert shares == 0.5 or largest > 0.95 * noise.sensitivity
@@ -132,10 +133,12 @@ def test_neighbours_are_as_far_apart_as_the_plan_says(scoring, relation, delta, 
     rows = records(scoring, rng, 130)
     base, others, groups = rows[:11], [*rows[11:], EMPTY], rng.integers(-1, 3, 131)
     with np.errstate(all="ignore"):
-        sums = np.array([
-            chosen.statistics(answers([*base, row]), np.r_[groups[:11], group])[0]
-            for row, group in zip(others, groups[11:], strict=True)
-        ])  # fmt: skip
+        sums = np.array(
+            [
+                chosen.statistics(answers([*base, row]), np.r_[groups[:11], group])[0]
+                for row, group in zip(others, groups[11:], strict=True)
+            ]
+        )
     assert (
         0.99 * noise.sensitivity <= farthest(noise, sums, relation, sums[-1]) <= noise.sensitivity
     )
@@ -147,9 +150,10 @@ BINS = [
 
 
 @rest_is_slow(
-    ("relation", "delta", "scoring", "n_bins"), [(*of, *bins) for of in PLANS for bins in BINS],
+    ("relation", "delta", "scoring", "n_bins"),
+    [(*of, *bins) for of in PLANS for bins in BINS],
     ["-".join(map(str, (*PLANS[(k + k // 4) % 4], *bins))) for k, bins in enumerate(BINS)],
-)  # fmt: skip
+)
 def test_ends_of_bins_are_as_far_apart_as_the_plan_says(relation, delta, n_bins, scoring):
     facts = {"relation": relation, "delta": delta, "bounds_y": (0, 1)}
     facts |= {"max_error": 0.5} if of_numbers(scoring) else {}
@@ -343,9 +347,10 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
 
 
 @rest_is_slow(
-    ("relation", "delta", "rows"), [*itertools.product(RELATIONS, (0.0, 1e-6), (1, 3))],
+    ("relation", "delta", "rows"),
+    [*itertools.product(RELATIONS, (0.0, 1e-6), (1, 3))],
     ("replace-one-0.0-1", "zero-out-1e-06-1", "replace-one-1e-06-3"),
-)  # fmt: skip
+)
 @half_is_enough
 def test_a_second_accountant_agrees(relation, delta, rows, cells):
     several, ranged = ["r2", "neg_mean_absolute_error"], {"max_error": "auto"}
@@ -427,9 +432,11 @@ def test_without_noise_the_scores_of_regressions_are_those_of_scikit_learn():
     for delta in (0.0, 1e-6):
         found = without_noise(scorings, given, 3000, bounds_y=(-1, 3), delta=delta)
         expected = [
-            r2_score(y, prediction), -mean_squared_error(y, prediction),
-            -mean_absolute_error(y, prediction), np.mean(prediction - y),
-        ]  # fmt: skip
+            r2_score(y, prediction),
+            -mean_squared_error(y, prediction),
+            -mean_absolute_error(y, prediction),
+            np.mean(prediction - y),
+        ]
         np.testing.assert_allclose([found[s]["value"] for s in scorings], expected, atol=1e-6)
         for name in scorings:
             low, high = found[name]["interval"]
@@ -503,8 +510,11 @@ def test_scores_of_one_call_tell_the_number_of_valid_records_with_the_least_nois
     last = ["confusion_matrix", "calibration_in_the_large", "roc_auc"]
     first = ["r2", "neg_mean_squared_error", "confusion_matrix"]
     for scorings, delta, groups in (
-        (last, 0.0, {"n_groups": 2}), (last, 0.0, {}), (last, 1e-6, {}), (first, 0.0, {}),
-    ):  # fmt: skip
+        (last, 0.0, {"n_groups": 2}),
+        (last, 0.0, {}),
+        (last, 1e-6, {}),
+        (first, 0.0, {}),
+    ):
         # the other records are in no group, and invalid
         chosen = plan(800, scorings, delta=delta, **({"invalid": "exclude"} | groups))
         which = 1 if groups.get("n_groups") else None
@@ -534,9 +544,10 @@ def test_more_bins_where_noise_is_less():
 
 
 @rest_is_slow(
-    ("n", "epsilon"), [*itertools.product((300, 3000, 50_000), (0.3, 1, 3))],
+    ("n", "epsilon"),
+    [*itertools.product((300, 3000, 50_000), (0.3, 1, 3))],
     ("300-3",),
-)  # fmt: skip
+)
 def test_intervals_are_hardly_shorter_with_another_number_of_bins(n, epsilon):
     y, score = labelled(n)
     given = {"truth": y, "score": score}
@@ -629,9 +640,11 @@ def test_scores_of_groups_and_of_all_of_them():
         found = chosen.estimates(sums, which)
         part = y[is_in], predicted[is_in], score[is_in]
         expected = (
-            balanced_accuracy_score(*part[:2]), roc_auc_score(part[0], part[2]),
-            -log_loss(part[0], part[2]), np.mean(part[2] - part[0]),
-        )  # fmt: skip
+            balanced_accuracy_score(*part[:2]),
+            roc_auc_score(part[0], part[2]),
+            -log_loss(part[0], part[2]),
+            np.mean(part[2] - part[0]),
+        )
         for name, truth in zip(scorings, expected, strict=True):
             error = 2e-3 if name == "roc_auc" else 1e-5
             assert found[name]["value"] == pytest.approx(truth, abs=error)

@@ -157,9 +157,9 @@ def test_regressors_and_their_bounds(data):
     X = rng.uniform(-1, 1, (900, 3))
     y = X @ [1.0, 0.5, 0.0] + 0.1 * rng.standard_normal(900)
     ordinary = LinearRegression().fit(X[:400], y[:400])
-    private = DPMirrorRegressor(
-        epsilon=10, bounds_X=(-1, 1), bounds_y=(-2, 2), random_state=0
-    ).fit(X[:400], y[:400])  # fmt: skip
+    private = DPMirrorRegressor(epsilon=10, bounds_X=(-1, 1), bounds_y=(-2, 2), random_state=0).fit(
+        X[:400], y[:400]
+    )
     held_out = X[400:], y[400:]
     found = dp_score(ordinary, *held_out, bounds_y=(-2, 2), **LOUD)
     assert found.scoring == "r2"
@@ -563,9 +563,10 @@ def test_bins_that_noise_hides_are_marked():
 
 
 @rest_is_slow(
-    ("scoring", "delta"), [*itertools.product(SCORINGS, (0.0, 1e-6))],
+    ("scoring", "delta"),
+    [*itertools.product(SCORINGS, (0.0, 1e-6))],
     [f"{scoring}-{(0.0, 1e-6)[k % 2]}" for k, scoring in enumerate(SCORINGS)],
-)  # fmt: skip
+)
 def test_a_group_of_no_records_or_of_one_is_a_group(scoring, delta):
     """Whether a group is empty is private: nothing may raise or warn."""
     X = np.linspace(0, 1, 300)[:, None]

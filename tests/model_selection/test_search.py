@@ -457,17 +457,20 @@ def test_groups_that_do_not_reach_a_private_step_are_refused_before_the_charge()
     users, accountant = np.arange(len(y)) // 2, BudgetAccountant(4.0)
     with sklearn.config_context(enable_metadata_routing=True):
         for of_scaler, of_model, said in (
-            (True, True, None), (False, True, "groups must reach"), (True, False, "must reach"),
+            (True, True, None),
+            (False, True, "groups must reach"),
+            (True, False, "must reach"),
             (None, True, "not explicitly set as requested"),
             ("sample_weight", True, "under another name"),
-        ):  # fmt: skip
+        ):
             scaler = DPScaler(bounds_X=(-1, 1)).set_fit_request(groups=of_scaler)
             model = DPMirrorClassifier(solver=Descent(), **LABELS)
             model.set_fit_request(groups=of_model)
             search = search_of(
-                make_pipeline(scaler, model), {"dpmirrorclassifier__solver__max_iter": [3]},
+                make_pipeline(scaler, model),
+                {"dpmirrorclassifier__solver__max_iter": [3]},
                 accountant=accountant,
-            )  # fmt: skip
+            )
             if said is None:
                 search.fit(X, y, groups=users)
                 continue
@@ -558,8 +561,10 @@ def test_a_cached_step_is_released_once_and_a_search_knows_all_its_plans(tmp_pat
     with accountant:
         first, again = (clone(pipe).fit(X, y)[0].center_ for _ in range(2))
     assert [charge.estimator for charge in accountant.ledger] == [
-        "DPScaler", "DPMirrorRegressor", "DPMirrorRegressor",
-    ]  # fmt: skip
+        "DPScaler",
+        "DPMirrorRegressor",
+        "DPMirrorRegressor",
+    ]
     np.testing.assert_array_equal(first, again)
     with BudgetAccountant(300.0):
         assert not np.array_equal(first, clone(pipe).fit(X, y)[0].center_)
@@ -670,9 +675,11 @@ def test_two_private_steps_share_every_part():
     assert 3.5 < second / first < 4.5
     budget = search.guarantee_.cost("gdp")
     assert (first + second) / budget == pytest.approx(
-        1 - search.guarantee_.parts[0][1][0].cost("gdp") * 2 / budget
-        - search.guarantee_.parts[-2][1][0].cost("gdp") / budget, rel=1e-5,  # noise is rounded up
-    )  # fmt: skip
+        1
+        - search.guarantee_.parts[0][1][0].cost("gdp") * 2 / budget
+        - search.guarantee_.parts[-2][1][0].cost("gdp") / budget,
+        rel=1e-5,  # noise is rounded up
+    )
 
 
 def test_a_selector_by_a_private_model_is_refused_before_anything_is_spent():
@@ -902,9 +909,12 @@ def test_frames_groups_and_invalid_records():
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     bounds = dict.fromkeys("uvw", (-1, 1))
     model = DPMirrorRegressor(
-        bounds_X=bounds, bounds_y=(-1, 1), nonfinite="zero", feasible_set=L2Ball(0.01),
+        bounds_X=bounds,
+        bounds_y=(-1, 1),
+        nonfinite="zero",
+        feasible_set=L2Ball(0.01),
         solver=FEW_STEPS,
-    )  # fmt: skip
+    )
     frame.loc[5, "u"], y[6] = np.nan, np.nan
     search = search_of(model, max_rows_per_user=2, epsilon=10.0)
     search.fit(frame, y, groups=np.arange(2000) // 2)

@@ -43,9 +43,11 @@ RULES = [
 REFERENCES = {"edu": "ma", "rooms": np.int64(2), "urban": "first"}
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(rule.values()))
 some_rules = rest_is_slow(
-    "rule", RULES, ("middle-none", "indicator-other", "zero-none"),
+    "rule",
+    RULES,
+    ("middle-none", "indicator-other", "zero-none"),
     lambda rule: "-".join(rule.values()),
-)  # fmt: skip
+)
 
 # cells that no schema expects, besides good ones
 ODD = [
@@ -136,10 +138,11 @@ DROPS = {"all": None, "first": "first", "some": REFERENCES}
 
 
 @rest_is_slow(
-    ("rule", "drop"), itertools.product(RULES, DROPS),
+    ("rule", "drop"),
+    itertools.product(RULES, DROPS),
     ("middle-none-all", "middle-none-some", "indicator-other-first", "zero-none-some"),
     lambda case: "-".join([*case[0].values(), case[1]]),
-)  # fmt: skip
+)
 def test_outputs_lie_within_the_declared_bounds_and_norm(rule, drop):
     encoder = PublicEncoder(SCHEMA, **rule, drop=DROPS[drop])
     low, high = encoder.bounds_X
@@ -282,9 +285,12 @@ def test_neither_pandas_nor_polars_is_imported():
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_json_round_trip(rule, is_sparse):
     schema = SCHEMA | {
-        "third": (np.float64(1 / 3), 1e50), "codes": np.array([3, 1]), "yes": [True],
-        "text": ["1", "True", "ä", ""], "whole": (np.int64(-3), 7),
-    }  # fmt: skip
+        "third": (np.float64(1 / 3), 1e50),
+        "codes": np.array([3, 1]),
+        "yes": [True],
+        "text": ["1", "True", "ä", ""],
+        "whole": (np.int64(-3), 7),
+    }
     encoder = PublicEncoder(schema, **rule, sparse_output=is_sparse)
     back = PublicEncoder.from_json(encoder.to_json())
     expected = schema | {"third": (1 / 3, 1e50), "codes": [3, 1], "whole": (-3, 7)}
@@ -300,12 +306,15 @@ def test_json_round_trip(rule, is_sparse):
 def test_wrong_json():
     good = json.loads(PublicEncoder(SCHEMA).to_json())
     for change, pattern in (
-        ({"format": "other"}, "format"), ({"version": 2}, "version"), ({"schema": 3}, "schema"),
-        ({"missing": "mean"}, "missing"), ({"extra": 1}, "extra"),
+        ({"format": "other"}, "format"),
+        ({"version": 2}, "version"),
+        ({"schema": 3}, "schema"),
+        ({"missing": "mean"}, "missing"),
+        ({"extra": 1}, "extra"),
         ({"schema": {"a": {"type": "date"}}}, "'a'"),
         ({"schema": {"a": {"type": "number", "low": 1, "high": 0}}}, "'a'"),
         ({"schema": {"a": {"type": "number", "low": None, "high": 0}}}, "'a'"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=pattern):
             PublicEncoder.from_json(json.dumps(good | change))
     for text in ("", "[]", "{", None, 3):
@@ -438,9 +447,10 @@ def test_proposal_from_a_public_table():
     columns = {name: table[name].to_list() for name in table}
     assert PublicEncoder.from_public(pl.DataFrame(columns)).schema == encoder.schema
     for column, pattern in (
-        ([pd.Timestamp("2020")] * 2, "day.*datetime"), ([None, None], "day.*no values"),
+        ([pd.Timestamp("2020")] * 2, "day.*datetime"),
+        ([None, None], "day.*no values"),
         ([f"name {k}" for k in range(21)], "day.*21 categories"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=pattern):
             PublicEncoder.from_public(pd.DataFrame({"day": column}))
     with pytest.raises(ValueError, match="max_categories"):

@@ -158,8 +158,9 @@ def test_steps_inside_of_others():
         ("columns: remainder", "SimpleImputer"),
         ("union: d", "PCA"),
     ]
-    target = TransformedTargetRegressor(make_pipeline(scale, regressor()), transformer=scale,
-                                        check_inverse=False)  # fmt: skip
+    target = TransformedTargetRegressor(
+        make_pipeline(scale, regressor()), transformer=scale, check_inverse=False
+    )
     assert steps_of(target) == [
         ("transformer", "StandardScaler"),
         ("regressor: standardscaler", "StandardScaler"),
@@ -201,8 +202,9 @@ def test_estimators_that_hold_others():
     assert check_pipeline(ensemble.StackingRegressor(pair, final_estimator=regressor()))
     mixed = ensemble.VotingClassifier([("a", classifier()), ("b", LogisticRegression())])
     assert steps_of(mixed) == [
-        ("the estimator itself", "VotingClassifier"), ("b", "LogisticRegression")
-    ]  # fmt: skip
+        ("the estimator itself", "VotingClassifier"),
+        ("b", "LogisticRegression"),
+    ]
 
 
 @pytest.mark.parametrize("holder", [
@@ -261,9 +263,12 @@ def test_one_record_moves_the_labels_of_others_where_codes_follow_from_labels():
 
 def test_what_fits_private_models_more_than_once_says_that_they_compose():
     for repeats in (
-        RFE(regressor()), RFECV(regressor()), SequentialFeatureSelector(regressor()),
-        GridSearchCV(regressor(), {}), ensemble.BaggingRegressor(regressor(), bootstrap=False),
-    ):  # fmt: skip
+        RFE(regressor()),
+        RFECV(regressor()),
+        SequentialFeatureSelector(regressor()),
+        GridSearchCV(regressor(), {}),
+        ensemble.BaggingRegressor(regressor(), bootstrap=False),
+    ):
         (step,) = check_pipeline(make_pipeline("passthrough", repeats)).repeated
         assert step.endswith(f" ({type(repeats).__name__})")
     found = check_pipeline(make_pipeline(RFE(regressor()), regressor()))

@@ -56,9 +56,10 @@ def test_the_range_of_the_scores_is_what_is_claimed_and_is_attained(relation, wi
 
 
 @rest_is_slow(
-    ("relation", "delta"), itertools.product(RELATIONS, (0.0, 1e-6)),
+    ("relation", "delta"),
+    itertools.product(RELATIONS, (0.0, 1e-6)),
     ("replace-one-1e-06", "zero-out-0.0"),
-)  # fmt: skip
+)
 def test_plans_cost_what_they_claim(relation, delta):
     for n, d in ((400, 1), (100_000, 7)):
         plan = plan_private_bounds(n, d, epsilon=2.0, delta=delta, relation=relation)

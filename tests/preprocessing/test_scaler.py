@@ -139,9 +139,10 @@ def test_large_tables_have_more_rounds_and_every_column_its_own_scale():
 
 
 @rest_is_slow(
-    ("relation", "delta"), [*itertools.product(("replace-one", "zero-out"), (0.0, 1e-6))],
+    ("relation", "delta"),
+    [*itertools.product(("replace-one", "zero-out"), (0.0, 1e-6))],
     ("replace-one-1e-06", "zero-out-0.0"),
-)  # fmt: skip
+)
 @few
 def test_plans_cost_what_they_claim(relation, delta):
     for k, (n, d, epsilon) in enumerate(cells_of("half", (60, 3000, 10**6), (1, 20), (0.3, 5.0))):
@@ -425,10 +426,13 @@ def test_bad_input_is_refused_before_anything_is_spent():
             assert_refuses(fit, name, **{name: value})
     assert_refuses(fit, "nothing to learn", with_centering=False, with_scaling=False)
     tables = {
-        "minimum of 2": X[:1], "NaN": np.full((N, 2), np.nan), "numbers": np.array([["a", "b"]]),
-        "infinity": np.where(X > 3, np.inf, X), "with_centering=False": sparse.csr_array(X),
+        "minimum of 2": X[:1],
+        "NaN": np.full((N, 2), np.nan),
+        "numbers": np.array([["a", "b"]]),
+        "infinity": np.where(X > 3, np.inf, X),
+        "with_centering=False": sparse.csr_array(X),
         "2D": X[:, 0],
-    }  # fmt: skip
+    }
     for match, table in tables.items():
         assert_refuses(fit, match, table)
     assert_refuses(fit, "inconsistent", groups=[1, 2])

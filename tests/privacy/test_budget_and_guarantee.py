@@ -146,9 +146,7 @@ def test_bad_values_are_refused_by_name():
         for value in values:
             given = good | {name: value}
             assert_refuses(PrivacyBudget, f"{name} must be", **given)
-            assert_refuses(
-                Guarantee, f"{name} must be", **given, composition="zcdp", releases=()
-            )  # fmt: skip
+            assert_refuses(Guarantee, f"{name} must be", **given, composition="zcdp", releases=())
 
 
 @pytest.mark.parametrize("real", [np.float16, np.float32])
@@ -231,7 +229,7 @@ PLANNED = [
     ("form", "delta", "relation"),
     [(*case, relation) for case in PLANNED for relation in RELATIONS],
     ("selection-0.0-zero-out", "gradient-1e-06-replace-one", "constant-1e-06-zero-out"),
-)  # fmt: skip
+)
 def test_second_accountant_confirms_the_plan(form, delta, relation):
     grid = itertools.product((0.1, 1.0, 8.0), ((30, 1), (20_000, 40)), ((1, True), (3, False)))
     for epsilon, (n, d), (n_outputs, fit_intercept) in grid:

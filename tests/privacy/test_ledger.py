@@ -141,10 +141,13 @@ def test_a_frame_names_branches_as_people_do(tmp_path):
     for account in (accountant, second, north, inside, users.branch(), second):
         account.spend(gaussian(0.1))
     expected = [
-        "all records", "group 1 of 2, branch 1 of 2", "group 1 of 2, branch 2 of 2 (north)",
-        "group 1 of 2, branch 1 of 2 > branch 1 of 1 (a (b) > c)", "group 2 of 2, branch 1 of 1",
+        "all records",
         "group 1 of 2, branch 1 of 2",
-    ]  # fmt: skip
+        "group 1 of 2, branch 2 of 2 (north)",
+        "group 1 of 2, branch 1 of 2 > branch 1 of 1 (a (b) > c)",
+        "group 2 of 2, branch 1 of 1",
+        "group 1 of 2, branch 1 of 2",
+    ]
     assert accountant.to_frame()["branch"].tolist() == expected
     assert accountant.ledger[2].branch == north.path  # which tells branches of one name apart
     for name in ("", 3):

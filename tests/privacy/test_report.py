@@ -361,9 +361,11 @@ def test_parts_of_a_search():
     report = plan.guarantee.report()
     releases, rows = facts_of(report)["releases"], report.overview().rows
     names = [
-        "part 1 of 4: trial fit 0", "part 2 of 4: trial fit 1",
-        "part 3 of 4: private choice of settings", "part 4 of 4: fit of what was chosen",
-    ]  # fmt: skip
+        "part 1 of 4: trial fit 0",
+        "part 2 of 4: trial fit 1",
+        "part 3 of 4: private choice of settings",
+        "part 4 of 4: fit of what was chosen",
+    ]
     assert list(dict.fromkeys(one["part"] for one in releases)) == names
     assert [row[0] for row in rows] == [f"{one['part']}: {one['name']}" for one in releases]
     assert len(releases) == len(plan.guarantee.releases)
@@ -507,8 +509,9 @@ def test_what_a_page_is_about_is_named():
         facts = facts_of(report)
         assert {name: facts[name] for name in named} == named
         assert report.overview().lines[1:3] == (
-            "Dataset: Wages <1985>", "Purpose: a law\n& its costs"
-        )  # fmt: skip
+            "Dataset: Wages <1985>",
+            "Purpose: a law\n& its costs",
+        )
         page = report.to_html()
         assert "Dataset: Wages &lt;1985&gt;" in page
         assert "Name: ___" in page

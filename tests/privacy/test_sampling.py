@@ -29,8 +29,11 @@ def test_the_curve_of_one_batch_is_a_hockey_stick_divergence():
         kink = z * math.log((gamma - 1 + q) / q) + 0.5 / z  # where the densities' ratio is gamma
         expected, _ = quad(
             lambda w, z=z, q=q, g=gamma: norm.pdf(w) * max(0.0, density_ratio(w, z, q) - g),
-            min(kink, 12.0), 12 + 1 / z, limit=400, epsabs=1e-15,
-        )  # fmt: skip
+            min(kink, 12.0),
+            12 + 1 / z,
+            limit=400,
+            epsabs=1e-15,
+        )
         found = mixture_delta(np.array([epsilon]), z, q)[0]
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-13), (z, q, epsilon)
 
@@ -62,9 +65,10 @@ GAMES = ((2.0, 0.05, 50, 0.0), (1.2, 0.02, 30, 0.1), (6.0, 0.3, 40, 0.3))
 
 
 @rest_is_slow(
-    ("law", "game", "epsilon"), itertools.product(("fixed", "poisson"), range(3), (0.3, 1.0)),
+    ("law", "game", "epsilon"),
+    itertools.product(("fixed", "poisson"), range(3), (0.3, 1.0)),
     ("fixed-1-1.0", "poisson-2-0.3"),
-)  # fmt: skip
+)
 def test_compositions_against_brute_force(law, game, epsilon):
     z, q, count, mu = GAMES[game]
     noise = dp.GaussianDpEvent(z)

@@ -70,8 +70,11 @@ def test_a_restricted_adversary_comes_close_from_below():
         assert lower <= selection_delta(*case) <= lower * 1.01, case
     # with a Gaussian release before the selections
     for case in (
-        (1.0, 0.15, 6, 0.1), (0.1, 0.02, 9, 0.01), (5.0, 1.0, 4, 0.8), (1.0, 0.05, 5, 0.3)
-    ):  # fmt: skip
+        (1.0, 0.15, 6, 0.1),
+        (0.1, 0.02, 9, 0.01),
+        (5.0, 1.0, 4, 0.8),
+        (1.0, 0.05, 5, 0.3),
+    ):
         lower = lattice_delta(*case, points=64)
         assert lower * (1 - 1e-9) <= selection_delta(*case) <= lower * 1.01, case
 

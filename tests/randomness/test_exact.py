@@ -322,10 +322,13 @@ def test_weights_are_never_below_those_of_the_scores():
                 least = Decimal(2**20) * exact_exp_minus((reference - own.max()) / 1000.0)
                 assert int(weights[group]) > least * (1 + Decimal(2) ** -40)
             near = tops > reference - 14e3
-            assert not is_sharp or np.all(tops[near] == [
-                by_place[g << scores.bits : (g + 1) << scores.bits].max()
-                for g in np.flatnonzero(near)
-            ])  # fmt: skip
+            assert not is_sharp or np.all(
+                tops[near]
+                == [
+                    by_place[g << scores.bits : (g + 1) << scores.bits].max()
+                    for g in np.flatnonzero(near)
+                ]
+            )
 
 
 def refused(call, *arguments):

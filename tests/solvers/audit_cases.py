@@ -368,10 +368,12 @@ def _noise_again(monkeypatch):
         name = "with_noise" if kind is AdditiveNoise else "release"
         original = getattr(kind, name)
         monkeypatch.setattr(
-            kind, name, lambda self, value, stream, original=original: original(
+            kind,
+            name,
+            lambda self, value, stream, original=original: original(
                 self, value, stream.substream("noise")
-            )
-        )  # fmt: skip
+            ),
+        )
     return _as_planned
 
 

@@ -335,9 +335,12 @@ def test_bounds_a_hundred_times_too_wide_cost_next_to_nothing():
         for factor in (1, 100):
             bounds = (-factor * fitting, factor * fitting)
             model = estimator(
-                bounds_X=bounds, bounds_y=(-8 * factor, 8 * factor), solver=solver, units=units,
+                bounds_X=bounds,
+                bounds_y=(-8 * factor, 8 * factor),
+                solver=solver,
+                units=units,
                 random_state=0,
-            )  # fmt: skip
+            )
             scores.append(model.fit(X, y).score(X, y))
         assert scores[0] > 0.4, (solver, scores)
         assert scores[1] > scores[0] - 0.05, (solver, scores)

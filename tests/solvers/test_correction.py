@@ -114,10 +114,12 @@ def test_last_steps_have_the_part_of_the_budget_that_suits_them():
     ("task", "n_outputs", "d", "relation"),
     CORRECTED,
     [
-        "regression-1-14-zero-out", "regression-1-2-zero-out",
-        "classification-1-2-replace-one", "classification-4-30-zero-out",
+        "regression-1-14-zero-out",
+        "regression-1-2-zero-out",
+        "classification-1-2-replace-one",
+        "classification-4-30-zero-out",
     ],
-)  # fmt: skip
+)
 def test_no_record_moves_a_correction_beyond_its_sensitivity(task, n_outputs, d, relation):
     epsilon = 70.0 if relation == "zero-out" else 120.0  # with which steps pay
     epsilon *= 4 if n_outputs == 4 else 1
@@ -168,9 +170,10 @@ def test_weights_of_classes_are_divided_out_of_those_that_are_released(class_wei
 
 
 @rest_is_slow(
-    ("task", "n_outputs", "d"), [("regression", 1, 14), ("classification", 4, 30)],
+    ("task", "n_outputs", "d"),
+    [("regression", 1, 14), ("classification", 4, 30)],
     ("regression-1-14",),
-)  # fmt: skip
+)
 def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_outputs, d):
     plan = planned(60, d, task, n_outputs, 70.0 * n_outputs, max_iter=2)
     assert plan.correction.size is not None
@@ -424,9 +427,11 @@ def test_noise_sends_no_step_back_of_few_coefficients():
 
 # noise of products with such a column made its coefficient as large as others, however many rows
 @rest_is_slow(
-    ("n", "epsilon", "largest"), [(20_000, 1.0, np.median), (60_000, 3.0, np.max)], ("20000",),
+    ("n", "epsilon", "largest"),
+    [(20_000, 1.0, np.median), (60_000, 3.0, np.max)],
+    ("20000",),
     lambda case: str(case[0]),
-)  # fmt: skip
+)
 def test_columns_without_records_have_next_to_no_effect(n, epsilon, largest):
     sizes = []
     for seed in range(4):

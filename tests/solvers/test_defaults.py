@@ -13,9 +13,12 @@ from sklearn_dpsco.solvers import defaults
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
 SETS = (
-    defaults.FRANK_WOLFE, defaults.MIRROR_DESCENT, defaults.PHASED_SGD, defaults.FTRL,
+    defaults.FRANK_WOLFE,
+    defaults.MIRROR_DESCENT,
+    defaults.PHASED_SGD,
+    defaults.FTRL,
     defaults.HEAVY_TAIL,
-)  # fmt: skip
+)
 
 
 def test_every_set_is_frozen_and_holds_positive_numbers():

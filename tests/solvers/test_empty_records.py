@@ -138,9 +138,10 @@ ALIKE = (
 
 
 @rest_is_slow(
-    ("case", "relation"), itertools.product(CASES, RELATIONS),
+    ("case", "relation"),
+    itertools.product(CASES, RELATIONS),
     [f"{case}-zero-out" for case in CASES if case not in ALIKE],
-)  # fmt: skip
+)
 def test_an_empty_record_at_the_worst_place_moves_releases_as_far_as_stated(case, relation):
     solver, public, epsilon, delta, storages = CASES[case]
     plan = solver.plan(public, PrivacyBudget(epsilon, delta, relation))

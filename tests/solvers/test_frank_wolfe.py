@@ -193,9 +193,10 @@ def test_a_loss_with_a_kink_that_is_not_convex_is_refused(monkeypatch):
 
 
 @rest_is_slow(
-    ("form", "relation"), itertools.product(FORMS, RELATIONS),
+    ("form", "relation"),
+    itertools.product(FORMS, RELATIONS),
     ("selection-replace-one", "gradient-zero-out"),
-)  # fmt: skip
+)
 def test_a_loss_with_a_kink_is_smoothed_and_a_users_own_as_well(form, relation):
     budget = PrivacyBudget(3.0, 1e-6, relation)
     results = []
@@ -280,9 +281,10 @@ def test_a_quantile_is_minimized_in_the_default_number_of_steps():
 
 
 @rest_is_slow(
-    ("form", "task"), itertools.product(FORMS, TASKS),
+    ("form", "task"),
+    itertools.product(FORMS, TASKS),
     ("selection-regression", "gradient-classification"),
-)  # fmt: skip
+)
 @half_is_enough
 def test_without_noise_the_constrained_optimum_is_found(form, task, cells):
     n, d = 60, 4

@@ -169,7 +169,7 @@ def short_epochs(monkeypatch):
     ("loss", "relation"),
     [*itertools.product((Squared(), Logistic(), Hinge(), Quantile(0.3)), RELATIONS)],
     ("Squared()-replace-one", "Logistic()-zero-out"),
-)  # fmt: skip
+)
 def test_replays_stay_within_the_sensitivities(loss, relation):
     worst = {}
     for k, (n, d, doubling) in enumerate([(9, 3, False), (16, 8, True), (40, 2, True)]):

@@ -128,10 +128,12 @@ def replayed(plan, relation, n_pairs=6):
     ("task", "n_outputs", "d", "relation"),
     CORRECTED,
     [
-        "regression-1-2-replace-one", "regression-2-2-zero-out",
-        "classification-1-2-zero-out", "classification-4-30-replace-one",
+        "regression-1-2-replace-one",
+        "regression-2-2-zero-out",
+        "classification-1-2-zero-out",
+        "classification-4-30-replace-one",
     ],
-)  # fmt: skip
+)
 def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, d, relation):
     epsilon = 400.0 * ROWS * (4 if n_outputs == 4 else 1)
     plan = planned(80, d, task, n_outputs, epsilon, relation, max_iter=2)

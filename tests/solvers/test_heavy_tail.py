@@ -81,9 +81,12 @@ def table(n=20_000, d=3, seed=0, task="regression"):
 @rest_is_slow(
     ("delta", "form", "relation", "task"),
     itertools.product((0.0, 1e-6), FORMS, RELATIONS, TASKS),
-    ("0.0-scof-zero-out-regression", "1e-06-scof-replace-one-classification",
-     "1e-06-scof-slices-zero-out-regression"),
-)  # fmt: skip
+    (
+        "0.0-scof-zero-out-regression",
+        "1e-06-scof-replace-one-classification",
+        "1e-06-scof-slices-zero-out-regression",
+    ),
+)
 def test_plans_agree_with_the_second_accountant(delta, form, relation, task):
     # the second accountant of pure plans takes long for many releases
     sizes = [(1.0, 5000, 3, 1), (0.3, 40, 8, 1), (3.0, 2000, 2, 3)] if delta else [(1.0, 500, 1, 1)]
@@ -292,9 +295,11 @@ def extreme_pairs(facts, relation, rng, n_pairs=8):
 def test_records_of_any_size_stay_within_the_sensitivities(oracle, form, relation, cells):
     worst = {}
     for task, delta, fit_intercept in (
-        ("regression", 0.0, True), ("classification", 1e-6, True),
-        ("regression", 1e-6, False), ("classification", 0.0, False),
-    )[: 2 if cells == "half" else 4]:  # fmt: skip
+        ("regression", 0.0, True),
+        ("classification", 1e-6, True),
+        ("regression", 1e-6, False),
+        ("classification", 0.0, False),
+    )[: 2 if cells == "half" else 4]:
         n, d = (5 if task == "regression" else 8), 3
         case = f"{n} x {d}, {task}, delta={delta}, fit_intercept={fit_intercept}"
         solver = solver_of(form, **of_two_buckets(oracle), max_iter=3 if form == "scof" else 2)
@@ -382,9 +387,10 @@ def test_sizes_and_a_descent_spend_the_budget_and_no_more(relation):
 
 
 @rest_is_slow(
-    ("relation", "task"), itertools.product(RELATIONS, TASKS),
+    ("relation", "task"),
+    itertools.product(RELATIONS, TASKS),
     ("replace-one-regression", "zero-out-classification"),
-)  # fmt: skip
+)
 def test_records_of_any_size_move_no_size_and_no_gradient_beyond_its_sensitivity(
     relation, task, monkeypatch
 ):

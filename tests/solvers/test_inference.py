@@ -227,9 +227,12 @@ def test_without_inference_methods_say_how_to_ask():
     model = fitted(X, y, inference=False)
     assert not hasattr(model, "coef_std_")
     for call in (
-        model.conf_int, model.summary, lambda: model.wald_test("x0"),
-        lambda: model.predict_interval(X), lambda: model.predict(X, return_std=True),
-    ):  # fmt: skip
+        model.conf_int,
+        model.summary,
+        lambda: model.wald_test("x0"),
+        lambda: model.predict_interval(X),
+        lambda: model.predict(X, return_std=True),
+    ):
         with pytest.raises(ValueError, match="fit with inference=True"):
             call()
     again = model.set_params(inference=True, epsilon=30.0).fit(X, y)
@@ -653,9 +656,11 @@ def test_rare_labels_with_many_strong_columns_are_not_far_from_the_last_step():
 def test_last_steps_leave_a_part_where_they_move_rows_of_one_column_by_far():
     plan = planned(10_000, 2, "classification")
     units = SimpleNamespace(
-        problem=plan.problem, frame=Frame(center=np.array([0.0, 0.5])), unit=np.full(3, 2.0),
+        problem=plan.problem,
+        frame=Frame(center=np.array([0.0, 0.5])),
+        unit=np.full(3, 2.0),
         transform=np.diag([3.0, 1.0, 1.0]),
-    )  # fmt: skip
+    )
 
     def far(longest, step):
         return inference._far(units, longest, np.array(step))[0].max()
@@ -1000,12 +1005,15 @@ def test_a_group_of_hardly_any_events_may_have_fewer_than_a_step_tells(effect):
 @pytest.mark.filterwarnings(
     "ignore:of some columns:sklearn_dpsco.exceptions.PrivacyParameterWarning"
 )
-@pytest.mark.parametrize(("share", "effect", "seeds"), [
-    # noise has made second derivatives of the group larger, and the step too short
-    (0.3, -10.0, ((4, 7), (12, 7), (16, 7), (18, 7))),
-    # the step leaves a part that is known but for noise
-    (0.05, -4.0, ((10, 5), (13, 5), (14, 5), (34, 5), (41, 5), (44, 5))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("share", "effect", "seeds"),
+    [
+        # noise has made second derivatives of the group larger, and the step too short
+        (0.3, -10.0, ((4, 7), (12, 7), (16, 7), (18, 7))),
+        # the step leaves a part that is known but for noise
+        (0.05, -4.0, ((10, 5), (13, 5), (14, 5), (34, 5), (41, 5), (44, 5))),
+    ],
+)
 def test_what_a_step_leaves_of_a_group_is_in_its_interval(share, effect, seeds):
     """Of tables and noise that showed the defect."""
     held = []
@@ -1592,8 +1600,10 @@ def test_power():
         planned(50_000, 4, "classification", 3).expected_std()
     of_labels = planned(50_000, 4, "classification")
     for of, name, value in (
-        (plan, "r2", 1.0), (plan, "correlation", -0.1), (of_labels, "prevalence", 0.0),
-    ):  # fmt: skip
+        (plan, "r2", 1.0),
+        (plan, "correlation", -0.1),
+        (of_labels, "prevalence", 0.0),
+    ):
         with pytest.raises(ValueError, match=f"{name} must be"):
             of.expected_std(**{name: value})
     for of, name in ((plan, "prevalence"), (plan, "effect"), (of_labels, "r2")):

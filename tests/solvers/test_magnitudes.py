@@ -21,8 +21,11 @@ N = 20_000
 def planned_search(n, d, allowance, *, center=True, factor=2.0, noise=0.04):
     return plan_search(
         Columns("features", n, d, factor, allowance),
-        private_center=center, private_scale=True, largest_share=0.3, largest_noise=noise,
-    )  # fmt: skip
+        private_center=center,
+        private_scale=True,
+        largest_share=0.3,
+        largest_noise=noise,
+    )
 
 
 def search(X, *, epsilon=1.0, delta=1e-6, center=True, seed=0, present=None):
@@ -156,9 +159,10 @@ MAGNITUDES = [0.0, 1e-300, 1e-30, 1e-3, 0.5, 1.0, 3.0, 1e3, 1e19, 1e300, np.inf,
 
 
 @rest_is_slow(
-    ("q", "relation"), itertools.product((0.5, 0.03), ("replace-one", "zero-out")),
+    ("q", "relation"),
+    itertools.product((0.5, 0.03), ("replace-one", "zero-out")),
     ("0.5-replace-one", "0.03-zero-out"),
-)  # fmt: skip
+)
 def test_the_range_of_the_scores_is_what_is_claimed(relation, q):
     rng = np.random.default_rng(0)
     # at another share than 1/2, what appears moves scores by up to 1 - q, up and down

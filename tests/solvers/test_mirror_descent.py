@@ -237,9 +237,12 @@ def assert_refused(solver, match, feasible_set, budget=BUDGET, loss=LOSSES["regr
 
 def test_too_few_samples_are_refused_with_the_number_that_works():
     for solver in (
-        NoisyMD(batch_size=101), Localized(n_phases=20), Localized(n_phases=15, l2_penalty=0.1),
-        NoisySFW(max_iter=100), NoisySFW(max_iter=90, l2_penalty=0.1),
-    ):  # fmt: skip
+        NoisyMD(batch_size=101),
+        Localized(n_phases=20),
+        Localized(n_phases=15, l2_penalty=0.1),
+        NoisySFW(max_iter=100),
+        NoisySFW(max_iter=90, l2_penalty=0.1),
+    ):
         model = DPMirrorRegressor(bounds_X=(-1, 1), solver=solver)
         with pytest.raises(ValueError, match="smallest n that works") as error:
             model.plan(100, 3)
@@ -608,9 +611,11 @@ def test_batches_have_the_proved_sensitivity(relation):
 
 
 @rest_is_slow(
-    ("relation", "n_outputs"), [("replace-one", 3), ("zero-out", 1)], ("zero-out",),
+    ("relation", "n_outputs"),
+    [("replace-one", 3), ("zero-out", 1)],
+    ("zero-out",),
     lambda case: case[0],
-)  # fmt: skip
+)
 def test_second_accountant_of_batches(relation, n_outputs):
     # a discretization that is not that of the calibration, on both sides of the truth
     _, plan = batch_plan(1000, 50, relation, n_outputs=n_outputs)
@@ -640,7 +645,7 @@ def test_second_accountant_of_batches(relation, n_outputs):
     ("epsilon", "n", "size", "steps"),
     [(0.1, 10**4, 256, "auto"), (1.0, 10**4, 9999, 50), (20.0, 100, 50, 5), (1e-3, 10**5, 30, 40)],
     ("0.1-10000-256-auto", "20.0-100-50-5"),
-)  # fmt: skip
+)
 def test_batches_never_have_more_noise_than_without_sampling(epsilon, n, size, steps, cells):
     for relation, delta in cells_of(cells, RELATIONS, (1e-6, 1e-13)):
         budget = PrivacyBudget(epsilon, delta, relation)
@@ -749,9 +754,10 @@ def test_replays_put_the_record_into_batches(relation):
 
 
 @rest_is_slow(
-    ("relation", "fit_intercept"), itertools.product(RELATIONS, (True, False)),
+    ("relation", "fit_intercept"),
+    itertools.product(RELATIONS, (True, False)),
     ("replace-one-True", "zero-out-False"),
-)  # fmt: skip
+)
 def test_frank_wolfe_sensitivities_in_the_replay(relation, fit_intercept):
     worst = {}
     for task, n in ((TASKS[0], 4), (TASKS[1], 9), (TASKS[0], 16)):

@@ -213,9 +213,7 @@ def test_kernels_do_the_same_in_plain_python():
     X, y = scaled_table(9, 3, density=0.6)
     weight, center = (rng.uniform(size=9) < 0.8).astype(float), rng.uniform(-0.5, 0.5, 3)
     sample_weight = rng.uniform(size=9)
-    settings = (
-        RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, 0.2, 4, 5)
-    )  # fmt: skip
+    settings = (RowForm(center, 1.0, 0.9, 0.0), Slope(0, 0.0, 0.5, 0.1), Steps(0.3, 0.2, 4, 5))
     kernel, outcomes = kernels.single_steps, []
     for table in (X, sparse.csr_array(X)):
         for function in (kernel, getattr(kernel, "py_func", kernel)):
@@ -248,11 +246,14 @@ def distance_of_runs(loss, learning_rate, beta, clip, rng, *, relation, n=12, d=
             table[i], target[i] = -X[i], rng.choice([-1.0, 1.0])
         w.append(start.copy())
         kernels.single_steps(
-            *dense_or_stored(table), (scale, weight[side], target),
+            *dense_or_stored(table),
+            (scale, weight[side], target),
             RowForm(np.zeros(d), 1.0, bound, 0.0),
             Slope(kernel_id(loss), loss.kernel_parameter, clip, 0.1, beta),
-            Steps(learning_rate / bound**2, radius, 4, 0), w[-1], np.zeros(d + 1),
-        )  # fmt: skip
+            Steps(learning_rate / bound**2, radius, 4, 0),
+            w[-1],
+            np.zeros(d + 1),
+        )
     factor = 2.0 if relation == "replace-one" else 1.0
     return np.linalg.norm(w[0] - w[1]) / (factor * learning_rate / bound * clip)
 
@@ -286,11 +287,14 @@ def test_longer_steps_than_the_limit_would_expand(loss):
         for start in (z, z + 1e-6):
             w.append(np.array([start, 0.0]))
             kernels.single_steps(
-                *dense_or_stored(np.ones((1, 1))), (np.ones(1),) * 3,
+                *dense_or_stored(np.ones((1, 1))),
+                (np.ones(1),) * 3,
                 RowForm(np.zeros(1), 0.0, 1.0, 0.0),
                 Slope(kernel_id(loss), loss.kernel_parameter, 10.0, 0.0, beta),
-                Steps(length / smoothness, 1e9, 4, 0), w[-1], np.zeros(2),
-            )  # fmt: skip
+                Steps(length / smoothness, 1e9, 4, 0),
+                w[-1],
+                np.zeros(2),
+            )
         distances.append(abs(w[0][0] - w[1][0]) / 1e-6)
     assert distances[0] == pytest.approx(1, abs=1e-6)
     assert distances[1] == pytest.approx(1.2, abs=1e-6)
@@ -360,8 +364,11 @@ def test_units_are_learned_where_nothing_is_declared_and_passes_are_many():
         assert learns(fact, **settings), settings
     # a single pass, and numbers in the units of the bounds
     for declared in (
-        {"max_iter": 1}, {"learning_rate": 0.1}, {"gradient_clip": 1.0}, {"data_norm": 1.0},
-    ):  # fmt: skip
+        {"max_iter": 1},
+        {"learning_rate": 0.1},
+        {"gradient_clip": 1.0},
+        {"data_norm": 1.0},
+    ):
         assert not learns(fact, **declared), declared
     assert not learns(l2_problem(2000, 4, feasible_set=everything))
 
@@ -448,9 +455,9 @@ def test_a_record_takes_part_in_one_phase():
         if i >= 0:
             changed[i] = -np.sign(y[i] + 1e-9)
         seen = []
-        replayed = map_mechanisms(plan, lambda name, m, seen=seen: (
-            Recorder(seen) if name.startswith("phases") else m
-        ))  # fmt: skip
+        replayed = map_mechanisms(
+            plan, lambda name, m, seen=seen: Recorder(seen) if name.startswith("phases") else m
+        )
         data = solver_data(X, changed, fit_intercept=False)
         replayed.run(data, stream())
         runs.append(np.array(seen))
@@ -477,9 +484,10 @@ def test_float_error_stays_within_its_bound():
     block = 16 + d // 16
     bound = plan.data_norm * (1 - 1e-14)
     settings = (
-        RowForm(center, 1.0, bound, 0.0), Slope(0, 0.0, clip, 0.1),
+        RowForm(center, 1.0, bound, 0.0),
+        Slope(0, 0.0, clip, 0.1),
         Steps(phase.learning_rate, 3.0, block, n - n // 4),
-    )  # fmt: skip
+    )
     exact = start.astype(np.longdouble)
     total, count = np.zeros(d + 1, dtype=np.longdouble), 0
     for t in range(n):
@@ -526,8 +534,11 @@ def test_a_second_accountant_agrees(settings, n, d, n_outputs, cells):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_a_second_accountant_agrees_in_learned_units(n_outputs, cells):
     claims = (
-        (0.1, 1e-6, "auto"), (1.0, 1e-3, "zcdp"), (8.0, 1e-3, "auto"), (8.0, 1e-6, "zcdp"),
-    )  # fmt: skip
+        (0.1, 1e-6, "auto"),
+        (1.0, 1e-3, "zcdp"),
+        (8.0, 1e-3, "auto"),
+        (8.0, 1e-6, "zcdp"),
+    )
     for epsilon, delta, currency in (
         claims if cells == "all" else claims[2 * (n_outputs == 3) :][:2]
     ):

@@ -54,9 +54,10 @@ SINGLE = [case for case in CASES if case.single]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 # every case under one relation, by turns; the other is slow
 every_case_and_relation = rest_is_slow(
-    ("case", "relation"), itertools.product(CASES, RELATIONS),
+    ("case", "relation"),
+    itertools.product(CASES, RELATIONS),
     [f"{case}-{RELATIONS[k % 2]}" for k, case in enumerate(CASES)],
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------------------------- replay
@@ -280,9 +281,10 @@ def test_noise_that_is_far_too_small_is_flagged_in_whole_plans(case):
 
 
 @rest_is_slow(
-    ("case", "relation"), itertools.product(GAUSSIAN, RELATIONS),
+    ("case", "relation"),
+    itertools.product(GAUSSIAN, RELATIONS),
     ("mirror_descent-zero-out", "ftrl-zero-out"),
-)  # fmt: skip
+)
 def test_few_runs_show_noise_that_is_too_small_by_the_releases(case, relation, monkeypatch):
     facts = problem(20, 2, feasible_set=case.feasible_set)
     budget = PrivacyBudget(EPSILON, DELTA, relation)
@@ -323,9 +325,10 @@ def test_planted_bugs_are_flagged(case, relation, turn):
 
 # (less Gaussian noise than stated is shown by the releases above, in fewer runs)
 @rest_is_slow(
-    ("case", "relation"), itertools.product(SINGLE, RELATIONS),
+    ("case", "relation"),
+    itertools.product(SINGLE, RELATIONS),
     ("frank_wolfe-selection-replace-one",),
-)  # fmt: skip
+)
 def test_bugs_of_the_noise_are_flagged(case, relation):
     # the replay takes the noise for granted; under both relations, see above
     if case in GAUSSIAN and relation != "replace-one":

@@ -127,7 +127,7 @@ def test_slopes_have_a_step_of_their_own_where_noise_may_be_most_of_them():
     ("power", "with_inference", "rows", "relation"),
     list(itertools.product(POWERS, (False, True), (1, 4), RELATIONS)),
     ["1.0-False-4-zero-out", "1.5-True-1-zero-out", "2.0-True-4-replace-one"],
-)  # fmt: skip
+)
 def test_no_record_moves_a_release_beyond_its_sensitivity(
     power, with_inference, rows, relation, cells
 ):

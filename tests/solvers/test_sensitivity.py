@@ -141,8 +141,9 @@ every_function = pytest.mark.parametrize("name", EVERY)
 def values(name, n):
     """Under zero-out and under replace-one."""
     function, _ = EVERY[name]
-    by_relation = {relation: function(n, PrivacyBudget(1.0, 1e-6, relation))
-                   for relation in RELATIONS}  # fmt: skip
+    by_relation = {
+        relation: function(n, PrivacyBudget(1.0, 1e-6, relation)) for relation in RELATIONS
+    }
     return by_relation["zero-out"], by_relation["replace-one"]
 
 
@@ -178,8 +179,10 @@ def test_the_term_of_the_record_falls_with_the_number_of_records_or_not_at_all(n
 
 @every_function
 def test_float_errors_never_fall_with_the_number_of_records(name):
-    errors = [2 * zero_out - replace_one for zero_out, replace_one in
-              (values(name, n) for n in (10, 1000, 100_000))]  # fmt: skip
+    errors = [
+        2 * zero_out - replace_one
+        for zero_out, replace_one in (values(name, n) for n in (10, 1000, 100_000))
+    ]
     if name == "octave_score":  # counts are exact: only the score itself is rounded
         assert errors == close([errors[0]] * 3, 1e-2)
     else:
@@ -202,8 +205,11 @@ def test_second_moments_and_their_largest_eigenvalue():
 def test_the_classes_of_two_records_are_less_than_two_vectors_apart():
     n, several = 100, {"task": "classification", "n_outputs": 4}
     for relation, order, apart in (
-        ("zero-out", 1, 1), ("zero-out", 2, 1), ("replace-one", 1, 2), ("replace-one", 2, 2**0.5)
-    ):  # fmt: skip
+        ("zero-out", 1, 1),
+        ("zero-out", 2, 1),
+        ("replace-one", 1, 2),
+        ("replace-one", 2, 2**0.5),
+    ):
         budget = PrivacyBudget(1.0, 1e-6, relation)
         assert statistics.target_mean(facts(n, **several), budget, order) == close(apart / n, 1e-9)
         # the two classes of one output are -1 and 1

@@ -238,10 +238,13 @@ def test_the_tight_schedule_costs_every_record_the_same(budget, first_clip):
     scales[0], scales[-1] = run.first_scale, run.last_scale
     norm = 1 if plan.guarantee.composition == "pure" else 2
     factor = plan.vertices.l1_diameter * budget.record_factor
-    found = np.array([
-        np.linalg.norm(factor * step.clip / step.size * weights(steps, k) / scales, norm)
-        for k, step in enumerate(steps) if k < 3 or k % 97 == 0 or k > run.n_steps - 4
-    ])  # fmt: skip
+    found = np.array(
+        [
+            np.linalg.norm(factor * step.clip / step.size * weights(steps, k) / scales, norm)
+            for k, step in enumerate(steps)
+            if k < 3 or k % 97 == 0 or k > run.n_steps - 4
+        ]
+    )
     assert found.max() <= run.noise.sensitivity
     np.testing.assert_allclose(found, run.noise.sensitivity, rtol=1e-6)
     limit = budget.epsilon if norm == 1 else budget.rho
@@ -265,17 +268,20 @@ CONFIGURATIONS = [
     (task, relation, budget, form)
     for form in SINGLE_PASS_FORMS
     for task, relation, budget in (
-        ("regression", "replace-one", 1e-6), ("classification", "zero-out", 1e-6),
-        ("classification", "replace-one", 0.0), ("regression", "zero-out", 0.0),
+        ("regression", "replace-one", 1e-6),
+        ("classification", "zero-out", 1e-6),
+        ("classification", "replace-one", 0.0),
+        ("regression", "zero-out", 0.0),
     )
-]  # fmt: skip
+]
 
 
 @rest_is_slow(
-    ("task", "relation", "delta", "form"), CONFIGURATIONS,
+    ("task", "relation", "delta", "form"),
+    CONFIGURATIONS,
     ("tree-zero-out-0.0", "rounds-zero-out-1e-06", "spider-replace-one-0.0"),
     lambda case: f"{case[3]}-{case[1]}-{case[2]}",
-)  # fmt: skip
+)
 def test_a_record_moves_all_scores_together_by_no_more_than_is_claimed(task, relation, delta, form):
     budget = PrivacyBudget(2.0, delta, relation)
     for settings, others in (
@@ -386,10 +392,12 @@ def test_the_rounding_of_a_large_penalty_is_counted():
     X = np.ones((n, d))
     X[:, 0] = 0.0
     pairs = [
-        tuple(solver_data(X, target * (np.arange(n) == i), fit_intercept=False)
-              for target in (0.5, -0.5))
+        tuple(
+            solver_data(X, target * (np.arange(n) == i), fit_intercept=False)
+            for target in (0.5, -0.5)
+        )
         for i in range(n)
-    ]  # fmt: skip
+    ]
     for form in ("spider", "rounds", "selection"):
         solver = solver_of(form, l2_penalty=1e16, learning_rate=0.5, gradient_clip=1.0,
             max_iter=2,
@@ -589,9 +597,10 @@ def test_compiled_steps_are_taken_where_they_can_be():
         with pytest.MonkeyPatch.context() as patch:
             original = single_pass._RecordWalk._kernel
             patch.setattr(
-                single_pass._RecordWalk, "_kernel",
+                single_pass._RecordWalk,
+                "_kernel",
                 lambda self: seen.append(original(self)) or seen[-1],
-            )  # fmt: skip
+            )
             plan.run(data, stream())
         return seen[0] is not None
 
@@ -659,8 +668,9 @@ def test_a_polytope_is_searched_by_every_selection():
             solver=solver_of(form, max_iter=256, gradient_clip=3.0),
         ).fit(X, y)  # fmt: skip
         assert model.score(X, y) > 0.95, form
-    auto = DPLassoFW(feasible_set=Polytope(points), fit_intercept=False, bounds_X=(-1, 1),
-                     bounds_y=(-1, 1))  # fmt: skip
+    auto = DPLassoFW(
+        feasible_set=Polytope(points), fit_intercept=False, bounds_X=(-1, 1), bounds_y=(-1, 1)
+    )
     assert auto.plan(1000, 4).solver == "selection"
     with pytest.raises(ValueError, match="solver='gradient' needs a set with `project`"):
         auto.set_params(solver="gradient").fit(X, y)

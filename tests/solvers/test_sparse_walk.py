@@ -121,9 +121,11 @@ def recomputed(walk):
 
 
 @rest_is_slow(
-    ("kind", "fit_intercept"), [*itertools.product(("csr", "csc"), (True, False))],
-    ("csr, True", "csc, False"), lambda case: f"{case[0]}, {case[1]}",
-)  # fmt: skip
+    ("kind", "fit_intercept"),
+    [*itertools.product(("csr", "csc"), (True, False))],
+    ("csr, True", "csc, False"),
+    lambda case: f"{case[0]}, {case[1]}",
+)
 def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
     rng = np.random.default_rng(0)
     X, y, scale, weight = awkward_table(rng)
@@ -322,9 +324,10 @@ def test_bugs_of_the_walk_are_found(forced, monkeypatch):
     with monkeypatch.context() as patch:  # a mean over the records that are there
         form = SparseWalk.form
         patch.setattr(
-            SparseWalk, "form",
+            SparseWalk,
+            "form",
             lambda self, t: tuple(2 * part for part in form(self, t)),
-        )  # fmt: skip
+        )
         assert "step" in replayed().violations
 
 
@@ -398,9 +401,12 @@ def random_walk(seed, n_steps=30):
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(2, 30)), int(rng.choice([30, 300, 1500]))
     X = sparse.random_array(
-        (n, d), density=rng.integers(1, 9) / d, rng=rng, format="csr",
+        (n, d),
+        density=rng.integers(1, 9) / d,
+        rng=rng,
+        format="csr",
         data_sampler=lambda size: rng.choice([-1.0, 1.0], size),
-    )  # fmt: skip
+    )
     rows = make_rows(X, bool(rng.integers(2)))
     objective = rng.uniform(-1, 1, n), Terms(0.0, Squared(), 2.0)
     walk = walk_on(rows, *objective, usual_rates(n_steps))
@@ -439,8 +445,9 @@ def p_value_of_selections(d, at=(0, 4, 10, 14, 20, 27), n_draws=300):
     """
     X, y = np.zeros((20, d)), np.repeat([1.0, 0.5], 10)
     X[:10, 0] = X[10:, 8] = 1.0
-    walk = walk_on(make_rows(sparse.csr_array(X), False), y, Terms(0.0, Squared(), 2.0),
-                   usual_rates(40))  # fmt: skip
+    walk = walk_on(
+        make_rows(sparse.csr_array(X), False), y, Terms(0.0, Squared(), 2.0), usual_rates(40)
+    )
     walk.mechanism, one, found = SelectVertex(1.0, 0.1), stream(1), []
     for t in range(max(at) + 1):
         if t in at:
@@ -561,10 +568,13 @@ def test_the_model_depends_neither_on_the_storage_nor_on_the_order_of_the_rows(f
     mapped.data = np.load(tmp_path / "data.npy", mmap_mode="r")
     mapped.indices.flags.writeable = mapped.indptr.flags.writeable = False
     tables = {
-        "csr": (csr, y), "csc": (csr.tocsc(), y), "float32": (csr.astype(np.float32), y),
-        "long": (long, y), "mapped": (mapped, y),
+        "csr": (csr, y),
+        "csc": (csr.tocsc(), y),
+        "float32": (csr.astype(np.float32), y),
+        "long": (long, y),
+        "mapped": (mapped, y),
         "shuffled": (csr[order], y[order]),
-    }  # fmt: skip
+    }
     solver = Selection(max_iter=30)
     plan = solver.plan(problem(80, 23), PrivacyBudget(20.0, 1e-6))
     plan = dataclasses.replace(plan, step=SelectVertex(1.0, 0.01))
@@ -582,15 +592,20 @@ def test_the_model_depends_neither_on_the_storage_nor_on_the_order_of_the_rows(f
 @half_is_enough
 def test_degenerate_tables(forced, cells):
     tables = [
-        sparse.csr_array((5, 3)), sparse.csr_array(np.eye(5)[:, :3]),
-        sparse.csr_array(np.eye(1)), sparse.csr_array(np.ones((5, 1))),
-    ]  # fmt: skip
+        sparse.csr_array((5, 3)),
+        sparse.csr_array(np.eye(5)[:, :3]),
+        sparse.csr_array(np.eye(1)),
+        sparse.csr_array(np.ones((5, 1))),
+    ]
     one = stream(3)
     for X, (kind, fit_intercept), (max_iter, rate), precision, noise in cells_of(
-        cells, tables, (("csr", True), ("csc", False)),
+        cells,
+        tables,
+        (("csr", True), ("csc", False)),
         ((1, "auto"), (2, "auto"), (30, "auto"), (3, 0.9), (3, 1e-3), (3, 1e-50)),
-        ("exact", "float"), ("gumbel", "exponential"),
-    ):  # fmt: skip
+        ("exact", "float"),
+        ("gumbel", "exponential"),
+    ):
         n, d = X.shape
         solver = Selection(max_iter=max_iter, learning_rate=rate)
         plan = solver.plan(problem(n, d, fit_intercept=fit_intercept), BUDGET)
@@ -602,9 +617,12 @@ def test_degenerate_tables(forced, cells):
     # with all scores equal, every vertex is as likely
     plan = Selection(max_iter=1).plan(problem(5, 3, fit_intercept=False), BUDGET)
     walk = SparseWalk(
-        SolverData(make_rows(tables[0], False), np.ones(5)), Terms(0.0, Squared(), 1.0), plan,
-        usual_rates(1), np.zeros(3),
-    )  # fmt: skip
+        SolverData(make_rows(tables[0], False), np.ones(5)),
+        Terms(0.0, Squared(), 1.0),
+        plan,
+        usual_rates(1),
+        np.zeros(3),
+    )
     drawn = [walk.scores.sample(walk.form(0), 1.0, one) for _ in range(3000)]
     assert stats.chisquare(np.bincount(drawn, minlength=6)).pvalue > LEVEL
 

@@ -267,16 +267,19 @@ def replayed(loss, relation, *, n=24, k=1, **settings):
 
 
 @rest_is_slow(
-    ("name", "relation"), itertools.product(HOSTILE, RELATIONS),
+    ("name", "relation"),
+    itertools.product(HOSTILE, RELATIONS),
     ("backwards-replace-one", "oscillating-zero-out", "not a number-replace-one"),
-)  # fmt: skip
+)
 def test_hostile_losses_stay_within_the_sensitivity(name, relation, monkeypatch):
     monkeypatch.setattr(replay, "_ROUNDS", 1)  # tables of a loss that only falls move nothing
     smoothness = math.inf if relation == "replace-one" else 1e-300
     for task, k, feasible_set in (
-        ("regression", 1, L2Ball), ("classification", 1, L2Ball),
-        ("regression", 1, lambda _: Unconstrained()), ("classification", 3, L2Ball),
-    ):  # fmt: skip
+        ("regression", 1, L2Ball),
+        ("classification", 1, L2Ball),
+        ("regression", 1, lambda _: Unconstrained()),
+        ("classification", 3, L2Ball),
+    ):
         loss = Own(HOSTILE[name], task, smoothness=smoothness)
         found = replayed(loss, relation, k=k, feasible_set=feasible_set)
         assert not found.violations, (task, smoothness, k, found.violations)

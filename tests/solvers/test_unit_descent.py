@@ -112,9 +112,10 @@ def test_more_is_learned_about_larger_tables():
 
 
 @rest_is_slow(
-    ("stored", "relation", "task"), [*itertools.product(("whole", "pieces"), RELATIONS, TASKS)],
+    ("stored", "relation", "task"),
+    [*itertools.product(("whole", "pieces"), RELATIONS, TASKS)],
     ("whole-replace-one-regression", "pieces-zero-out-classification"),
-)  # fmt: skip
+)
 def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task):
     stored = {"whole": lambda plan: plan, "pieces": run_in_pieces}[stored]
     # all of the releases: with a large epsilon even of a small table
@@ -142,9 +143,10 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
 
 
 @rest_is_slow(
-    ("task", "relation"), itertools.product(TASKS, RELATIONS),
+    ("task", "relation"),
+    itertools.product(TASKS, RELATIONS),
     ("regression-replace-one", "classification-zero-out"),
-)  # fmt: skip
+)
 def test_nor_where_the_number_of_valid_records_is_released(task, relation):
     changes = {"may_be_empty": True, "inference": task == "regression"}
     fact = free_problem(40, 2, task, **changes)
@@ -166,8 +168,9 @@ def test_a_replay_finds_moments_of_rows_that_are_not_bounded(monkeypatch):
     ("solver", "relation"),
     # (whose cut rows hide the only record of that pair that is not 0, under zero-out)
     [*itertools.product((Descent(max_iter=2),), RELATIONS), (PhasedSGD(), "replace-one")],
-    ("Descent, replace-one",), lambda case: f"{type(case[0]).__name__}, {case[1]}",
-)  # fmt: skip
+    ("Descent, replace-one",),
+    lambda case: f"{type(case[0]).__name__}, {case[1]}",
+)
 def test_black_box_audits_flag_too_little_noise_and_nothing_else(solver, relation):
     fact = free_problem(60, 2, "classification")
     if isinstance(solver, PhasedSGD):
@@ -377,9 +380,10 @@ def test_bounds_of_a_half_of_the_columns_may_be_too_wide_with_few_rows(task, wid
 
 
 @rest_is_slow(
-    ("relation", "is_centred"), itertools.product(RELATIONS, [True, False]),
+    ("relation", "is_centred"),
+    itertools.product(RELATIONS, [True, False]),
     ("replace-one-True", "zero-out-False"),
-)  # fmt: skip
+)
 def test_octaves_of_columns_move_as_far_as_stated(relation, is_centred):
     rng, n, d, worst = np.random.default_rng(0), 20, 3, 0.0
     change = statistics.octaves_change(n // 2, d, PrivacyBudget(1.0, 1e-6, relation))
@@ -599,10 +603,11 @@ def test_columns_that_are_nearly_the_same_are_told_apart():
 
 
 @rest_is_slow(
-    ("model", "share"), itertools.product([DPLinearRegression, HeavyTailDPRegressor], [0.1, 0.3]),
+    ("model", "share"),
+    itertools.product([DPLinearRegression, HeavyTailDPRegressor], [0.1, 0.3]),
     ("DPLinearRegression, 0.1", "HeavyTailDPRegressor, 0.3"),
     lambda case: f"{case[0].__name__}, {case[1]}",
-)  # fmt: skip
+)
 def test_tables_of_rows_that_are_all_0_but_for_some(model, share):
     """Sizes are not those of the noise in the centre of the rows that are 0."""
     rng = np.random.default_rng(int(100 * share))
@@ -775,18 +780,22 @@ def test_as_noise_vanishes_the_model_becomes_the_best_one(solver):
 @rest_is_slow(
     "kinds",
     [
-        (DPMirrorRegressor, DPMirrorClassifier), (DPLassoFW, DPLassoFWClassifier),
+        (DPMirrorRegressor, DPMirrorClassifier),
+        (DPLassoFW, DPLassoFWClassifier),
         (DPPhasedSGDRegressor, DPPhasedSGDClassifier),
     ],
-    ("DPMirrorRegressor", "DPLassoFW"), lambda kinds: kinds[0].__name__,
-)  # fmt: skip
+    ("DPMirrorRegressor", "DPLassoFW"),
+    lambda kinds: kinds[0].__name__,
+)
 def test_bounds_may_be_a_hundred_times_too_wide(kinds):
     regressor, classifier = kinds
     X, z, rng = correlated(4000, 4)
     y = 0.4 * z + 0.05 * rng.standard_normal(len(z))
     noisy = z + 0.05 * rng.standard_normal(len(z))
-    labels = {"ab": np.array(["a", "b"])[(noisy > 0).astype(int)],
-              "abc": np.array(["a", "b", "c"])[np.digitize(noisy, [-0.1, 0.1])]}  # fmt: skip
+    labels = {
+        "ab": np.array(["a", "b"])[(noisy > 0).astype(int)],
+        "abc": np.array(["a", "b", "c"])[np.digitize(noisy, [-0.1, 0.1])],
+    }
     scores = {}
     for factor in (1, 100):
         bounds, common = (-factor, factor), {"epsilon": 2.0, "random_state": 0}
@@ -990,9 +999,10 @@ def test_of_slopes_more_is_kept_where_one_moment_is_clearly_larger_than_others()
 
 
 @rest_is_slow(
-    ("n_outputs", "clip", "spread"), [(1, 0.3, 1.5), (1, 1.0, 1.5), (3, 0.45, 2.0)],
+    ("n_outputs", "clip", "spread"),
+    [(1, 0.3, 1.5), (1, 1.0, 1.5), (3, 0.45, 2.0)],
     ("1-0.3-1.5", "3-0.45-2.0"),
-)  # fmt: skip
+)
 def test_the_curvature_of_clipped_derivatives_is_that_of_their_mean(n_outputs, clip, spread):
     units, _ = descended(n_outputs, d=4)
     offset = np.array([0.5, 0.0, -0.5]) if n_outputs > 1 else -0.4

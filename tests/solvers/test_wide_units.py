@@ -101,9 +101,10 @@ def test_frequencies_are_released_where_n_is_large_enough():
 
 
 @rest_is_slow(
-    ("stored", "relation", "task"), [*itertools.product(("whole", "pieces"), RELATIONS, TASKS)],
+    ("stored", "relation", "task"),
+    [*itertools.product(("whole", "pieces"), RELATIONS, TASKS)],
     ("whole-zero-out-classification",),
-)  # fmt: skip
+)
 def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task, all_wide):
     stored = {"whole": lambda plan: plan, "pieces": run_in_pieces}[stored]
     cases = ((1, True, True), (3, True, True), (1, False, True), (1, True, False))
@@ -270,9 +271,10 @@ def test_text_is_learned_by_default_and_nothing_is_copied():
     np.testing.assert_array_equal(linear.coef_, regressor.coef_)
     two, three = (z[:, 0] > z[:, 1]).astype(int), z.argmax(axis=1)
     for kind, target, least in (
-        (DPMirrorClassifier, two, 0.65), (DPLogisticRegression, two, 0.65),
+        (DPMirrorClassifier, two, 0.65),
+        (DPLogisticRegression, two, 0.65),
         (DPMirrorClassifier, three, 0.5),
-    ):  # fmt: skip
+    ):
         model = kind(classes=list(range(target.max() + 1)), **common)
         assert model.plan(6000, 5000).solver == "descent"
         assert model.fit(X[:6000], target[:6000]).score(X[6000:], target[6000:]) > least
