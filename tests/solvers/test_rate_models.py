@@ -138,7 +138,8 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(
         facts = {"inference": with_inference} | facts
         plan = planned(power, 80, relation, rows=rows, **facts)
         # (twice, as every second pair has exact answers)
-        found = replayed(plan, more=2 * [among_equals(plan)])
+        n_pairs = 4 if relation == "zero-out" else 16  # few reach a clip on both sides
+        found = replayed(plan, n_pairs, more=2 * [among_equals(plan)])
         assert not found.violations, found
         assert not found.untested, found
         for name, ratio in found.ratios.items():
