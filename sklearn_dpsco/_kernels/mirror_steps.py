@@ -178,10 +178,7 @@ def project_lp(y: Any, p: float) -> Any:
         bracket = _narrowed(bracket, x, _shrink(y, x, p, out))
     a, f_a, b, f_b, _, _ = bracket
     _shrink(y, a if abs(f_a) <= abs(f_b) else b, p, out)
-    norm = max(1.0, _norm(out, p))
-    for j in range(out.size):
-        out[j] /= norm
-    return out
+    return out / max(1.0, _norm(out, p))
 
 
 # --------------------------------------------------------------------------- power maps
@@ -204,9 +201,7 @@ def _threshold(theta: Any, p: float, out: Any) -> None:
     """
     d = theta.size
     q = p / (p - 1)
-    top = -math.inf
-    for j in range(d):
-        top = max(top, theta[j])
+    top = np.max(theta)
     low, high, delta = d ** (-2 / q) * (1 - 1e-14), 1.0, d ** (-1 / q)
     for _ in range(_MOST):
         lower, higher, lower_slope = 0.0, 0.0, 0.0
@@ -351,32 +346,27 @@ def power_step(coef: Any, g: Any, step: float, center: Any, within: float, domai
     origin, for which the code of others is not compiled.
     """
     d, (set_id, set_p, radius, p) = coef.size, domain
-    largest, theta, u, c = _norm(g, math.inf), np.empty(d), np.empty(d), np.zeros(d)
+    largest, theta, c = _norm(g, math.inf), np.empty(d), np.zeros(d)
     if largest == 0.0 or step == 0.0:
         return coef.copy()
-    for j in range(d):
-        u[j] = coef[j] / radius
-        if center is not None:
-            c[j], u[j] = center[j] / radius, (coef[j] - center[j]) / radius
+    u = coef / radius
+    if center is not None:
+        c, u = center / radius, (coef - center) / radius
     power_gradient(u, p, theta)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
-    low, top = math.inf, -math.inf
-    for j in range(d):
-        theta[j] -= factor * g[j]
-        low, top = min(low, theta[j]), max(top, theta[j])
+    theta -= factor * g
+    low, top = np.min(theta), np.max(theta)
     if set_id == _SIMPLEX:  # the same constant on all coordinates changes nothing
         middle = low + (top - low) / 2
         top -= middle
-        for j in range(d):
-            theta[j] -= middle
+        theta -= middle
     scale = top if set_id == _SIMPLEX else max(-low, top)
     if center is None and set_id == _SIMPLEX:
         _threshold(theta, p, u)
     else:
         if scale < 1e-290:  # nothing moves
             return np.zeros(d) if center is None else center.copy()
-        for j in range(d):
-            theta[j] /= scale
+        theta /= scale
         # where the set does not bind: the inverse gradient, cut to `within`
         dual = _norm(theta, p / (p - 1))
         length = min(scale * dual, within / radius)
@@ -391,11 +381,8 @@ def power_step(coef: Any, g: Any, step: float, center: Any, within: float, domai
                 x = math.log(length) - (math.log(dual) + math.log(scale)) / (p - 1)
                 search = domain, theta, scale, c, np.empty(d), math.log(within / radius)
                 _two_constraints(search, x, u)
-    for j in range(d):
-        u[j] *= radius
-        if center is not None:
-            u[j] += center[j]
-    return u
+    u *= radius
+    return u if center is None else u + center
 
 
 @njit(cache=True, error_model="numpy")
@@ -404,18 +391,12 @@ def _onto_set(theta: Any, scale: float, domain: Any, u: Any) -> Any:
     set_id, set_p, _, p = domain
     if set_id == _LP and set_p != p:
         return project_lp(u, set_p)
-    # where the norm of the map is that of the set, the direction stays
-    norm = _norm(u, p)
     if set_id == _L1:
         _threshold(np.abs(theta * scale), p, u)
-    for j in range(u.size):
-        if set_id == _L1:
-            u[j] = math.copysign(u[j], theta[j])
-        elif set_id == _CUBE:
-            u[j] = min(max(u[j], -1.0), 1.0)
-        else:
-            u[j] /= norm
-    return u
+        return np.copysign(u, theta)
+    if set_id == _CUBE:
+        return np.clip(u, -1.0, 1.0)
+    return u / _norm(u, p)  # the norm of the map is that of the set: the direction stays
 
 
 @njit(cache=True, error_model="numpy")
@@ -425,25 +406,16 @@ def _two_balls(theta: Any, scale: float, c: Any, within: float, u: Any) -> None:
     Called where the second alone does not do. Where the first does not either, the point
     lies on both spheres: <u, c> and |u| are known, and the rest of u points as that of v.
     """
-    v = np.empty(c.size)
-    cc, vc, vv, uu, rest = 0.0, 0.0, 0.0, 0.0, 0.0
-    for j in range(c.size):
-        v[j] = c[j] / scale + theta[j]  # up to its length
-        cc += c[j] * c[j]
-        vc += v[j] * c[j]
-        vv += v[j] * v[j]
-    for j in range(c.size):
-        u[j] = v[j] / math.sqrt(vv) - c[j]
-        uu += u[j] * u[j]
-    if uu <= within**2:
+    v = c / scale + theta  # up to its length
+    cc, vc = np.sum(c * c), np.sum(v * c)
+    u[:] = v / math.sqrt(np.sum(v * v)) - c
+    if np.sum(u * u) <= within**2:
         return
     along = (1 - cc - within**2) / (2 * cc)
-    for j in range(c.size):
-        v[j] -= vc / cc * c[j]
-        rest += v[j] * v[j]
+    v -= vc / cc * c
+    rest = np.sum(v * v)
     factor = math.sqrt(max(0.0, within**2 - along**2 * cc) / rest) if rest > 0 else 0.0
-    for j in range(c.size):
-        u[j] = along * c[j] + factor * v[j]
+    u[:] = along * c + factor * v
 
 
 # -------------------------------------------------------------------------------- entropy
@@ -452,19 +424,12 @@ def _two_balls(theta: Any, scale: float, c: Any, within: float, u: Any) -> None:
 @njit(cache=True)
 def entropy_step_simplex(coef: Any, gradient: Any, step: float, radius: float) -> Any:
     """w_j proportional to coef_j exp(-step gradient_j / radius)."""
-    d = coef.size
-    out, least = np.empty(d), np.min(gradient)
-    for j in range(d):
-        change = gradient[j] - least
-        out[j] = math.log(max(coef[j] / radius, _SMALLEST))
-        if change > 0:  # 0 times an overflowing step is still 0
-            out[j] -= step / radius * change
-    top, total = np.max(out), 0.0
-    for j in range(d):
-        out[j] = math.exp(out[j] - top)
-        total += out[j]
-    out *= radius / total
-    return out
+    change = gradient - np.min(gradient)
+    # 0 times an overflowing step is still 0
+    moved = np.where(change > 0, step / radius * change, 0.0)
+    out = np.log(np.maximum(coef / radius, _SMALLEST)) - moved
+    out = np.exp(out - np.max(out))
+    return out * (radius / np.sum(out))
 
 
 @njit(cache=True)
@@ -492,10 +457,7 @@ def entropy_dual_l1(coef: Any, radius: float) -> Any:
         if not larger > z * (1 + 1e-16):
             break
         z = larger
-    out = np.empty(d)
-    for j in range(d):
-        out[j] = math.copysign(math.asinh(b[j] * z / 2), coef[j])
-    return out
+    return np.copysign(np.arcsinh(b * z / 2), coef)
 
 
 @njit(cache=True)
@@ -507,10 +469,7 @@ def entropy_step_l1(coef: Any, gradient: Any, step: float, radius: float) -> Any
         return coef.copy()
     factor = min(step / radius, _LARGEST / largest)
     t -= factor * gradient
-    top, total = _norm(t, math.inf), 0.0
-    for j in range(t.size):
-        large = math.exp(abs(t[j]) - top)
-        total += large * (1 + math.exp(-2 * abs(t[j])))
-        t[j] = math.copysign(-large * math.expm1(-2 * abs(t[j])), t[j])
-    t *= radius / total
-    return t
+    size = np.abs(t)
+    large = np.exp(size - np.max(size))
+    total = np.sum(large * (1 + np.exp(-2 * size)))
+    return np.copysign(-large * np.expm1(-2 * size), t) * (radius / total)
