@@ -22,8 +22,8 @@ _EDGE = 1e-15  # an l1 norm above 1 - this is lowered to it: at 1 the map's grad
 
 
 @njit(cache=True, inline="always")
-def _signed_power(x: float, exponent: float) -> float:
-    return math.copysign(abs(x) ** exponent, x)
+def _signed_power(x: Any, exponent: float) -> Any:
+    return np.copysign(np.abs(x) ** exponent, x)
 
 
 @njit(cache=True)
@@ -185,15 +185,14 @@ def project_lp(y: Any, p: float) -> Any:
 
 
 @njit(cache=True)
-def power_gradient(u: Any, p: float, out: Any) -> None:
+def power_gradient(u: Any, p: float) -> Any:
     """Gradient of |u|_p^2 / 2."""
     r = _norm(u, p)
-    for j in range(u.size):
-        out[j] = r * _signed_power(u[j] / r, p - 1) if r > 0 else 0.0
+    return r * _signed_power(u / r, p - 1) if r > 0 else np.zeros(u.size)
 
 
 @njit(cache=True)
-def _threshold(theta: Any, p: float, out: Any) -> None:
+def _threshold(theta: Any, p: float) -> Any:
     """The unit l1 norm point proportional to (theta - nu)_+^(q - 1), nu fit to the map.
 
     With delta = max - nu and z = (1 - (max - theta) / delta)_+, delta solves
@@ -225,9 +224,7 @@ def _threshold(theta: Any, p: float, out: Any) -> None:
         if abs(new - delta) <= 2e-16 * delta or not low < new < high:
             break
         delta = new
-    for j in range(d):
-        z = 1 - (top - theta[j]) / delta
-        out[j] = z ** (q - 1) / lower if z > 0 else 0.0
+    return np.maximum(1 - (top - theta) / delta, 0.0) ** (q - 1) / lower
 
 
 @njit(cache=True)
@@ -309,8 +306,7 @@ def _balance(search: Any, delta: float, x: float, u: Any) -> tuple[float, float]
 def _two_constraints(search: Any, x: float, u: Any) -> None:
     """Fill u for a point that the set binds, x a first guess: root in its multiplier."""
     (set_id, _, _, p), _, scale, c, bend, _ = search
-    for j in range(u.size):
-        bend[j] = _signed_power(c[j], p - 1)
+    bend[:] = _signed_power(c, p - 1)
     if set_id == _CUBE:
         _balance(search, 1.0, x, u)
         return
@@ -346,13 +342,13 @@ def power_step(coef: Any, g: Any, step: float, center: Any, within: float, domai
     origin, for which the code of others is not compiled.
     """
     d, (set_id, set_p, radius, p) = coef.size, domain
-    largest, theta, c = _norm(g, math.inf), np.empty(d), np.zeros(d)
+    largest, c = _norm(g, math.inf), np.zeros(d)
     if largest == 0.0 or step == 0.0:
         return coef.copy()
     u = coef / radius
     if center is not None:
         c, u = center / radius, (coef - center) / radius
-    power_gradient(u, p, theta)
+    theta = power_gradient(u, p)
     factor = min((p - 1) * step / radius, _LARGEST / largest)
     theta -= factor * g
     low, top = np.min(theta), np.max(theta)
@@ -362,7 +358,7 @@ def power_step(coef: Any, g: Any, step: float, center: Any, within: float, domai
         theta -= middle
     scale = top if set_id == _SIMPLEX else max(-low, top)
     if center is None and set_id == _SIMPLEX:
-        _threshold(theta, p, u)
+        u = _threshold(theta, p)
     else:
         if scale < 1e-290:  # nothing moves
             return np.zeros(d) if center is None else center.copy()
@@ -370,8 +366,7 @@ def power_step(coef: Any, g: Any, step: float, center: Any, within: float, domai
         # where the set does not bind: the inverse gradient, cut to `within`
         dual = _norm(theta, p / (p - 1))
         length = min(scale * dual, within / radius)
-        for j in range(d):
-            u[j] = length * _signed_power(theta[j] / dual, 1 / (p - 1))
+        u = length * _signed_power(theta / dual, 1 / (p - 1))
         if set_id == _SIMPLEX or not _norm(u + c, set_p) <= 1:
             if center is None:
                 u = _onto_set(theta, scale, domain, u)
@@ -392,8 +387,7 @@ def _onto_set(theta: Any, scale: float, domain: Any, u: Any) -> Any:
     if set_id == _LP and set_p != p:
         return project_lp(u, set_p)
     if set_id == _L1:
-        _threshold(np.abs(theta * scale), p, u)
-        return np.copysign(u, theta)
+        return np.copysign(_threshold(np.abs(theta * scale), p), theta)
     if set_id == _CUBE:
         return np.clip(u, -1.0, 1.0)
     return u / _norm(u, p)  # the norm of the map is that of the set: the direction stays

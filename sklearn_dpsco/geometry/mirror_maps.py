@@ -162,9 +162,8 @@ class PowerMap(MirrorMap):
     def gradient(self, coef: Array, center: Array | None = None) -> Array:
         from .._kernels.mirror_steps import power_gradient
 
-        p, out = self.exponent(coef.size), np.empty(coef.size)
-        power_gradient(coef if center is None else coef - center, p, out)
-        return out / (p - 1)
+        p = self.exponent(coef.size)
+        return power_gradient(coef if center is None else coef - center, p) / (p - 1)
 
     def step(
         self,
