@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +13,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer
-from sklearn.model_selection import (
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-)
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
@@ -192,9 +186,7 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
     else:
-        # the nearest class of scikit-learn that it derives from
-        ancestors = [k for k in type(step).__mro__ if k.__module__.partition(".")[0] == "sklearn"]
-        kind = next((k.__name__ for k in ancestors if k.__name__ in _KNOWN), "")
+        kind = _nearest(step, _KNOWN)
         if rule := _rule_of(step, kind):
             yield finding(*rule)
         if kind in _OF_CODES.split():
@@ -206,7 +198,7 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
             is_default = isinstance(folds, Real) or (folds is None and "Chain" not in kind)
             held_one = given.get("estimator")
             is_of_labels = is_classifier(step if not hasattr(held_one, "fit") else held_one)
-            if isinstance(folds, _STRATIFIED) or (is_default and is_of_labels):
+            if _nearest(folds, _STRATIFIED.split()) or (is_default and is_of_labels):
                 yield finding(*_FOLDS)
             names = ("transformer", "estimator", "regressor", "final_estimator")
             alone = [(n, given[n]) for n in names if hasattr(given.get(n), "fit")]
@@ -258,6 +250,12 @@ def _with_negatives(name: str, step: Any, lows: Any) -> Iterator[str]:
         yield f"{name} ({type(step).__name__})"
 
 
+def _nearest(step: Any, names: Collection[str]) -> str:
+    """The name of the nearest class of scikit-learn that it derives from, of these; else ""."""
+    ancestors = (k for k in type(step).__mro__ if k.__module__.partition(".")[0] == "sklearn")
+    return next((kind.__name__ for kind in ancestors if kind.__name__ in names), "")
+
+
 def _is_ours(step: Any) -> bool:
     package = __name__.partition(".")[0]
     ours = any(kind.__module__.partition(".")[0] == package for kind in type(step).__mro__)
@@ -296,12 +294,7 @@ _UNKNOWN = (
     "nobody knows what: it learns from data unless you know otherwise",
     "a step that is known, or state requires_fit=False in its tags if it learns nothing",
 )
-_STRATIFIED = (
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-)
+_STRATIFIED = "RepeatedStratifiedKFold StratifiedGroupKFold StratifiedKFold StratifiedShuffleSplit"
 _FOLDS = (
     "labels through stratified folds, so that one record moves others between folds",
     "cv=KFold(k), with shuffle=True if the order of the rows tells of them",

@@ -375,8 +375,7 @@ class Report(Overviewed):
         ledger keeps what fits cost, and not what they released. "part" of a charge is "all
         records", or names a branch on records of its own; of a release, the part of a search.
         """
-        found: dict[str, Any] = json.loads(_SCHEMA)
-        return found
+        return json.loads(_SCHEMA)
 
 
 def _report(
