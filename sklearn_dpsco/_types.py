@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 # as all modules call them
+AnyArray = NDArray[Any]
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
+Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Which = slice | Indices
 

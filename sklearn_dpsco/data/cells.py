@@ -16,7 +16,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import config_context
 from sklearn.exceptions import DataConversionWarning
@@ -24,7 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from .._checks import listed, shown, warn_user
-from .._types import Array, Flags, Indices
+from .._types import AnyArray, Array, Flags, Indices, Integers
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from .compressed import (
     canonical,
@@ -354,7 +353,7 @@ def days_of(column: Any) -> str:
     return f"dates must be days since a public date, such as {day}"
 
 
-def entries(values: Any) -> NDArray[np.object_]:
+def entries(values: Any) -> AnyArray:
     """What a list holds of each record, shape (n,); of anything else an array of its own shape.
 
     numpy would make text of all that is in a list, or rows, or raise, for one odd entry. Of columns
@@ -393,7 +392,7 @@ def one_each(values: Any) -> Any:
     return np.fromiter((cell[0] if n == 1 else cell for cell, n in pairs), object, cells.size)
 
 
-def as_objects(values: Any, name: str = "X") -> NDArray[np.object_]:
+def as_objects(values: Any, name: str = "X") -> AnyArray:
     """An array of objects: a list of rows, all of the same length, is a table.
 
     Rows beside other entries, or of several lengths, are a `ValueError`: no shape would go with
@@ -492,7 +491,7 @@ def filled_rows(X: Any, usual: Array) -> Any:
     return X
 
 
-def as_labels(y: Any) -> NDArray[Any]:
+def as_labels(y: Any) -> AnyArray:
     """Labels as an array of shape (n,), of objects if they are in a list: see `one_each`."""
     labels = one_each(only_column(y))
     if getattr(getattr(labels, "dtype", None), "kind", "") == "c":
@@ -505,12 +504,12 @@ def as_labels(y: Any) -> NDArray[Any]:
     return _without_gaps(np.asarray(column_or_1d(labels)))
 
 
-def _without_gaps(labels: NDArray[Any]) -> NDArray[Any]:
+def _without_gaps(labels: AnyArray) -> AnyArray:
     """Text of numpy that may have missing ones, which it does not compare, as objects."""
     return labels.astype(object) if labels.dtype.kind == "T" else labels
 
 
-def as_users(groups: Any) -> NDArray[Any]:
+def as_users(groups: Any) -> AnyArray:
     """Users of rows as an array of shape (n,)."""
     # of objects if it was no array: one missing user turns no other one into a float, and a user of
     # one chunk is found again in the next
@@ -535,7 +534,7 @@ def as_users(groups: Any) -> NDArray[Any]:
     return users
 
 
-def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[np.float64]:
+def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> Array:
     """Weights of records over the largest that counts, clipped to [0, 1], shape (n,).
 
     One that is negative, missing, infinite or no number counts as 0, or with `strict` is an error.
@@ -548,7 +547,7 @@ def as_weights(sample_weight: Any, largest: float, *, strict: bool) -> NDArray[n
 
 def numbers_of_records(
     name: str, values: Any, rule: str, *, strict: bool, above_zero: bool = False
-) -> NDArray[np.float64]:
+) -> Array:
     """A number of at least or above 0 for each record, shape (n,).
 
     NaN for another one, or what is missing, infinite or no number; with `strict` that is an error.
@@ -564,7 +563,7 @@ def numbers_of_records(
     return np.where(is_valid, numbers, np.nan)
 
 
-def is_missing(labels: NDArray[Any]) -> Flags:
+def is_missing(labels: AnyArray) -> Flags:
     """Whether a label is None, NaN, another missing value, or infinite, shape (n,)."""
     if labels.dtype.kind in "fc":
         return ~np.isfinite(labels)
@@ -575,7 +574,7 @@ def is_missing(labels: NDArray[Any]) -> Flags:
     return np.fromiter((_is_missing_cell(label) for label in labels), bool, labels.size)
 
 
-def is_nameless(labels: NDArray[Any]) -> Flags:
+def is_nameless(labels: AnyArray) -> Flags:
     """Whether a label is missing or cannot be compared, shape (n,).
 
     Text of an infinity, such as "1e400", is: of a chunk of numbers, files give an infinity.
@@ -597,7 +596,7 @@ def is_nameless(labels: NDArray[Any]) -> Flags:
 
 
 def surplus_rows(
-    users: NDArray[Any],
+    users: AnyArray,
     most: int,
     counted: MutableMapping[Any, int] | None = None,
     numbers: Indices | None = None,
@@ -632,7 +631,7 @@ def surplus_rows(
     return surplus
 
 
-def user_numbers(users: NDArray[Any]) -> Indices:
+def user_numbers(users: AnyArray) -> Indices:
     """A number for the user of each row, from 0 on; of no user 0."""
     named, numbers = ~is_nameless(users), np.zeros(users.size, dtype=np.intp)
     places: Any = slice(None)
@@ -723,7 +722,7 @@ def check_spelling(name: str, labels: Any) -> None:
             return
 
 
-def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
+def check_classes(classes: Any, name: str = "classes") -> AnyArray:
     """The declared labels, sorted."""
     is_list, is_mixed = isinstance(classes, (list, tuple)), False
     try:
@@ -749,7 +748,7 @@ def check_classes(classes: Any, name: str = "classes") -> NDArray[Any]:
     return declared
 
 
-def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
+def labels_that_occur(y: AnyArray) -> AnyArray:
     """The labels of y, sorted, with a `PrivacyLeakWarning`: for classes that nobody declared."""
     y = np.asarray(y.tolist()) if y.dtype.kind == "O" else y
     if y.dtype.kind == "c":  # of which scikit-learn's error would show all
@@ -768,7 +767,7 @@ def labels_that_occur(y: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def spell_values(classes: NDArray[Any]) -> bool:
+def spell_values(classes: AnyArray) -> bool:
     """Whether one of the classes is the text of a number or of a truth value."""
     texts = classes.tolist() if classes.dtype.kind in "UO" else ()
     return any(
@@ -778,7 +777,7 @@ def spell_values(classes: NDArray[Any]) -> bool:
     )
 
 
-def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
+def label_codes(labels: AnyArray, classes: AnyArray) -> Integers:
     """Position of each label in the sorted `classes`, -1 for others, shape (n,).
 
     Among objects the text of a number is that number, if the classes are numbers, and that of a
@@ -823,6 +822,6 @@ def label_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]
     return _places(labels, classes)
 
 
-def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
+def _places(labels: AnyArray, classes: AnyArray) -> Integers:
     found = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
     return np.where(classes[found] == labels, found, -1)

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
@@ -594,7 +593,7 @@ def gamma(k: float) -> float:
     return k * UNIT_ROUNDOFF / (1 - k * UNIT_ROUNDOFF)
 
 
-def sum_over_records(values: NDArray[np.float64]) -> Any:
+def sum_over_records(values: Array) -> Any:
     """Sums of the columns, or of a vector, each in blocks: over rows numpy adds one by one."""
     return np.ascontiguousarray(values.T).sum(axis=-1)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
@@ -34,7 +33,7 @@ from .._checks import (
 )
 from .._fitting import Accounting, C, PrivateEstimator, in_order
 from .._progress import check_verbose, moving, progress_bar
-from .._types import Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
+from .._types import AnyArray, Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
 from ..data.compressed import canonical, with_values
@@ -329,7 +328,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         users = groups if there is None else users
         return found.of(self._read(found.targets), self._surplus(users, users, rows_per_user))
 
-    def _declared_classes(self) -> NDArray[Any] | None:
+    def _declared_classes(self) -> AnyArray | None:
         """Those of a classifier; None if there are none."""
         classes = getattr(self, "classes", None)
         return None if classes is None else cells.check_classes(classes)
@@ -791,7 +790,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
     classes: ClassLabels | None = None
     class_weight: ClassWeight | None = None
 
-    def _read(self, y: Any, classes: NDArray[Any] | None = None) -> Targets:
+    def _read(self, y: Any, classes: AnyArray | None = None) -> Targets:
         classes = self._declared_classes() if classes is None else classes
         if classes is None:
             classes = cells.labels_that_occur(y if self._is_strict else y[~cells.is_missing(y)])
@@ -854,7 +853,7 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
         return self._score(accuracy_score, X, y, sample_weight)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """The class with the largest score, shape (n_samples,).
 
         Of blocks of rows elsewhere (see :ref:`scaling`), this and the methods below give a lazy
@@ -947,7 +946,7 @@ def scores(raw: Array) -> Array:
     return raw.ravel() if raw.shape[1] == 1 else raw
 
 
-def likeliest(classes: NDArray[Any], raw: Array) -> NDArray[Any]:
+def likeliest(classes: AnyArray, raw: Array) -> AnyArray:
     """The class with the largest score."""
     found = scores(raw)
     return classes[(found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)]

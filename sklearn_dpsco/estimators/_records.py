@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, column_or_1d
 
 from .._checks import check_size, shown
-from .._types import Array, Flags, Indices
+from .._types import AnyArray, Array, Flags, Indices, Integers
 from ..data import cells
 from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
@@ -32,7 +31,7 @@ class Targets:
     Numbers have the shape (n,) or (n, n_targets); a label that is not among the classes is -1.
     """
 
-    y: NDArray[Any]
+    y: AnyArray
     scaling: Any = None  # the `TargetScaling` of numbers
     classes: Any = None  # of labels, an array
     class_weight: tuple[float, ...] | str | None = None  # as in `Problem`
@@ -55,7 +54,7 @@ class Targets:
         """What is public of the targets."""
         return replace(self, y=self.y[:0].copy())
 
-    def of(self, reader: Reader, y: NDArray[Any]) -> Targets:
+    def of(self, reader: Reader, y: AnyArray) -> Targets:
         """Others on the same scale, or of the same classes."""
         return replace(self, y=y if self.classes is None else reader.codes(y, self.classes))
 
@@ -83,9 +82,7 @@ class Targets:
         return known | {"coef_": coef, "intercept_": intercept}
 
 
-def class_weights(
-    class_weight: Any, classes: NDArray[Any] | None
-) -> tuple[float, ...] | str | None:
+def class_weights(class_weight: Any, classes: AnyArray | None) -> tuple[float, ...] | str | None:
     """The weights of the sorted classes over the largest, 1 before that for one without any.
 
     "balanced" stays as it is, and None stands for equal weights. Without `classes`, a dict is
@@ -174,7 +171,7 @@ class Reader:
             )
         return labels
 
-    def codes(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int_]:
+    def codes(self, y: AnyArray, classes: AnyArray) -> Integers:
         """Position of each label among the classes, -1 for one that is not among them."""
         codes = cells.label_codes(y, classes)
         # an array of text against numbers is a mistake in the types, not in some records (unless

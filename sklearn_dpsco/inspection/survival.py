@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 from sklearn.base import is_classifier
 
 from .._checks import check_level, import_pandas, import_pyplot, listed, says_level
-from .._types import Array
+from .._types import AnyArray, Array
 from ..model_selection.private_steps import private_last
 from ..preprocessing.declared import columns_read, opened, reaching
 from ..preprocessing.encoder import encoders_of
@@ -47,7 +46,7 @@ class SurvivalCurve:
     """
 
     names: list[Any]
-    times: NDArray[Any]
+    times: AnyArray
     survival: Array
     low: Array | None = None
     high: Array | None = None
@@ -209,7 +208,7 @@ def survival_curve(
     return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)
 
 
-def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, NDArray[Any]]:
+def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, AnyArray]:
     """The last model, what it reads of the rows, and the ends of the periods."""
     private_last(model, "survival_curve takes a model")
     if (names := getattr(model, "feature_names_in_", None)) is None:

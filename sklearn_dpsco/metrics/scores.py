@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
@@ -37,10 +36,12 @@ from .._checks import (
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
 from .._types import (
+    AnyArray,
     Array,
     Auto,
     Bounds,
     ClassLabels,
+    Integers,
     Magnitude,
     Precision,
     RandomState,
@@ -657,7 +658,7 @@ class DPScore(Overviewed):
     guarantee: Guarantee
     noise_is_secret: bool
     counts: Array
-    classes: NDArray[Any] | None = None
+    classes: AnyArray | None = None
     fpr: Array | None = None
     tpr: Array | None = None
     thresholds: Array | None = None
@@ -1220,7 +1221,7 @@ def _n_records(X: Any, y: Any) -> int:
     return check_count("the number of records", sizes[0], low=2)
 
 
-def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> NDArray[Any] | None:
+def _classes(estimator: Any, classes: Any, names: tuple[str, ...]) -> AnyArray | None:
     """The sorted labels; None if no score is of labels."""
     if all(name in _OF_NUMBERS for name in names):
         if classes is not None:
@@ -1292,7 +1293,7 @@ def _answers(
     return found
 
 
-def _codes(name: str, values: Any, labels: NDArray[Any], n: int) -> NDArray[np.int_]:
+def _codes(name: str, values: Any, labels: AnyArray, n: int) -> Integers:
     """Positions among the labels, -1 for invalid ones."""
     values = cells.only_column(values)
     if (others := getattr(values, "shape", (n,))[1:]) not in ((), (1,)):

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
-from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import is_classifier
 
 from .._checks import check_choice
-from .._types import Array
+from .._types import AnyArray, Array
 from ..data.cells import empty_rows, label_codes
 from ..data.rows import UNIT_ROUNDOFF, place_counts
 from ..mechanisms import Release, SelectVertex
@@ -117,7 +116,7 @@ class Table(NamedTuple):
     extras: dict[str, Any]  # groups, weights and exposure, as they are given
     classes: Any  # if they were not declared
     n_outputs: int  # classes, or targets
-    targets: NDArray[Any]  # places among the sorted classes, or numbers within bounds_y
+    targets: AnyArray  # places among the sorted classes, or numbers within bounds_y
     low: Any  # bounds of numbers
     high: Any
     weights: Array  # 0 for an invalid record

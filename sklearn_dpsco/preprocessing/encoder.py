@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
@@ -17,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .._checks import check_bool, check_choice, check_count, naming, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
-from .._types import Array, Extra, Missing, Outside, Unknown
+from .._types import AnyArray, Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, check_order, check_spelling, is_frame
 from ..exceptions import PrivacyParameterWarning
 from .declared import DeclaredOutput, branches, last_of
@@ -190,11 +189,11 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return len(self._fields())
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> AnyArray:
         """Their names, in the order of the schema."""
         return np.array([field.name for field in self._fields()], dtype=object)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """Names of the outputs: ``age``, ``edu_hs``, ``age_missing``, ``edu_other``.
 
         `input_features`, if given, are checked against the schema.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_bool, check_choice, import_pandas, shown
-from .._types import Array, Nonfinite
+from .._types import AnyArray, Array, Nonfinite
 from ..data.bounds import check_numbers
 from ..data.cells import check_in_memory
 from .schema import read_column
@@ -158,7 +157,7 @@ def person_periods(
     return rows
 
 
-def _edges(periods: Any) -> NDArray[Any]:
+def _edges(periods: Any) -> AnyArray:
     edges = np.asarray(periods)
     numbers = check_numbers("periods", edges)
     if numbers.ndim != 1 or numbers.size < 2 or numbers[0] != 0 or np.any(np.diff(numbers) <= 0):

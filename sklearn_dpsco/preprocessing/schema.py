@@ -14,10 +14,9 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._checks import check_choice, check_real, shown
-from .._types import Array
+from .._types import AnyArray, Array, Integers
 from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import (
     LARGEST_INTEGER,
@@ -52,7 +51,7 @@ class Cells(NamedTuple):
 
     kind: str  # "numbers", booleans included, "text", "objects" or "other", such as dates
     type_name: str  # of the column, for messages
-    values: NDArray[Any]  # float64 with NaN for what is missing, or objects
+    values: AnyArray  # float64 with NaN for what is missing, or objects
 
     def advice(self, name: Any) -> str:
         """How a column of another type than its schema is converted, by these types alone."""
@@ -71,7 +70,7 @@ class Cells(NamedTuple):
         values = as_numbers("X", self.values, strict=False)
         return np.where(np.isfinite(values), values, np.nan)
 
-    def codes(self, categories: Sequence[Any]) -> NDArray[np.int64]:
+    def codes(self, categories: Sequence[Any]) -> Integers:
         """Position among the categories (1.0 and True are 1): -1 if none of them, -2 if missing."""
         if isinstance(categories[0], str):
             codes = label_codes(self.values, np.array(categories, dtype=object))

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count, check_int, naming, warn_user
 from .._fitting import PrivateEstimator, in_order
 from .._overview import Overviewed
-from .._types import Array
+from .._types import AnyArray, Array, Indices
 from ..data.cells import as_users, check_order, is_of_bytes, texts_of_bytes, user_of
 from ..exceptions import PrivacyParameterWarning
 from ..mechanisms import KeyedGaussian, Release
@@ -66,9 +65,7 @@ class VocabularyPlan(Overviewed):
         releases = (Release("words", count),)
         return cls(n_samples, count, Guarantee.of(budget, releases, allowance.kind))
 
-    def release(
-        self, words: sparse.csr_matrix, stream: RandomStream
-    ) -> tuple[NDArray[np.intp], Array]:
+    def release(self, words: sparse.csr_matrix, stream: RandomStream) -> tuple[Indices, Array]:
         """The columns that are released of a table of users and their words, and noisy counts."""
         return self.count.select(self.counts(words, stream.substream("words", 0)), stream)
 
@@ -305,7 +302,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         at, found = (rows, np.zeros_like(rows)), found.astype(np.result_type(found, np.float32))
         return found + sparse.csr_matrix((np.full(rows.size, np.nan, found.dtype), at), found.shape)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """The words, in the order of the columns."""
         check_is_fitted(self, "vocabulary_")
         return np.array(list(self.vocabulary_), dtype=object)
@@ -323,8 +320,8 @@ def _cells(X: Any) -> list[Any]:
 
 
 def _words_of_users(
-    vectorizer: Any, texts: list[str], users: NDArray[Any], surplus: Any
-) -> tuple[NDArray[Any], sparse.csr_matrix]:
+    vectorizer: Any, texts: list[str], users: AnyArray, surplus: Any
+) -> tuple[AnyArray, sparse.csr_matrix]:
     """All words that occur, sorted, and which user has which of them; not private."""
     of_word: dict[str, int] = {}
     of_user: dict[Any, int] = {}

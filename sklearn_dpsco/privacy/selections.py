@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from .._types import Array, Indices
+from .._types import AnyArray, Array, Indices
 
 # Beyond, selections compose as groups of this size under one Gaussian curve each, which costs
 # less than 0.5 % of the noise and less time.
@@ -69,7 +67,7 @@ def _cells(count: int) -> int:
     return 64 if count <= 16 else 32 if count <= 100 else 24
 
 
-def gaussian_delta(epsilon: NDArray[np.floating[Any]], mu: float) -> Array:
+def gaussian_delta(epsilon: AnyArray, mu: float) -> Array:
     r"""Hockey-stick divergence of :math:`N(\mu, 1)` and N(0, 1) at e^epsilon, elementwise."""
     size = np.abs(epsilon)
     if mu == 0:

@@ -25,11 +25,10 @@ from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .._checks import shown
-from .._types import Array, Flags, Indices, Words
+from .._types import AnyArray, Array, Flags, Indices, Integers, Words
 
 _KEY_BYTES = 32
 _forks: list[None] = []  # one for each fork between the first process and this one
@@ -297,7 +296,7 @@ def _exact_attempt(
         x.extend(stream)
 
 
-def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> NDArray[np.int64]:
+def floor_draws(is_normal: bool, steps: int, size: int, stream: RandomStream) -> Integers:
     """floor(steps * Z), steps in [1, 2^55], for independent standard normal or Laplace reals Z."""
     from .._kernels import sampling
 
@@ -340,7 +339,7 @@ def _exact_coin(
 
 
 def _attempts(
-    size: int, law: Law, rejected: NDArray[np.int64], n_rejected: int, stream: RandomStream
+    size: int, law: Law, rejected: Integers, n_rejected: int, stream: RandomStream
 ) -> tuple[int, int, int]:
     """The index that up to `size` uniform proposals end with, or -1; words used; rejected ones."""
     from .._kernels.sampling import UNCERTAIN, propose_uniformly
@@ -386,7 +385,7 @@ class GroupedScores:
     `left` and `right` are l and r, of shape (k,), float64 or int64, and not copied.
     """
 
-    def __init__(self, left: NDArray[Any], right: NDArray[Any], values: tuple[float, ...]) -> None:
+    def __init__(self, left: AnyArray, right: AnyArray, values: tuple[float, ...]) -> None:
         self.left, self.right, self.values = left, right, np.array(values)
         # the weights of all groups take as long as the attempts
         self.bits = max(0, round(math.log2(left.size / 10) / 2))
@@ -497,7 +496,7 @@ def permute_and_flip(scores: Array, scale: float, stream: RandomStream) -> int:
     return int(survivors[stream.integer(survivors.size)])
 
 
-def _thinned(size: int, stream: RandomStream) -> NDArray[np.int64]:
+def _thinned(size: int, stream: RandomStream) -> Integers:
     """Each index below `size`, kept with probability 2^-10: their number, then a subset."""
     from .._kernels.sampling import distinct_indices
 

@@ -27,14 +27,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import chdtrc, erfc, expit, gammaincc, ndtr, ndtri
 from scipy.special import gamma as gamma_function
 from scipy.stats import chi2, gamma, nbinom, poisson
 
 from .._checks import rounded, warn_user
-from .._types import Array, Flags
+from .._types import AnyArray, Array, Flags
 from ..data.rows import (
     UNIT_ROUNDOFF,
     SolverData,
@@ -1138,7 +1137,7 @@ class Sized(NamedTuple):
     of a table of their own, whose derivatives are 1.
     """
 
-    x: NDArray[Any]
+    x: AnyArray
     unit: Array  # z is this times [x, 1], or times x
     loss: Loss
     counted: Flags  # of each present record once: of users, at their first rows

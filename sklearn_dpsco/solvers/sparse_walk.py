@@ -18,11 +18,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._kernels.arguments import Compressed, read_only
 from .._progress import steps
-from .._types import Array
+from .._types import AnyArray, Array
 from ..data.rows import SolverData, Terms
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
@@ -161,7 +160,7 @@ class SparseWalk:
             which = self.everyone
         self._contribute(which)
 
-    def _contribute(self, which: NDArray[Any]) -> None:
+    def _contribute(self, which: AnyArray) -> None:
         """Bring the contributions of these rows up to date, and the sums with them."""
         from .._kernels.vertex_steps import contribute
 

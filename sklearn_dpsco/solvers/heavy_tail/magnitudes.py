@@ -12,10 +12,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._kernels.arguments import dense_or_stored
-from ..._types import Array, Flags
+from ..._types import Array, Flags, Integers
 from ...data.compressed import slices
 from ...data.rows import UNIT_ROUNDOFF, Rows, SolverData, make_rows
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
@@ -26,8 +25,8 @@ from .. import statistics
 from ..base import Frame, Part, named_releases
 from ..statistics import shrunk_vector
 
-Counts = NDArray[np.int64]
-Exponents = NDArray[np.int64]
+Counts = Integers
+Exponents = Integers
 Noise = Gaussian | Laplace
 
 _LOWEST, _HIGHEST = -64, 64  # exponents of the grid of scales
