@@ -17,13 +17,9 @@ def prefix_response(rates: Any, weights: Any, n_steps: int) -> Any:
     total_weight = weights.sum()
     released, prefix = 1.0, 0.0
     for t in range(n_steps):
-        known = 0.0
-        for j in range(rates.size):
-            state[j] *= rates[j]
-            known += weights[j] * state[j]
-        x = (released - known) / total_weight
-        for j in range(rates.size):
-            state[j] += x
+        state *= rates
+        x = (released - np.sum(weights * state)) / total_weight
+        state += x
         prefix += x
         out[t] = prefix
         released = 0.0
