@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +73,7 @@ _SHOWN = ("tables", "as_text", "as_html", "as_latex", "as_csv", "to_latex", "to_
     | dict.fromkeys((*_SHOWN, "summary"), "see to_frame(), to_html() and str()")
     | {"predict": "X @ coef[:, :-1].T + coef[:, -1] predicts, without intercept X @ coef.T"}
 )
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimates(Overviewed):
     r"""Coefficients that are not shrunk, and how sure they are.
 
@@ -163,7 +162,7 @@ class Estimates(Overviewed):
     residual_std: Any = math.nan
     predicting: Array | None = None
     title: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     void: str = ""
     level: float = 0.95
     exponentiate: bool = False

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .._checks import check_int
 from .._types import Array, Indices, Words
@@ -176,7 +175,7 @@ class _Recorder:
     def batches(self) -> _Recorder | None:
         return None if self.mechanism.batches is None else self
 
-    def release(self, value: ArrayLike, stream: Any) -> Any:
+    def release(self, value: Any, stream: Any) -> Any:
         run, name, own = self.run, self.name, None
         value = np.array(value, dtype=np.float64)
         k, answers = len(run.values[name]), run.answers[name]

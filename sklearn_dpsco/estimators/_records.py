@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,7 +41,7 @@ class Targets:
             return 1 if self.classes.size == 2 else int(self.classes.size)
         return 1 if self.y.ndim == 1 else self.y.shape[1]
 
-    @cached_property
+    @functools.cached_property
     def is_empty(self) -> Flags:
         """Flags the records whose target is invalid."""
         if self.classes is not None:

@@ -24,7 +24,6 @@ from .._progress import check_verbose, progress_bar, steps
 from .._types import SearchScoring
 from ..data import cells
 from ..data.bounds import largest_weight
-from ..data.cells import check_in_memory
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
@@ -266,7 +265,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
             check_steps(self.estimator)
             self._accounting()  # a parameter that is wrong is named before the data
             self._check_own_settings()
-            check_in_memory("a private search", X)
+            cells.check_in_memory("a private search", X)
             if y is None:
                 raise ValueError("a search requires y to be passed, but the target y is None")
             cells.check_lengths(X=X, y=y)

@@ -34,8 +34,6 @@ from ..learned_units import Purse
 from ..records import in_box
 from ..unit_descent import Descent, UnitDescentPlan, knows
 from . import magnitudes, oracles
-from .magnitudes import Noise
-from .oracles import MeanOracle
 
 # These only keep numbers finite: far beyond any useful clip
 _LARGEST_DERIVATIVE, _TARGET_BOX = 2.0**300, 2.0**100
@@ -61,8 +59,8 @@ class FirstMagnitudes(Part):
     problem: Problem
     features: magnitudes.MagnitudeSearch | None
     target: magnitudes.MagnitudeSearch | None
-    row_norm: Noise | None
-    intercept: Noise | None
+    row_norm: magnitudes.Noise | None
+    intercept: magnitudes.Noise | None
     target_clip: float
 
     @property
@@ -133,8 +131,8 @@ class HeavyTailPlan(Plan):
 
     geometry: Geometry
     first: FirstMagnitudes
-    oracle: MeanOracle | None
-    steps: tuple[Noise, ...]
+    oracle: oracles.MeanOracle | None
+    steps: tuple[magnitudes.Noise, ...]
     learning_rate: float
     l2_penalty: float
 
@@ -392,10 +390,10 @@ class SCOFSlices(SCOF):
 class _Draft:
     """What a plan is made of."""
 
-    row_norm: Noise | None = None
-    intercept: Noise | None = None
-    oracle: MeanOracle | None = None
-    steps: tuple[Noise, ...] = ()
+    row_norm: magnitudes.Noise | None = None
+    intercept: magnitudes.Noise | None = None
+    oracle: oracles.MeanOracle | None = None
+    steps: tuple[magnitudes.Noise, ...] = ()
     target_clip: float = 0.0
     learning_rate: float = 0.0
     max_iter: int = 0
@@ -542,7 +540,7 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
     return [data.part(which).map(_limited, *limits) for which in slices]
 
 
-def _limited(data: SolverData, oracle: MeanOracle, order: float) -> SolverData:
+def _limited(data: SolverData, oracle: oracles.MeanOracle, order: float) -> SolverData:
     return replace(data, numbers=oracle.limits(data.rows, order))
 
 

@@ -23,7 +23,6 @@ from ...privacy.budget import Allowance
 from ...randomness.stream import RandomStream
 from .. import statistics
 from ..base import Frame, Part, named_releases
-from ..statistics import shrunk_vector
 
 Counts = Integers
 Exponents = Integers
@@ -152,7 +151,7 @@ class MagnitudeSearch(Part):
             if self.center is not None and k < self.n_rounds:
                 total = data.sum(_deviation_sum, center, scale, self.bound, self.center.order)
                 noisy = self.center.release(total / data.n_samples, stream)
-                step = shrunk_vector(noisy, self.center.variance)
+                step = statistics.shrunk_vector(noisy, self.center.variance)
                 center = center + scale * np.clip(step, -_CENTER_CLIP, _CENTER_CLIP)
         return Frame(center=center, scale=scale)
 

@@ -14,7 +14,6 @@ from ...geometry import AnySet
 from ...losses import Loss
 from ...privacy.budget import Allowance, PrivacyBudget
 from .. import base, defaults
-from ..base import doubling_slices, smallest
 from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage, Stages
 
 
@@ -51,7 +50,7 @@ class Localized(SetDescent):
     mirror_map: MirrorMapName = "auto"  # of those that have a centre
 
     def _fits_run(self: Any, size: int) -> bool:
-        phases = doubling_slices(size, self.n_phases or 1, growing=False)
+        phases = base.doubling_slices(size, self.n_phases or 1, growing=False)
         return all(low < high for low, high in phases)
 
     def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
@@ -68,7 +67,7 @@ class Localized(SetDescent):
             reach = max(facts.reach, 1e-50)  # 0 for a set of one point
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
-        for i, (low, high) in enumerate(doubling_slices(n, n_phases, growing=False)):
+        for i, (low, high) in enumerate(base.doubling_slices(n, n_phases, growing=False)):
             part, horizon = (start + low, start + high), eta * 4.0**-i * (high - low)
             stages.append(facts.anchored_stage(part, left, n_steps, 2 / horizon))
         return stages
@@ -227,7 +226,7 @@ def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Pass]:
     for count in range(1, facts.rules.growing_rounds + 1):
         if used(2 ** (count - 1), count) > stop - start:  # some batch would be empty
             break
-        b = smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
+        b = base.smallest(lambda b, count=count: used(b + 1, count) > stop - start)  # type: ignore[misc]
         ends = [start + used(b, r) for r in range(count + 1)]
         batches = [tuple(b // (t + 1) for t in range(2**r)) for r in range(count)]
         parts = zip(itertools.pairwise(ends), batches, strict=True)
