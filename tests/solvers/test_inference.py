@@ -299,7 +299,7 @@ def test_no_user_moves_a_release_beyond_what_the_claim_counts(task, n_outputs, r
     found = replayed_users(task, n_outputs, relation, 4)
     assert not found.violations, found
     for name in PARTS:
-        assert found.ratios[f"inference.{name}"] > 0.5, found
+        assert found.ratios[f"inference.{name}"] > 0.45, found
 
 
 @pytest.mark.filterwarnings("ignore:n_users=20 is too small")
