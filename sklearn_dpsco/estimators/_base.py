@@ -392,7 +392,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         whole = (scaling.high - scaling.low) / scaling.width  # of the bounds, in their units
         units = {"_origin": scaling.shift, "_width": scaling.width}
         units["_whole"] = np.where(np.isfinite(whole), whole, 1.0)
-        units["_references"] = references(maker)
+        units["_references"] = references(maker) if bounds.is_declaring(maker) else None
         return units | {"_encoder": encoder, "_columns": columns}
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
