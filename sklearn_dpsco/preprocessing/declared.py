@@ -141,12 +141,9 @@ def output_names(step: Any) -> list[str | None]:
 
     None stands for a name that they do not tell, as of a transformer of scikit-learn.
     """
-    try:
-        return list(step.get_feature_names_out())
-    except _NO_NAMES:
-        if (names := _names_by_parameters(step)) is None:
-            raise
-        return names
+    names = _names_by_parameters(step)
+    # (where none are known, this says why)
+    return list(step.get_feature_names_out()) if names is None else names
 
 
 def _names_by_parameters(step: Any) -> list[str | None] | None:
