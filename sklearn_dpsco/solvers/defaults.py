@@ -379,7 +379,7 @@ UNIT_DESCENT = rule_set(
     of_classes=rule_set(fewest_steps=12, most_steps=64, affordable=4e7),
     clear=200.0,
     # of a descent that later steps on all coefficients start from
-    start=rule_set(fewest_steps=8, most_steps=16, affordable=4e7),
+    start=rule_set(fewest_steps=8, most_steps=16, affordable=1e7),
     momentum_steps=6.0,  # 1 / (1 - momentum) is at most the number of steps over this
     width=1.5,  # of Welsch's loss
     widening=32.0,  # times that in the first step, falling to 1 by the middle of the steps
