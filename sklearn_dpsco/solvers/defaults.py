@@ -199,9 +199,11 @@ MIRROR_DESCENT = by_task(
     smallest_clip=(0.12, 0.3),
     # Size of a useful gradient, in units of its clip: where the noise of the mean of all steps
     # is far above it, steps are so short that the model stays near its start.
-    gradient=(1.2, 0.9),
+    gradient=(0.8, 0.9),
     reach=0.5,  # of AdaGrad's steps, in units of the diameter
-    accurate=0.02,  # noise of a single release below which the clip grows to 1
+    # Noise of a single release below which the clip grows to 1; a small one makes the slopes of
+    # labels too steep, which ranks do not show, but probabilities do.
+    accurate=(0.02, 0.2),
     # Noise of a single release above which, and number of features from which, the l1 ball is
     # the default set: assuming a sparse model then costs nothing, and helps.
     drowning=0.5,
@@ -541,6 +543,7 @@ PHASED_SGD = by_task(
     reach=(1.5, 10.0),  # all steps together are at most reach / N, so that they stay in the set
     energy=(0.26, 0.72),  # and energy / N^2, so that coefficients shrink as the noise grows
     prediction_noise=(0.015, 0.075),  # of the last of several phases, for a row of the largest norm
+    clip_growth=(0.03, 0.3),  # in learned units; small clips make the slopes of labels too steep
     smallest_clip=(0.35, 0.5),
     curved=0.2,  # learning_rate B^2 is at most this over the smoothness of the loss
     unit_step=2.0,  # in learned units, of curvature 1, times 1 / sqrt(n)

@@ -211,7 +211,8 @@ class PhasedSGD(Solver):
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         Bound c on the absolute derivative of the loss in the raw prediction, as in `NoisyMD`;
         "auto" is 0.35 in regression and 0.5 in classification for smooth losses, rising to 1 as the
-        noise vanishes, and the derivative's own bound for the others and for several classes.
+        noise vanishes, and the derivative's own bound for the others and for several classes. In
+        learned units it is in spreads of the targets, 0.5 to 6, and 0.3 to 1 in classification.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`.
     rank_bound : None or int in [1, 1e15], default=None
@@ -400,15 +401,17 @@ class _Draft:
         m = Purse(problem, self.budget).accuracy
         # the root of `Units.growth`, for classes of the same size
         growth = math.sqrt(max(1.0, units.growth * m / problem.dimension))
-        each = min(units.largest_clip, units.smallest_clip * growth)
+        of_clip = math.sqrt(max(1.0, self.rules.clip_growth * m / problem.dimension))
+        each = min(units.largest_clip, units.smallest_clip * of_clip)
         target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
         clip = each / target_unit * problem.joint_unit
         if solver.gradient_clip is not None:
             clip = solver.gradient_clip / target_unit
         bound = bounded_clip(loss, math.inf, self.geometry.radius)
-        # the derivatives of a multinomial or kinked loss are not clipped, see `in_bounds`
+        # derivatives of a multinomial loss, or by default of a kinked one, are not: see `in_bounds`
         is_smooth = math.isfinite(loss.smoothness)
-        clip = bound if isinstance(loss, Multinomial) or not is_smooth else min(bound, clip)
+        is_bound = isinstance(loss, Multinomial) or not (is_smooth or solver.gradient_clip)
+        clip = bound if is_bound else min(bound, clip)
         # a kinked loss curves where the residuals are, over one spread of the targets
         curvature = max(loss.smoothness, _LEAST_SMOOTHNESS) if is_smooth else target_unit
         # what is expected of the rows: with an intercept, half of their square belongs to it
