@@ -336,10 +336,10 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _charge(
-        self, settings: Settings, n_samples: int, empty: Any, targets: Targets, has_groups: bool
+    def _planned(
+        self, settings: Settings, n_samples: int, empty: Any, targets: Targets
     ) -> tuple[Any, bounds.FeatureScaling]:
-        """The plan of a fit, charged to the accountant, and the public map of the features.
+        """The plan of a fit, and the public map of the features.
 
         `empty` is X without its records; no value of X is read.
         """
@@ -348,7 +348,6 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         plan = settings.plan(shape, targets.n_outputs, class_weight=weights, **declared)
         scaling = self._feature_scaling(ends, empty)
         scaling.transform(empty)  # bounds that do not suit sparse X: an error before the charge
-        self._spend(settings.accounting.accountant, plan, has_groups=has_groups)
         return plan, scaling
 
     def _solve(
@@ -467,8 +466,9 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 settings = settings._replace(accounting=accounting, facts=facts)
                 least = self._least * math.sqrt(table.targets.n_outputs)
                 times = accounting.warn_if_weak(*table.shape, least)
-                given = table.shape[0], table.X[:0], table.targets, has_groups
-                plan, scaling = self._charge(settings, *given)
+                given = table.shape[0], table.X[:0], table.targets
+                plan, scaling = self._planned(settings, *given)
+                self._spend(accounting.accountant, plan, has_groups=has_groups)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present
             if n_present is not None:

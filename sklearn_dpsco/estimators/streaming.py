@@ -229,25 +229,6 @@ class _StreamingModel(DPLinearModel):
             raise ValueError(_ENDED)
         return self._stream
 
-    def _validate_chunk(self, X: Any, y: Any, progress: _Progress | None) -> tuple[Any, Any]:
-        X, y = self._validate(X, y, reset=progress is None, min_samples=1)
-        if progress is None:
-            n_seen, horizon = 0, self.horizon or _NO_HORIZON
-        else:
-            n_seen, horizon = progress.run.n_seen, progress.plan.problem.n_samples
-            first = progress.targets.y
-            if y.shape[1:] != first.shape[1:]:
-                raise ValueError(
-                    f"y has the shape {y.shape}, but that of the first chunk was "
-                    f"{('n', *first.shape[1:])}: each chunk needs the same targets"
-                )
-        if n_seen + X.shape[0] > horizon:
-            raise ValueError(
-                f"{n_seen} records were seen and {X.shape[0]} more are given, which is beyond "
-                f"horizon={horizon}"
-            )
-        return X, y
-
     def _take_in(
         self,
         X: Any,
@@ -266,39 +247,68 @@ class _StreamingModel(DPLinearModel):
             if progress is not None and self._stream is not progress:
                 raise ValueError(_ENDED)  # while this thread waited
             with self._unchanged_on_error():
+                given = column_names(y)
+                X, y = self._validate(X, y, reset=progress is None, min_samples=1)
                 if progress is None:
-                    self._target_names = column_names(y)
-                X, y = self._validate_chunk(X, y, progress)
-                # rows of users: counts of the stream so far, behind room for those of this chunk
-                counted: ChainMap[Any, int] | None = None if groups is None else ChainMap({}, {})
-                if progress is None:
-                    targets, rows = read(y), self._rows_per_user
-                else:
-                    targets = progress.targets.of(self._reader, y)
-                    rows = progress.plan.budget.rows_per_user
-                    known = progress.rows_of_users
-                    if (counted is None) != (known is None):
-                        raise ValueError(
-                            "groups must be given with every chunk of a stream, or with none"
-                        )
-                    if known is not None:
-                        last, earlier = known.maps
-                        earlier.update(last)  # totals: after an interrupt it is done again
-                        counted = ChainMap({}, earlier)
+                    self._target_names = given
+                    progress = self._begin(X[:0], read(y), groups is not None, lock)
+                self._check_chunk(X, y, groups, progress)
+                targets = progress.targets.of(self._reader, y)
+                counted: ChainMap[Any, int] | None = None
+                if progress.rows_of_users is not None:
+                    last, earlier = progress.rows_of_users.maps
+                    earlier.update(last)  # totals: after an interrupt it is done again
+                    counted = ChainMap({}, earlier)
+                rows = progress.plan.budget.rows_per_user
                 is_surplus = self._surplus(X, groups, rows, counted)
                 weight = self._reader.weights(X, sample_weight, targets)
                 X = X.tocsr() if sparse.issparse(X) else X
                 table = LocalTable(self._reader, X, targets, is_surplus, weight)
-                if progress is None:
-                    progress = self._begin(X, targets, counted is not None, lock)
                 with _LAST_PARTS_LOCK:
-                    self._charge_more(progress, counted is not None)
+                    self._charge_stream(progress)
                     progress.go_on()
             self._feed(progress, table, counted)
         return self
 
-    def _charge_more(self, progress: _Progress, has_groups: bool) -> None:
-        """Charge the stream again, in full: what comes may release all that it holds.
+    def _check_chunk(self, X: Any, y: Any, groups: Any, progress: _Progress) -> None:
+        """Raise if it does not go with the chunks before it."""
+        first, n_seen = progress.targets.y, progress.run.n_seen
+        if y.shape[1:] != first.shape[1:]:
+            raise ValueError(
+                f"y has the shape {y.shape}, but that of the first chunk was "
+                f"{('n', *first.shape[1:])}: each chunk needs the same targets"
+            )
+        if n_seen + X.shape[0] > (horizon := progress.plan.problem.n_samples):
+            raise ValueError(
+                f"{n_seen} records were seen and {X.shape[0]} more are given, which is beyond "
+                f"horizon={horizon}"
+            )
+        if (groups is None) != (progress.rows_of_users is None):
+            raise ValueError("groups must be given with every chunk of a stream, or with none")
+
+    def _begin(self, empty: Any, targets: Targets, has_groups: bool, lock: Any) -> _Progress:
+        """Plan the whole stream; `empty` is X without records, of which no value is read."""
+        settings = self._settings()  # anew: a block may have been opened since
+        has_horizon, horizon = self.horizon is not None, self.horizon or _NO_HORIZON
+        accounting = settings.accounting
+        if not has_horizon:
+            accounting = accounting._replace(sizes_delta=False)
+        # without a horizon, no delta is known to be large, and no number of records small
+        weak = self.horizon or 1, empty.shape[1] * has_horizon, self._least * has_horizon
+        accounting.warn_if_weak(*weak)
+        solver = settings.solver.with_facts(doubling=not has_horizon, shuffle=False)
+        settings = settings._replace(solver=solver, accounting=accounting)
+        plan, features = self._planned(settings, horizon, empty, targets)
+        is_secret = self.random_state is None
+        self.__dict__.update(noise_is_secret_=is_secret, plan_=plan, n_seen_=0)
+        self.__dict__.update(self._units_used(features, None))
+        users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
+        public = plan, features, targets.without_records()
+        self._stream = _Progress(*public, FTRLRun(plan), None, [], users, lock)
+        return self._stream
+
+    def _charge_stream(self, progress: _Progress) -> None:
+        """Charge the stream in full, where a chunk releases what nobody has paid for.
 
         To the account in force, unless one that covers it was charged; and after a copy went on,
         whose releases of the same records compose with these, to all that were charged.
@@ -318,34 +328,14 @@ class _StreamingModel(DPLinearModel):
                     PrivacyLeakWarning,
                 )
                 self.__dict__.setdefault("_lineage", Lineage()).has_copies = True
-                to_charge = [None]
+        is_first = not progress.part
+        if not to_charge and (is_first or progress.is_behind):
+            to_charge = [None]
         for one in to_charge:
-            self._spend(one, progress.plan, has_groups=has_groups)
+            self._spend(one, progress.plan, has_groups=progress.rows_of_users is not None)
         progress.charged = [*charged, *new]
-
-    def _begin(self, X: Any, targets: Targets, has_groups: bool, lock: Any) -> _Progress:
-        """Plan and charge the whole stream; reads no value of X or y."""
-        settings = self._settings()  # anew: a block may have been opened since
-        solver, accounting = settings.solver, settings.accounting
-        solver = solver.with_facts(doubling=self.horizon is None, shuffle=False)
-        if self.horizon is None:
-            accounting = accounting._replace(sizes_delta=False)
-        # without a horizon, no delta is known to be large, and no number of records small
-        has_horizon = self.horizon is not None
-        accounting.warn_if_weak(
-            self.horizon or 1, X.shape[1] * has_horizon, self._least * has_horizon
-        )
-        settings = settings._replace(solver=solver, accounting=accounting)
-        facts = self.horizon or _NO_HORIZON, X[:0], targets, has_groups
-        plan, features = self._charge(settings, *facts)
-        charged = [] if accounting.accountant is None else [accounting.accountant]
-        noise = self._noise_of("model").substream("noise")
-        self.__dict__.update(noise_is_secret_=noise.is_secure, plan_=plan, n_seen_=0)
-        self.__dict__.update(self._units_used(features, None))
-        users: ChainMap[Any, int] | None = ChainMap({}, {}) if has_groups else None
-        public = plan, features, targets.without_records()
-        self._stream = _Progress(*public, FTRLRun(plan), noise, charged, users, lock)
-        return self._stream
+        if is_first:
+            progress.noise = self._noise_of("model").substream("noise")
 
     def _feed(
         self, progress: _Progress, table: LocalTable, counted: ChainMap[Any, int] | None

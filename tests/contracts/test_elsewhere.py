@@ -768,7 +768,7 @@ def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch
             return closes
 
         if when == "charge":
-            monkeypatch.setattr(type(model), "_charge", charged_and(found.close, type(model)))
+            monkeypatch.setattr(type(model), "_spend", charged_and(found.close, type(model)))
         else:
             name, after = {"kept": ("hold", 1), "step": ("compute", 8)}[when]
             monkeypatch.setattr(pieces, name, ending(getattr(pieces, name), after))
@@ -780,12 +780,11 @@ def test_a_scheduler_that_goes_away_is_an_error_and_the_charge_stays(monkeypatch
 
 def charged_and(then, kind):
     """The charge of that kind of model, and a call."""
-    charge = kind._charge
+    charge = kind._spend
 
-    def both(self, *arguments):
-        run = charge(self, *arguments)
+    def both(self, *arguments, **facts):
+        charge(self, *arguments, **facts)
         then()
-        return run
 
     return both
 

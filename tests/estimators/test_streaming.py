@@ -381,7 +381,7 @@ def test_another_thread_ends_the_stream_for_good(monkeypatch, during, end):
         meanwhile(FTRLRun, "add", FTRLRun.add)
         model.partial_fit(X, y)
     else:
-        meanwhile(DPFTRLRegressor, "_charge", refuse)
+        meanwhile(DPFTRLRegressor, "_planned", refuse)
         with pytest.raises(PrivacyBudgetError, match="refused"):
             model.fit(X, y)
     ending.join()
