@@ -18,7 +18,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.utils import _safe_indexing
 
+from .._checks import import_pandas
 from .._types import Array
 from ..data.bounds import check_feature_bounds, is_declaring
 from .schema import OutputColumn
@@ -70,6 +72,8 @@ class DeclaredOutput:
 
 def is_passthrough(step: Any) -> bool:
     """Whether a step of a pipeline does nothing."""
+    if isinstance(step, Pipeline):
+        return last_of(step) is None
     if isinstance(step, FunctionTransformer):  # which scikit-learn makes of "passthrough"
         return step.func is None
     return step is None or (isinstance(step, str) and step == "passthrough")
@@ -103,10 +107,9 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
             kind = bounds_X.__name__
             raise ValueError(f"bounds_X is the class {kind}: give an object, {kind}(...)")
         kind = type(bounds_X).__name__
-        if (found := _output_of(kind, bounds_X)) is None:
-            _refuse(kind, kind, "does not declare bounds of its outputs")
+        found = _output_of(kind, bounds_X)
         if found.n_outputs < n_features:  # of a copy of a vocabulary it tells how many words
-            found = _output_of(kind, bounds_X, n_features - found.n_outputs) or found
+            found = _output_of(kind, bounds_X, n_features - found.n_outputs)
         bounds_X = found.bounds_X
         facts = {"row_norm": found.row_norm, "n_indicators": found.n_indicators}
         if found.n_outputs != n_features:
@@ -129,8 +132,7 @@ def declared_columns(bounds_X: Any) -> int | None:
     """
     if not is_declaring(bounds_X) or isinstance(bounds_X, type):
         return None
-    found = _output_of(type(bounds_X).__name__, bounds_X)
-    return None if found is None else found.n_outputs
+    return _output_of(type(bounds_X).__name__, bounds_X).n_outputs
 
 
 _NO_NAMES = AttributeError, NotFittedError, ValueError
@@ -153,9 +155,8 @@ def _names_by_parameters(step: Any) -> list[str | None] | None:
         return _names_by_parameters(last_of(step))
     if not isinstance(step, ColumnTransformer | FeatureUnion):
         with suppress(ValueError):
-            made = _output_of(type(step).__name__, step)
             # (a vocabulary that is not fitted has no words yet)
-            return [None] * made.n_outputs if made is not None and made.n_outputs else None
+            return [None] * _output_of(type(step).__name__, step).n_outputs or None
         return None
     rule: Any = step.verbose_feature_names_out
     if isinstance(rule, bool):
@@ -240,8 +241,8 @@ def reaching(estimator: Any, X: Any) -> tuple[Any, Any]:
     return last, X
 
 
-def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput | None:
-    """What a step declares; None for a pipeline that does nothing.
+def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput:
+    """What a step declares.
 
     `n_words` is how many a `PrivateVocabulary` has that is not fitted, such as a clone of the step.
     """
@@ -251,12 +252,9 @@ def _output_of(name: str, step: Any, n_words: int = 0) -> DeclaredOutput | None:
         return _output_of_words(name, step.declaring(n_words))
     if hasattr(step, "epsilon"):  # a copy of it would have a budget of its own
         _refuse(name, type(step).__name__, "learns from data, with a budget")
-    if isinstance(step, Pipeline):
-        for inner, part in reversed(step.steps):
-            made = None if is_passthrough(part) else _output_of(f"{name}: {inner}", part, n_words)
-            if made is not None:
-                return made
-        return None
+    if isinstance(step, Pipeline) and not is_passthrough(step):
+        inner, part = next(pair for pair in reversed(step.steps) if not is_passthrough(pair[1]))
+        return _output_of(f"{name}: {inner}", part, n_words)
     if isinstance(step, ColumnTransformer | FeatureUnion):
         return _output_of_branches(name, step, n_words)
     if isinstance(step, HashingVectorizer | CountVectorizer):
@@ -288,11 +286,9 @@ def _output_of_branches(name: str, step: Any, n_words: int) -> DeclaredOutput:
     """The columns of all branches side by side, each times its weight."""
     lows, highs, square, n_indicators = [], [], 0.0, 0
     for inner, branch in branches(step):
-        part = None
-        if not is_passthrough(branch):
-            part = _output_of(f"{name}: {inner}", branch, n_words)
-        if part is None:
+        if is_passthrough(branch):
             _refuse(f"{name}: {inner}", "passthrough", "lets columns through without any bounds")
+        part = _output_of(f"{name}: {inner}", branch, n_words)
         if (weight := float((step.transformer_weights or {}).get(inner, 1.0))) == 0:
             _refuse(f"{name}: {inner}", type(branch).__name__, "has the weight 0")
         ends = part.low * weight, part.high * weight
@@ -310,24 +306,12 @@ def columns_read(step: Any, names: Any) -> list[Any]:
     """Of the columns of a frame those that a step reads, which was fitted to it."""
     if not isinstance(step, ColumnTransformer):
         return list(names)
-    used = set[Any]()
+    numbered, used = np.arange(len(names))[None], set[int]()
+    frame = import_pandas("columns_read").DataFrame(numbered, columns=names)
     for _, part, columns in step.transformers_:
         if not (isinstance(part, str) and part == "drop"):
-            used.update(_chosen(columns, list(names)))
-    return [name for name in names if name in used]
-
-
-def _chosen(columns: Any, names: list[Any]) -> list[Any]:
-    """Names of columns as a `ColumnTransformer` takes them: names, places, a mask or a slice."""
-    if isinstance(columns, slice):
-        first, last = columns.start, columns.stop
-        first = names.index(first) if isinstance(first, str) else first
-        last = names.index(last) + 1 if isinstance(last, str) else last
-        return names[first : last : columns.step]
-    chosen = np.atleast_1d(np.asarray(columns))
-    every = np.asarray(names, dtype=object)
-    is_place = chosen.dtype.kind in "biu"
-    return (every[chosen] if is_place else chosen).tolist()
+            used.update(np.ravel(_safe_indexing(frame, columns, axis=1)).tolist())
+    return [name for k, name in enumerate(names) if k in used]
 
 
 def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]]:
