@@ -508,8 +508,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         within = 0.0 if center is None else np.clip(center, -1.0, 1.0)
         return np.asarray(self._origin + self._width * within)
 
-    def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any] | None = None) -> Any:
-        """Raw predictions, or what is made of them; of blocks elsewhere, a lazy array of Dask."""
+    def _predicted(self, X: Any, made_of_scores: Callable[[Array], Any]) -> Any:
+        """What is made of raw predictions; of blocks elsewhere, a lazy array of Dask."""
         facts = self.coef_, self.intercept_, self._usual_row, self._is_strict, made_of_scores
         # all that is sent to the blocks; only models without bounds clip
         predict = functools.partial(predicted, *facts, getattr(self, "limits_X_", None))
@@ -896,11 +896,11 @@ def predicted(
     intercept: Any,
     usual: Array,
     is_strict: bool,
-    made_of_scores: Callable[[Array], Any] | None,
+    made_of_scores: Callable[[Array], Any],
     limits: tuple[Array, Array] | None,
     X: Any,
 ) -> Any:
-    """Raw predictions of a fitted linear model for the rows of X, or what is made of them.
+    """What is made of raw predictions of a fitted linear model for the rows of X.
 
     `coef` is in the user's units, as `intercept`, with a row for each output; `usual` has a
     number for gaps of each column, unless they are an error; features are clipped to `limits`.
@@ -923,7 +923,7 @@ def predicted(
             # of all rows: BLAS rounds a product by the row's place, which others must not move
             small = safe_sparse_dot(X.astype(np.float64) * _SMALL, coef.T, dense_output=True)
             raw[beyond] = small[beyond] / _SMALL + intercept
-    return raw if made_of_scores is None else made_of_scores(raw)
+    return made_of_scores(raw)
 
 
 def read_and_predict(

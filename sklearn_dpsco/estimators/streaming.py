@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, Self
 from uuid import uuid4
 
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._checks import check_count, warn_user
 from .._fitting import Lineage
 from .._progress import progress_bar
-from .._types import ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
+from .._types import AnyArray, ClassificationLoss, ClassLabels, RegressionLoss, SetName, Units
 from ..data.bounds import FeatureScaling, largest_weight
 from ..data.cells import check_classes, check_order, column_names
 from ..data.compressed import slices
@@ -236,9 +235,9 @@ class _StreamingModel(DPLinearModel):
         groups: Any,
         sample_weight: Any,
         progress: _Progress | None,
-        read: Callable[[Any], Targets],
+        **classes: AnyArray,
     ) -> Self:
-        """Take in a chunk; `read` makes targets of the first one's validated y."""
+        """Take in a chunk; of a classifier, the first one has the declared `classes`."""
         largest_weight(self.max_weight, has_weights=sample_weight is not None)
         check_order(X=X, y=y, groups=groups, sample_weight=sample_weight)
         # threads take turns, also in counting the rows of users
@@ -251,7 +250,9 @@ class _StreamingModel(DPLinearModel):
                 X, y = self._validate(X, y, reset=progress is None, min_samples=1)
                 if progress is None:
                     self._target_names = given
-                    progress = self._begin(X[:0], read(y), groups is not None, lock)
+                    progress = self._begin(
+                        X[:0], self._read(y, **classes), groups is not None, lock
+                    )
                 self._check_chunk(X, y, groups, progress)
                 targets = progress.targets.of(self._reader, y)
                 counted: ChainMap[Any, int] | None = None
@@ -442,7 +443,7 @@ class DPFTRLRegressor(_StreamingModel, DPRegressor):
             If an accountant is in force to which the stream was not charged yet (at the first
             call, in another block or branch), and it refuses the charge. Nothing is taken in then.
         """
-        return self._take_in(X, y, groups, sample_weight, self._progress(), self._read)
+        return self._take_in(X, y, groups, sample_weight, self._progress())
 
 
 @estimator
@@ -542,5 +543,4 @@ class DPFTRLClassifier(_StreamingModel, DPClassifier):
             declared = given if declared is None else declared
         if declared is None:
             raise ValueError("classes must be given to the first call of partial_fit")
-        read = partial(self._read, classes=declared)
-        return self._take_in(X, y, groups, sample_weight, progress, read)
+        return self._take_in(X, y, groups, sample_weight, progress, classes=declared)

@@ -265,9 +265,8 @@ def _is_ours(step: Any) -> bool:
 def _rule_of(step: Any, kind: str) -> tuple[str, str] | None:
     """What leaks, and what to take instead."""
     if kind in _KNOWN:
-        leaks, instead, *harmless = _KNOWN[kind]
-        is_harmless = any(has_settings(step, settings) for settings in harmless)
-        return None if is_harmless else (leaks, instead)
+        rule, harmless = _KNOWN[kind][:2], _KNOWN[kind][2:]
+        return None if any(has_settings(step, settings) for settings in harmless) else rule
     with suppress(Exception):  # whatever another package's tags may raise
         if get_tags(step).requires_fit is False:
             return None
@@ -350,6 +349,9 @@ _LEAKS: dict[str, tuple[Any, ...]] = {
     "SplineTransformer": ("un-noised knots", "knots=[...]", {"knots": is_given}),
     "RBFSampler": ("the variance of the data", "a number for gamma", {"gamma": is_given}),
     "FunctionTransformer": (*_INVERSE, _UNCHECKED, {"func": None}, {"inverse_func": None}),
+    "AdditiveChi2Sampler Binarizer FeatureHasher GaussianRandomProjection HashingVectorizer "
+    "Normalizer PolynomialCountSketch PolynomialFeatures SkewedChi2Sampler "
+    "SparseRandomProjection": (),  # nothing
 }
 # the same of what holds other estimators
 _LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
@@ -385,23 +387,14 @@ _LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
         "how many records pass a threshold",
         "one private model of the labelled records",
     ),
-}
-# nothing of their own
-_NOTHING = (
-    "AdditiveChi2Sampler Binarizer FeatureHasher GaussianRandomProjection HashingVectorizer "
-    "Normalizer PolynomialCountSketch PolynomialFeatures SkewedChi2Sampler SparseRandomProjection"
-)
-_NOTHING_BUT_WHAT_THEY_HOLD = (
     "FixedThresholdClassifier FrozenEstimator MultiOutputClassifier MultiOutputRegressor "
     "OneVsRestClassifier OutputCodeClassifier ClassifierChain RegressorChain RFE SelectFromModel "
-    "VotingClassifier VotingRegressor"
-)
+    "VotingClassifier VotingRegressor": (),  # nothing of their own
+}
 
-_ANY_PARAMETERS: tuple[Any, ...] = "", "", {}
-_RULES = dict.fromkeys((_NOTHING, _NOTHING_BUT_WHAT_THEY_HOLD), _ANY_PARAMETERS)
-_RULES |= _LEAKS | _LEAKS_OF_HOLDERS
+_RULES = _LEAKS | _LEAKS_OF_HOLDERS
 _KNOWN = {name: rule for names, rule in _RULES.items() for name in names.split()}
-_HOLDERS = set(" ".join([*_LEAKS_OF_HOLDERS, _NOTHING_BUT_WHAT_THEY_HOLD]).split())
+_HOLDERS = " ".join(_LEAKS_OF_HOLDERS).split()
 _OF_CODES = (
     "BaggingClassifier OneVsRestClassifier OutputCodeClassifier StackingClassifier VotingClassifier"
 )
