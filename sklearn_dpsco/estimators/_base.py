@@ -466,8 +466,8 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
                 settings = settings._replace(accounting=accounting, facts=facts)
                 least = self._least * math.sqrt(table.targets.n_outputs)
                 times = accounting.warn_if_weak(*table.shape, least)
-                given = table.shape[0], table.X[:0], table.targets
-                plan, scaling = self._planned(settings, *given)
+                n, empty = table.shape[0], table.X[:0]
+                plan, scaling = self._planned(settings, n, empty, table.targets)
                 self._spend(accounting.accountant, plan, has_groups=has_groups)
             self._solve(plan, scaling, table)
             n_present = self._scaled_model.n_present

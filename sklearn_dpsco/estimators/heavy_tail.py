@@ -144,15 +144,15 @@ class _HeavyTailMixin(DPLinearModel):
         plan = super()._plan(settings, shape, *facts)
         for name in ("scale_X", "center_X"):
             value = getattr(self, name)
-            is_single = isinstance(value, str) or not (isinstance(value, Mapping) or np.ndim(value))
-            if not is_single and len(value) != shape[1]:
+            is_of_columns = isinstance(value, Mapping) or np.ndim(value) > 0
+            if is_of_columns and len(value) != shape[1]:
                 raise ValueError(f"{name} has {len(value)} columns, but n_features={shape[1]}")
         return plan
 
     def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:
-        used = super()._units_used(scaling, units) | {"scale_X_": None, "center_X_": None}
+        used = super()._units_used(scaling, units)
         if units is None:
-            return used | {"limits_X_": None}
+            return used | dict.fromkeys(("scale_X_", "center_X_", "limits_X_"))
         scale, center = scaling.width * units.width, scaling.shift + scaling.width * units.shift
         limits = tuple(scaling.shift + scaling.width * end for end in (units.low, units.high))
         released = {"scale_X_": scale, "center_X_": center, "limits_X_": limits}

@@ -225,17 +225,20 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         found = getattr(self, "vectorizer_", None)
         return found or self._vectorizer().set_params(vocabulary=range(n_words))
 
-    def _texts(self, X: Any) -> list[str]:
+    def _texts(self, X: Any) -> list[str | None]:
+        """The texts of a column; None for what is none, unless that is an error."""
         is_column = hasattr(X, "__len__") and len(getattr(X, "shape", (0,))) == 1
         if not is_column or isinstance(X, str | bytes | dict | set):
             raise ValueError("texts must be a list or a column of strings: of a frame, X['name']")
-        texts = _cells(X)
-        if self._is_strict and not all(isinstance(text, str) for text in texts):
+        cells = X.to_pylist() if hasattr(X, "to_pylist") else X
+        cells = texts_of_bytes(X) if is_of_bytes(X) else list(cells)
+        texts = [cell if isinstance(cell, str) else None for cell in cells]
+        if self._is_strict and None in texts:
             raise ValueError(
                 "a text is missing or no string: say nonfinite='zero', so that the record counts "
                 "for nothing, or put '' in its place, which has no words"
             )
-        return [text if isinstance(text, str) else "" for text in texts]
+        return texts
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Learn the vocabulary.
@@ -294,11 +297,12 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         check_is_fitted(self, "vocabulary_")
         if self.vectorizer_ is None:
             raise ValueError("the vocabulary is empty: no word passed the threshold")
-        found = self.vectorizer_.transform(self._texts(X))
+        texts = self._texts(X)
+        found = self.vectorizer_.transform([text or "" for text in texts])
         if self._is_strict:
             return found
         # without words, they would be valid records of what follows
-        rows = np.flatnonzero([not isinstance(text, str) for text in _cells(X)])
+        rows = np.flatnonzero([text is None for text in texts])
         at, found = (rows, np.zeros_like(rows)), found.astype(np.result_type(found, np.float32))
         return found + sparse.csr_matrix((np.full(rows.size, np.nan, found.dtype), at), found.shape)
 
@@ -313,14 +317,8 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         return tags
 
 
-def _cells(X: Any) -> list[Any]:
-    if is_of_bytes(X):
-        return texts_of_bytes(X)
-    return list(X.to_pylist() if hasattr(X, "to_pylist") else X)
-
-
 def _words_of_users(
-    vectorizer: Any, texts: list[str], users: AnyArray, surplus: Any
+    vectorizer: Any, texts: list[str | None], users: AnyArray, surplus: Any
 ) -> tuple[AnyArray, sparse.csr_matrix]:
     """All words that occur, sorted, and which user has which of them; not private."""
     of_word: dict[str, int] = {}
@@ -332,7 +330,7 @@ def _words_of_users(
         if is_surplus:  # also of a user who cannot be told from others
             continue
         row = of_user.setdefault(user, len(of_user))
-        words = {word for word in analyze(text) if isinstance(word, str)}
+        words = {word for word in analyze(text or "") if isinstance(word, str)}
         columns.extend(of_word.setdefault(word, len(of_word)) for word in words)
         rows.extend([row] * len(words))
     # columns in an order that no user's text decides: that of ties, and of the noise
