@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logsumexp, softmax
 from sklearn.utils.validation import check_is_fitted
 
 from .._checks import (
@@ -388,15 +389,15 @@ class Inference(DPLinearModel):
         rows, raw = self.linear_functions(X)
         (n, k), signs = raw.shape, np.array([-1, 1])
         if isinstance(loss, Multinomial):
-            p, ends = loss.probability(raw), np.empty((n, k, 2))
+            ends = np.empty((n, k, 2))
             for j in range(k):  # of the log-odds against the rest, by their gradient
-                others = np.where(np.arange(k) == j, 0.0, p)
-                weights = -others / others.sum(axis=1, keepdims=True)
+                others = np.where(np.arange(k) == j, -np.inf, raw)
+                weights = -softmax(others, axis=1)
                 weights[:, j] = 1.0
                 functions: Any = np.einsum("nk,np->nkp", weights, rows).reshape(n, -1)
-                odds = np.log(p[:, j]) - np.log1p(-p[:, j])
+                odds = raw[:, j] - logsumexp(others, axis=1)
                 half = found.half_widths(functions, level)[:, None]
-                ends[:, j] = 1 / (1 + np.exp(-(odds[:, None] + half * signs)))
+                ends[:, j] = expit(odds[:, None] + half * signs)
             return ends
         functions = np.kron(np.eye(k), rows)  # those of one output after the other
         half = found.half_widths(functions, level).reshape(k, n).T

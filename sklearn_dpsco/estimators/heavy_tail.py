@@ -145,8 +145,8 @@ class _HeavyTailMixin(DPLinearModel):
         for name in ("scale_X", "center_X"):
             value = getattr(self, name)
             is_of_columns = isinstance(value, Mapping) or np.ndim(value) > 0
-            if is_of_columns and len(value) != shape[1]:
-                raise ValueError(f"{name} has {len(value)} columns, but n_features={shape[1]}")
+            if is_of_columns and len(value) != (d := plan.problem.n_features):
+                raise ValueError(f"{name} has {len(value)} columns, but n_features={d}")
         return plan
 
     def _units_used(self, scaling: bounds.FeatureScaling, units: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from sklearn_dpsco import (
     HeavyTailDPClassifier,
     HeavyTailDPRegressor,
     PrivacyParameterWarning,
+    PublicEncoder,
 )
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours, replay
 from sklearn_dpsco.geometry import Geometry, L2Ball
@@ -141,6 +142,8 @@ def test_what_has_no_effect_beside_something_else_is_refused():
         assert_refuses(model.set_params(solver=of_moments).plan, pattern, 5000, 3)
     # where they have one
     HeavyTailDPRegressor(scale_X=1.0, solver=of_scales).plan(5000, 3)
+    encoder = PublicEncoder({"age": (0, 99), "sex": ["f", "m"]})
+    HeavyTailDPRegressor(scale_X=[9.0, 1.0, 1.0]).plan(5000, encoder)
     HeavyTailDPRegressor(solver=of_moments).plan(5000, 3)
 
 

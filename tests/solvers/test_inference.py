@@ -1189,6 +1189,8 @@ def test_intervals_of_probabilities():
     ends, p = model.predict_interval(X[:50]), model.predict_proba(X[:50])
     assert ends.shape == (50, 3, 2)
     assert np.mean((ends[..., 0] < p) & (p < ends[..., 1])) > 0.9
+    far = model.predict_interval(1000 * X[:1])  # where one probability is 1
+    assert np.all((far >= 0) & (far <= 1) & (far[..., :1] <= far[..., 1:]))
 
 
 @pytest.mark.filterwarnings("ignore:of some columns")  # all categories, and an intercept
