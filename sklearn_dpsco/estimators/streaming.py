@@ -249,12 +249,11 @@ class _StreamingModel(DPLinearModel):
                 given = column_names(y)
                 X, y = self._validate(X, y, reset=progress is None, min_samples=1)
                 if progress is None:
-                    self._target_names = given
-                    progress = self._begin(
-                        X[:0], self._read(y, **classes), groups is not None, lock
-                    )
+                    self._target_names, targets = given, self._read(y, **classes)
+                    progress = self._begin(X[:0], targets, groups is not None, lock)
+                else:
+                    targets = progress.targets.of(self._reader, y)
                 self._check_chunk(X, y, groups, progress)
-                targets = progress.targets.of(self._reader, y)
                 counted: ChainMap[Any, int] | None = None
                 if progress.rows_of_users is not None:
                     last, earlier = progress.rows_of_users.maps

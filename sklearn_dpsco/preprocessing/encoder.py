@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
@@ -298,9 +299,10 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return columns
 
     def _check_names(self, names: list[Any]) -> None:
-        missing = [name for name in self.schema if name not in names]
+        counts = Counter(names)
+        missing = [name for name in self.schema if name not in counts]
         unknown = [name for name in names if name not in self.schema]
-        twice = sorted({str(name) for name in names if names.count(name) > 1})
+        twice = sorted({str(name) for name, count in counts.items() if count > 1})
         faults = {"are missing": missing, "are not in the schema": unknown, "stand twice": twice}
         found = [f"{wrong[:5]!r} {what} ({len(wrong)})" for what, wrong in faults.items() if wrong]
         if found:
@@ -381,7 +383,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         over (`schema`): bounds of a sample may be too narrow.
 
         Booleans become ``bool``; text, and integers of at most ten values, become categories;
-        other numbers get the bounds that they lie in, rounded outwards to multiples of a tenth to
+        other numbers get the bounds that they lie in, rounded outwards to multiples of a twelfth to
         a fifth of their range (1, 2 or 5 times a power of ten). A column of dates or the like, with
         too many categories or without any value, is a `ValueError`.
 

@@ -274,8 +274,8 @@ def fields_of(schema: Any, missing: Any, unknown: Any, drop: Any, outside: Any) 
         )
     if not isinstance(missing, Mapping):
         check_choice("missing", missing, MISSING)
-    lists = [name for name, given in schema.items() if isinstance(given, list | np.ndarray)]
-    several = [name for name, given in schema.items() if given is not bool]
+    lists = {name for name, given in schema.items() if isinstance(given, list | np.ndarray)}
+    several = {name for name, given in schema.items() if given is not bool}
     of_missing = _rules("missing", missing, schema, "not in the schema", MISSING[0])
     kind = "no numbers with bounds and no lists"
     of_outside = _rules("outside", outside, several, kind, OUTSIDE[0])
