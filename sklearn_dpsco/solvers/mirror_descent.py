@@ -23,13 +23,13 @@ from ..geometry import AnySet, Geometry, L1Ball, L2Ball, LInfBall, MirrorMap
 from ..losses import Loss, bounded_clip
 from ..mechanisms import Gaussian, GeneralizedGaussian, Release, vector_mechanism
 from ..mechanisms.batch import calibrate_batches
-from ..privacy.budget import Allowance, Composition, PrivacyBudget
+from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 from . import base, defaults, statistics
 from .base import Part, Problem, Solver, SolverResult, none_or_count, releases_of
-from .first_releases import Box, FirstReleases, SetPlan, plan_first
+from .first_releases import Box, SetPlan, plan_first
 from .records import Records
 
 VectorNoise = Gaussian | GeneralizedGaussian
@@ -175,9 +175,6 @@ class Pass(Part):
             advance(int(rate is None or t > 0))
 
 
-Stages = Sequence[Stage | Pass]
-
-
 @dataclass(frozen=True)
 class MirrorDescentPlan(SetPlan):
     """Plan of mirror descent on a set; see `Plan` and `SetPlan` for the common fields.
@@ -261,29 +258,19 @@ class SetDescent(Solver):
                 f"n_restarts={len(self._runs(n))} empty; "
                 f"the smallest n that works with these settings is {base.smallest(self._fits)}"
             )
-        box = Box.of(self, problem, budget, auto=False)
-        problem, allowance = box.problem, box.allowance
-        facts = Facts(self, problem, budget)
-        plan = partial(plan_first, norm=facts.norm, may_shrink=facts.geometry.contains_origin)
-        first = box.first(budget, allowance, plan)
-        stages, composition = self._stages(facts, first, allowance.share(first.left))
-        releases = releases_of(first, *stages)
-        guarantee = Guarantee.of(budget, releases, composition or allowance.kind)
+        facts = Facts(self, Box.of(self, problem, budget, auto=False))
+        problem, first = facts.problem, facts.first
+        stages = [stage for run in self._runs(n) for stage in self._run_stages(facts, run)]
+        guarantee = Guarantee.of(budget, releases_of(first, *stages), facts.composition)
         n_steps = sum(stage.n_steps for stage in stages)
         common = problem, budget, self.form, n_steps, guarantee, facts.geometry, first
         draws_result = self.may_draw and not problem.loss.is_convex
         descent = facts.clip, facts.penalty, facts.mirror_map, tuple(stages), draws_result
         return MirrorDescentPlan(*common, *descent)
 
-    def _stages(
-        self: Any, facts: Facts, first: FirstReleases, left: Allowance
-    ) -> tuple[Stages, Composition | None]:
-        """The stages of all runs, and the analysis if it is not that of the allowance.
-
-        Those of a run on a slice of the records are what `_run_stages` makes.
-        """
-        runs = self._runs(facts.problem.n_samples)
-        return [stage for run in runs for stage in self._run_stages(facts, run, left)], None
+    def _run_stages(self, facts: Facts, run: Slice) -> Sequence[Stage | Pass]:
+        """The stages of a run on a slice of the records."""
+        raise NotImplementedError
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""
@@ -376,38 +363,34 @@ class NoisyMD(SetDescent):
             raise ValueError("batch_size needs units='bounds': medians have no sampled guarantee")
         super()._check(loss, feasible_set, budget, units)
 
-    def _stages(
-        self: Any, facts: Facts, first: FirstReleases, left: Allowance
-    ) -> tuple[Stages, Composition | None]:
-        if self.batch_size in (None, facts.problem.n_samples):
-            return super()._stages(facts, first, left)
-        if self.batch_size > facts.problem.n_samples:
-            raise ValueError(
-                f"batch_size={self.batch_size} is larger than the number of samples "
-                f"{facts.problem.n_samples}; the smallest n that works is {self.batch_size}"
-            )
-        # noise on random batches, calibrated by an accountant that counts the sampling
+    def _run_stages(self: Any, facts: Facts, run: Slice) -> list[Stage]:
         problem, budget, size = facts.problem, facts.budget, self.batch_size
-        # of about ten passes over the records
-        n_steps = self.max_iter or min(2000, max(200, 10 * problem.n_samples // size))
+        n = problem.n_samples
+        if size is None or size == n:
+            n_steps = self.max_iter or defaults.affordable_steps(problem, facts.rules)
+            noise: VectorNoise = facts.noise(run[1] - run[0], n_steps)
+            return [facts.stage(None if run == (0, n) else run, noise, n_steps)]
+        if size > n:
+            raise ValueError(
+                f"batch_size={size} is larger than the number of samples {n}; the smallest n that "
+                f"works is {size}"
+            )
+        # noise on random batches, calibrated by an accountant that counts the sampling; of about
+        # ten passes over the records
+        n_steps = self.max_iter or min(2000, max(200, 10 * n // size))
         fixed = budget.relation == "replace-one"
-        sampling = RandomBatches(problem.n_samples, size, "fixed" if fixed else "poisson")
+        sampling = RandomBatches(n, size, "fixed" if fixed else "poisson")
         change = facts.clip * batch_mean(problem, budget, facts.norm, size)
-        uses = problem.size, n_steps, first.releases
-        noise, composition = calibrate_batches(budget, sampling, change, *uses, left)
-        return [facts.stage(None, noise, n_steps)], composition
-
-    def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
-        n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
-        noise = facts.noise(run[1] - run[0], left, n_steps)
-        records = None if run == (0, facts.problem.n_samples) else run
-        return [facts.stage(records, noise, n_steps)]
+        uses = problem.size, n_steps, facts.first.releases
+        noise, facts.composition = calibrate_batches(budget, sampling, change, *uses, facts.left)
+        return [facts.stage(None, noise, n_steps)]
 
 
 class Facts:
-    """Public facts that the plans of all forms use."""
+    """Public facts that the plans of all forms use, and what comes before the descent."""
 
-    def __init__(self, solver: Any, problem: Problem, budget: PrivacyBudget) -> None:
+    def __init__(self, solver: Any, box: Box) -> None:
+        problem, budget = box.problem, box.budget
         self.problem, self.budget, size = problem, budget, problem.size
         self.rules = rules = defaults.MIRROR_DESCENT[problem.loss.task]
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
@@ -439,6 +422,10 @@ class Facts:
         self.reach = math.sqrt(2 * self.mirror_map.bregman_diameter(size))
         # of the set in the map's norm; not 0, as of a set of one point
         self.diameter = max(2 * self.reach * math.sqrt(self.power - 1), 1e-50)
+        plan = partial(plan_first, norm=self.norm, may_shrink=geometry.contains_origin)
+        self.first = box.first(budget, box.allowance, plan)
+        self.left = box.allowance.share(self.first.left)  # for each record in the descent
+        self.composition: Composition = box.allowance.kind
 
     def _chosen_set(self, steps_to_boundary: bool) -> Geometry:
         """The declared set, or one of the default kind and size."""
@@ -459,9 +446,7 @@ class Facts:
             radius *= 1.5 / math.sqrt(problem.size)
         return kind(radius)
 
-    def noise(
-        self, n: int, allowance: Allowance, count: int, clip: float | None = None
-    ) -> VectorNoise:
+    def noise(self, n: int, count: int = 1, clip: float | None = None) -> VectorNoise:
         """Noise for `count` means over n records of rows times numbers up to `clip`.
 
         Gaussian on the l2 norm, or, where floating point is asked for and its expected
@@ -470,12 +455,12 @@ class Facts:
         clip = self.clip if clip is None else clip
         problem, d = replace(self.problem, n_samples=n), self.problem.size
         change = clip * statistics.row_mean(problem, self.budget, self.norm)
-        gaussian = Gaussian.calibrate(change, allowance, count, d)
+        gaussian = Gaussian.calibrate(change, self.left, count, d)
         q = self.dual_exponent
-        if allowance.precision == "exact" or q == 2:
+        if self.left.precision == "exact" or q == 2:
             return gaussian
         change = clip * row_mean_in_norm(problem, self.budget, self.row_norm, self.box, q)
-        shaped = vector_mechanism(q, change, allowance, count, d)
+        shaped = vector_mechanism(q, change, self.left, count, d)
         return min(gaussian, shaped, key=lambda noise: noise.expected_norm(q))
 
     def stage(self, records: Slice | None, noise: VectorNoise, n_steps: int) -> Stage:
@@ -493,10 +478,10 @@ class Facts:
         return Stage(noise, records, n_steps, largest, reach, energy, convexity)
 
     def anchored_stage(
-        self, records: Slice, left: Allowance, n_steps: int, anchor: float, rate: float = math.inf
+        self, records: Slice, n_steps: int, anchor: float, rate: float = math.inf
     ) -> Stage:
         """A descent on the loss plus `anchor` times the map about its start."""
-        noise = self.noise(records[1] - records[0], left, n_steps)
+        noise = self.noise(records[1] - records[0], n_steps)
         # contains the minimizer: beyond it the regularizer grows more than the loss can fall
         within = 2 * self.lipschitz * (self.power - 1) / anchor
         reach = self.rules.reach * within / math.sqrt(self.power - 1)

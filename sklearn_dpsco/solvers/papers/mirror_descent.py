@@ -12,9 +12,9 @@ from ..._checks import auto_or, check_size
 from ..._types import Auto, MirrorMapName
 from ...geometry import AnySet
 from ...losses import Loss
-from ...privacy.budget import Allowance, PrivacyBudget
+from ...privacy.budget import PrivacyBudget
 from .. import base, defaults
-from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage, Stages
+from ..mirror_descent import Facts, Pass, SetDescent, Slice, Stage
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -53,7 +53,7 @@ class Localized(SetDescent):
         phases = base.doubling_slices(size, self.n_phases or 1, growing=False)
         return all(low < high for low, high in phases)
 
-    def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
+    def _run_stages(self: Any, facts: Facts, run: Slice) -> list[Stage]:
         """Phase i = 0, 1, ...: about 2^-i of the records, and an eta that falls by 4^-i.
 
         AFKT21 let it fall by 16^-i, as their phases have a share of the budget that halves.
@@ -63,13 +63,13 @@ class Localized(SetDescent):
         n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         eta = self.learning_rate
         if eta is None:  # AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))
-            single = facts.noise(n, left, 1).expected_norm(facts.dual_exponent)
+            single = facts.noise(n).expected_norm(facts.dual_exponent)
             reach = max(facts.reach, 1e-50)  # 0 for a set of one point
             eta = reach / facts.lipschitz * min(1 / math.sqrt(n), facts.lipschitz / (n * single))
         stages = []
         for i, (low, high) in enumerate(base.doubling_slices(n, n_phases, growing=False)):
             part, horizon = (start + low, start + high), eta * 4.0**-i * (high - low)
-            stages.append(facts.anchored_stage(part, left, n_steps, 2 / horizon))
+            stages.append(facts.anchored_stage(part, n_steps, 2 / horizon))
         return stages
 
 
@@ -112,7 +112,7 @@ class Proximal(Localized):
     def _fits_run(self: Any, size: int) -> bool:
         return size >= (self.n_phases or 1)
 
-    def _run_stages(self: Any, facts: Facts, run: Slice, left: Allowance) -> list[Stage]:
+    def _run_stages(self: Any, facts: Facts, run: Slice) -> list[Stage]:
         """Rounds on slices of equal size."""
         start, n = run[0], run[1] - run[0]
         # Of the loss, or of a term which is its variation over the set: below the latter a
@@ -122,14 +122,14 @@ class Proximal(Localized):
         if n_rounds is None:  # R of BGM21, Theorem 16, with this noise in the place of the paper's
             kappa = 1 / (facts.power - 1)
             ratio = facts.diameter * curvature / facts.lipschitz
-            single = facts.noise(n, left, 1).expected_norm(facts.dual_exponent) / facts.lipschitz
+            single = facts.noise(n).expected_norm(facts.dual_exponent) / facts.lipschitz
             best = min(math.sqrt(n * ratio / kappa), (ratio / single**2) ** (1 / 3))
             n_rounds = max(1, min(int(best), base.MOST_PHASES, n))
         affordable = defaults.affordable_steps(facts.problem, facts.rules)
         n_steps = self.max_iter or max(facts.rules.round_steps, affordable // n_rounds)
         anchor, most = 2 * curvature, self.learning_rate or math.inf
         parts = itertools.pairwise(start + n * k // n_rounds for k in range(n_rounds + 1))
-        return [facts.anchored_stage(part, left, n_steps, anchor, most) for part in parts]
+        return [facts.anchored_stage(part, n_steps, anchor, most) for part in parts]
 
 
 class NoisySFW(SetDescent):
@@ -176,32 +176,30 @@ class NoisySFW(SetDescent):
     def _fits_run(self: Any, size: int) -> bool:
         return size > (self.max_iter or 1)  # one batch more than steps
 
-    def _run_stages(self, facts: Facts, run: Slice, left: Allowance) -> Stages:
+    def _run_stages(self, facts: Facts, run: Slice) -> list[Pass]:
         """The best number of batches among 1, 2, 4, ... up to about the root of n."""
         if not facts.problem.loss.is_convex:
-            return _growing_rounds(facts, run, left)
+            return _growing_rounds(facts, run)
         n = run[1] - run[0]
         counts = [2**k for k in range(1 + int(math.log2(math.isqrt(n))))]
         if self.max_iter is not None:
             counts = [self.max_iter]
-        plans = [self._stage(facts, run, left, n_steps) for n_steps in counts]
+        plans = [self._stage(facts, run, n_steps) for n_steps in counts]
         return [min(plans, key=lambda plan: plan[1])[0]]
 
-    def _stage(
-        self: Any, facts: Facts, run: Slice, left: Allowance, n_steps: int
-    ) -> tuple[Pass, float]:
+    def _stage(self: Any, facts: Facts, run: Slice, n_steps: int) -> tuple[Pass, float]:
         """A pass in `n_steps` steps, and its error from noise plus that from few steps."""
         n = run[1] - run[0]
         batch = max(1, (n // 2) // n_steps)
         first = n - n_steps * batch
         eta = self.learning_rate or min(1.0, max(1.0, math.log(n)) / (2 * n_steps))
-        first_noise, direction = facts.noise(first, left, 1), facts.rules.direction
+        first_noise, direction = facts.noise(first), facts.rules.direction
         q = facts.dual_exponent
         for is_final in (self.learning_rate is not None, True):
             # the clip of a derivative's change, its noise, and the noise of the last estimate
             change = min(2 * facts.clip, facts.problem.loss.smoothness * eta * facts.largest_move)
             change = max(change, 1e-6 * facts.clip)  # a linear loss has none
-            noise = facts.noise(batch, left, 1, change)
+            noise = facts.noise(batch, clip=change)
             walk = noise.expected_norm(q) * math.sqrt(n_steps)
             error = math.hypot(first_noise.expected_norm(q), walk) / facts.lipschitz
             if is_final or error <= direction:
@@ -211,7 +209,7 @@ class NoisySFW(SetDescent):
         return made, error + 1 / n_steps
 
 
-def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Pass]:
+def _growing_rounds(facts: Facts, run: Slice) -> list[Pass]:
     """Rounds r = 0, 1, ... of 2^r steps, step t on floor(b / (t + 1)) records.
 
     Their number is the best by the error of the estimate in the last round, from noise and from the
@@ -230,15 +228,13 @@ def _growing_rounds(facts: Facts, run: Slice, left: Allowance) -> list[Pass]:
         ends = [start + used(b, r) for r in range(count + 1)]
         batches = [tuple(b // (t + 1) for t in range(2**r)) for r in range(count)]
         parts = zip(itertools.pairwise(ends), batches, strict=True)
-        errors, rounds = zip(*(_round(facts, *part, left) for part in parts), strict=True)
+        errors, rounds = zip(*(_round(facts, *part) for part in parts), strict=True)
         found = errors[-1] + 2 ** (-(count - 1) / 2), list(rounds)
         best = min(best, found, key=lambda plan: plan[0])
     return best[1]
 
 
-def _round(
-    facts: Facts, records: Slice, batches: tuple[int, ...], left: Allowance
-) -> tuple[float, Pass]:
+def _round(facts: Facts, records: Slice, batches: tuple[int, ...]) -> tuple[float, Pass]:
     """The root mean square error of a round's estimate, in Lipschitz constants, and the round."""
     variance, total, terms, noises = 0.0, 0.0, [], []
     for t, size in enumerate(batches):
@@ -246,7 +242,7 @@ def _round(
         if t:
             change = facts.problem.loss.smoothness * (1 / math.sqrt(t)) * facts.largest_move
             term = min((2 - weight) * facts.clip, (1 - weight) * change + weight * facts.clip)
-        noise = facts.noise(size, left, 1, term)
+        noise = facts.noise(size, clip=term)
         terms.append(term)
         noises.append(noise)
         variation = (term * facts.row_norm) ** 2 / size
