@@ -88,18 +88,16 @@ def _search(columns: Columns, n_rounds: int, most_noise: float) -> MagnitudeSear
     d, n_times = columns.n_columns, n_rounds + 1
     most = _SCALES_SHARE if n_rounds else 1.0
     shared, scales = 0.0, columns.selection_share(d * n_times, most, _CLEAR if d > 1 else _HOPELESS)
-    n_shared, n_scales = 0, n_times
     if d > 1 and not scales:
-        n_shared, shared = 1, columns.selection_share(1, most / 3, _HOPELESS)
+        shared = columns.selection_share(1, most / 3, _HOPELESS)
         if shared:
             scales = columns.selection_share(d * n_times, most - shared, _UNCLEAR)
     if d > 1 and not scales:  # one scale for all columns
-        n_shared, n_scales = n_times, 0
         shared = columns.selection_share(n_times, most, _HOPELESS)
     if not shared and not scales:
         return None
     rest = 1 - shared - scales if n_rounds else 0.0
-    found = columns.search((n_rounds, n_shared, n_scales), (rest, shared, scales))
+    found = columns.search(n_rounds, rest, shared, scales)
     if found.center is not None and not math.sqrt(found.center.variance) <= most_noise:
         return None
     return found

@@ -291,11 +291,17 @@ class SCOF(Solver):
         if problem.feasible_set is Geometry:
             problem = replace(problem, feasible_set=L2Ball)
         draft, kind = _Draft(problem, budget, self), problem.feasible_set
-        guarantee = Guarantee.of(budget, draft.releases, draft.allowance.kind)
+        first, left = draft.plan_first()
+        descends = first.features is not None
+        oracle, noises, rate = draft.plan_steps(left) if descends else (None, (), 0.0)
+        releases, n_iter = list(first.releases), draft.n_iter if noises else 0
+        for k, noise in enumerate(noises):
+            group = f"slice {k}" if len(noises) > 1 else None
+            releases.append(Release("mean gradient", noise, n_iter // len(noises), group))
+        guarantee = Guarantee.of(budget, releases, draft.allowance.kind)
         geometry = kind if isinstance(kind, Geometry) else kind(draft.rules.radius)
-        facts = problem, budget, self.form, draft.max_iter, guarantee, geometry
-        descent = draft.oracle, draft.steps, draft.learning_rate, self.l2_penalty
-        return HeavyTailPlan(*facts, draft.first, *descent)
+        facts = problem, budget, self.form, n_iter, guarantee, geometry
+        return HeavyTailPlan(*facts, first, oracle, noises, rate, self.l2_penalty)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -388,67 +394,66 @@ class SCOFSlices(SCOF):
 
 
 class _Draft:
-    """What a plan is made of."""
-
-    row_norm: magnitudes.Noise | None = None
-    intercept: magnitudes.Noise | None = None
-    oracle: oracles.MeanOracle | None = None
-    steps: tuple[magnitudes.Noise, ...] = ()
-    target_clip: float = 0.0
-    learning_rate: float = 0.0
-    max_iter: int = 0
-
     def __init__(self, problem: Problem, budget: PrivacyBudget, solver: Any) -> None:
         self.problem, self.budget, self.solver = problem, budget, solver
-        self.rules = HEAVY_TAIL[problem.loss.task]
+        self.rules = rules = HEAVY_TAIL[problem.loss.task]
         self.is_regression = problem.loss.task == "regression"
         selects = solver.private_scale_X or (self.is_regression and solver.private_scale_y)
         self.allowance = budget.mixed_allowance if selects else budget.gaussian_allowance
         self.noise_kind = additive_noise(self.allowance)
-        rules, self.is_sliced = self.rules, solver.form == "scof-slices"
+        self.is_sliced = solver.form == "scof-slices"
         usual = rules.pure_steps if budget.is_pure else affordable_steps(problem, rules)
         self.n_iter: int = solver.max_iter or usual
         if self.is_sliced:
             self.n_iter = min(solver.max_iter or rules.n_slices, problem.n_samples)
-        self.plan_scales()
-        if problem.fit_intercept:
-            self.plan_intercept()
-        if self.features is not None:
-            if not solver.private_scale_X and solver.learning_rate is None:
-                # how wrong guessed scales are
-                share, most = rules.row_norm_share, rules.row_norm_octaves
-                change = most * statistics.unit_mean(problem, budget.record_factor)
-                self.row_norm = self.noise_kind.calibrate(change, self.allowance.share(share))
-                self.left -= share
-            self.plan_steps()
-        searches, noises = (self.features, self.target), (self.row_norm, self.intercept)
-        self.first = FirstMagnitudes(problem, *searches, *noises, self.target_clip)
-        self.releases, n_slices = [*self.first.releases], len(self.steps)
-        for k, mechanism in enumerate(self.steps):
-            group = f"slice {k}" if n_slices > 1 else None
-            count = self.max_iter // n_slices
-            self.releases.append(Release("mean gradient", mechanism, count, group))
 
-    def plan_scales(self) -> None:
-        """Scales and centres, of features if their noise allows it; `left` is for the rest."""
-        problem, rules, solver = self.problem, self.rules, self.solver
+    def plan_first(self) -> tuple[FirstMagnitudes, float]:
+        """What is released before the descent, and the share of the budget for the rest."""
+        problem, solver, rules, kind = self.problem, self.solver, self.rules, self.noise_kind
+        n, factor = problem.n_samples, self.budget.record_factor
+        features, target = self._searches()
+        left, target_clip, intercept, row_norm = 1.0, 0.0, None, None
+        for search in (features, target):
+            left -= 0.0 if search is None else search.share
+        if problem.fit_intercept:
+            # the mean of the targets in units of their scale, or of the labels
+            share = left if features is None else rules.intercept_share
+            target_clip = 1.0
+            if self.is_regression:
+                noise = magnitudes.mean_noise(n, factor, self.allowance)
+                moments = solver.moment_order, 4 * solver.moment_bound
+                clip = oracles.default_threshold(noise, *moments)
+                target_clip = max(rules.least_target_clip, clip)
+            change = target_clip * statistics.target_mean(problem, self.budget, kind.order)
+            part = self.allowance.share(share)
+            intercept = kind.calibrate(change, part, dimension=problem.n_outputs)
+            left -= share
+        is_guessed = not solver.private_scale_X and solver.learning_rate is None
+        if features is not None and is_guessed:
+            # how wrong guessed scales are
+            change = rules.row_norm_octaves * statistics.unit_mean(problem, factor)
+            row_norm = kind.calibrate(change, self.allowance.share(rules.row_norm_share))
+            left -= rules.row_norm_share
+        return FirstMagnitudes(problem, features, target, row_norm, intercept, target_clip), left
+
+    def _searches(self) -> tuple[magnitudes.MagnitudeSearch | None, ...]:
+        """For scales and centres: of the features if their noise allows it, and of the target."""
+        problem, solver = self.problem, self.solver
         # a descent is made in any case
         is_given = solver.max_iter is not None
         features = self._search("X")
         if features is not None and not is_given:
-            noise = self._noise(1.0 - features.share, self.n_iter)
-            if noise * math.sqrt(problem.size) > rules.too_noisy:
-                features = None
-        target = self._search("y", features is None) if self.is_regression else None
-        wants_center = self.is_regression and solver.private_center_y and problem.fit_intercept
+            noise = self._noise(1.0 - features.share) * math.sqrt(problem.size)
+            features = None if noise > self.rules.too_noisy else features
+        if not self.is_regression:
+            return features, None
+        target = self._search("y", features is None)
+        wants_center = solver.private_center_y and problem.fit_intercept
         lacks_center = wants_center and (target is None or target.n_rounds == 0)
         if features is not None and lacks_center and not is_given:
             # the scale of a target that is not centred may be far above its spread, and the noise
-            features, target = None, self._search("y")
-        self.features, self.target = features, target
-        self.left = 1.0
-        for search in (features, target):
-            self.left -= 0.0 if search is None else search.share
+            return None, self._search("y")
+        return features, target
 
     def _search(self, which: str, is_alone: bool = True) -> magnitudes.MagnitudeSearch | None:
         """For the columns of X, or for those of y, alone or beside X."""
@@ -467,38 +472,22 @@ class _Draft:
             largest_noise=guesswork if solver.max_iter is None else math.inf,
         )
 
-    def plan_intercept(self) -> None:
-        """The mean of the targets in units of their scale, or of the labels."""
-        problem, rules, solver = self.problem, self.rules, self.solver
-        share = self.left if self.features is None else rules.intercept_share
-        self.target_clip = 1.0
-        if self.is_regression:
-            noise = self._noise(1.0, 1)
-            clip = oracles.default_threshold(noise, solver.moment_order, 4 * solver.moment_bound)
-            self.target_clip = max(rules.least_target_clip, clip)
-        kind, part = self.noise_kind, self.allowance.share(share)
-        change = self.target_clip * statistics.target_mean(problem, self.budget, kind.order)
-        self.intercept = kind.calibrate(change, part, dimension=problem.n_outputs)
-        self.left -= share
-
-    def _noise(self, share: float, n_iter: int) -> float:
+    def _noise(self, share: float) -> float:
         """Noise in a coordinate of the mean of all gradients, if their norm is at most 1."""
-        part = self.allowance.share(share)
-        change = self.budget.record_factor / self.problem.n_samples
-        if self.budget.is_pure:
-            return change * math.sqrt(2 * n_iter) / part.amount
-        return change / math.sqrt(2 * part.amount)
+        facts = self.problem.n_samples, self.budget.record_factor, self.allowance.share(share)
+        return magnitudes.mean_noise(*facts, self.n_iter)
 
-    def plan_steps(self) -> None:
-        """The oracle, its noise, and the learning rate."""
-        problem, rules, solver = self.problem, self.rules, self.solver
-        self.max_iter = n_iter = self.n_iter
+    def plan_steps(
+        self, left: float
+    ) -> tuple[oracles.MeanOracle, tuple[magnitudes.Noise, ...], float]:
+        """The oracle, its noise in each slice, and the learning rate."""
+        problem, rules, solver, n_iter = self.problem, self.rules, self.solver, self.n_iter
         n_slices = n_iter if self.is_sliced else 1
         n_step, order = problem.n_samples // n_slices, self.noise_kind.order
         # the l2 norm of a row with second moments `second_moment`; for pure DP the l1 norm would
         # be larger, but a smaller clip was better in the benchmarks
         size = math.sqrt(rules.second_moment * problem.n_features + problem.fit_intercept)
-        noise, moments = self._noise(self.left, n_iter), (solver.moment_order, solver.moment_bound)
+        noise, moments = self._noise(left), (solver.moment_order, solver.moment_bound)
         tau, largest = solver.tau, bounded_clip(problem.loss, math.inf, math.inf)
         if tau is None and math.isfinite(largest):
             tau = rules.bounded_clip * largest * solver.moment_bound ** (1 / solver.moment_order)
@@ -506,23 +495,23 @@ class _Draft:
             tau *= size if solver.oracle == "clipped" else 1.0
         facts: Any = {"n_samples": n_step, "dimension": problem.size, "order": order}
         facts |= {"noise": noise, "size": size, "moments": moments}
-        self.oracle = oracles.make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
+        oracle = oracles.make_oracle(solver.oracle, tau, solver.n_buckets, **facts)
         sizes = n_step, problem.n_features, problem.size
-        change = self.oracle.sensitivity(*sizes, self.budget.record_factor, order)
-        part = self.allowance.share(self.left)
+        change = oracle.sensitivity(*sizes, self.budget.record_factor, order)
+        part = self.allowance.share(left)
         step = self.noise_kind.calibrate(change, part, n_iter // n_slices, dimension=problem.size)
-        # a mechanism object for each slice, since audits identify mechanisms by object
-        self.steps = tuple(replace(step) for _ in range(n_slices))
         # about the top eigenvalue of the mean of [x, 1] [x, 1]^T
         rows = rules.smoothness * problem.n_features + 1
         smoothness = problem.loss.smoothness * rows + solver.l2_penalty
         whole = math.sqrt(step.variance * problem.size)
-        self.learning_rate = solver.learning_rate or min(
+        rate = solver.learning_rate or min(
             1.9 / smoothness,
             rules.reach / (2 * whole * math.sqrt(n_iter)),
             # so that the noise in the model has a norm of about the target's scale
             1 / (smoothness * whole**2),
         )
+        # a mechanism object for each slice, since audits identify mechanisms by object
+        return oracle, tuple(replace(step) for _ in range(n_slices)), rate
 
 
 # -------------------------------------------------------------------------------- running

@@ -286,14 +286,6 @@ class Columns:
         share = min(most, (at_all / _NOISE_AIMED) ** self.power)
         return share if at_all / share ** (1 / self.power) <= largest_noise else 0.0
 
-    def mean_noise(self, bound: float, share: float) -> float:
-        """Standard deviation of the noise in a mean of numbers within a bound."""
-        part = self.allowance.share(share)
-        change = bound * (self.record_factor / self.n_samples)
-        if part.kind == "pure":
-            return math.sqrt(2) * change / part.amount
-        return change / math.sqrt(2 * part.amount)
-
     def plan_select(self, share: float, count: int, factor: float | None = None) -> SelectVertex:
         """Mechanism for that many scales, which have this share of the budget together."""
         change = octave_score(self.n_samples, factor or self.record_factor)
@@ -304,7 +296,8 @@ class Columns:
         d, kind = self.n_columns, additive_noise(self.allowance)
         several = d ** (1 / kind.order)
         # a record adds 0 or 1 to each count, under both relations
-        noise = several * self.mean_noise(1.0, 1.0) / self.record_factor
+        whole = mean_noise(self.n_samples, self.record_factor, self.allowance)
+        noise = several * whole / self.record_factor
         share = max(_LEAST_FOR_PRESENCE, (_EVIDENCE * noise / _MOST_PRESENCE) ** self.power)
         if share > most:
             return None, 0.0
@@ -313,27 +306,42 @@ class Columns:
 
     def search(
         self,
-        counts: tuple[int, int, int],
-        shares: tuple[float, float, float],
+        n_rounds: int,
+        centers: float,
+        shared: float,
+        scales: float,
         presence: Noise | None = None,
         ceiling: int = _HIGHEST,
         spent: float = 0.0,
     ) -> MagnitudeSearch:
-        """The search with so many centres, shared scales and rounds of scales.
+        """The search in so many rounds.
 
-        These have the shares of the budget, each of all of its kind, beside what is spent already.
+        All centres, all shared scales and all others have these shares of the budget, beside what
+        is spent already. Where scales of each column are released, one is shared, else each is.
         """
-        (n_rounds, n_shared, n_scales), (centers, shared, scales) = counts, shares
-        d, center, spent = self.n_columns, None, shared + scales + centers + spent
+        d, center = self.n_columns, None
+        n_scales = n_rounds + 1 if scales else 0
+        n_shared = (1 if scales else n_rounds + 1) if shared else 0
         if n_rounds:
             change = self.bound * statistics.mean_of_numbers(self.n_samples, d, self.record_factor)
             part = self.allowance.share(centers)
             center = additive_noise(part).calibrate(change, part, n_rounds, d)
-        share_one = self.plan_select(shared, n_shared) if shared else None
+        one = self.plan_select(shared, n_shared) if shared else None
         select = self.plan_select(scales, n_scales * d) if scales else None
-        mechanisms = share_one, select, presence, ceiling, center
-        sizes = d, n_rounds, n_shared, n_scales, self.bound
-        return MagnitudeSearch(self.what, *mechanisms, *sizes, spent)
+        mechanisms, sizes = (
+            (one, select, presence, ceiling, center),
+            (d, n_rounds, n_shared, n_scales),
+        )
+        spent += shared + scales + centers
+        return MagnitudeSearch(self.what, *mechanisms, *sizes, self.bound, spent)
+
+
+def mean_noise(n_samples: int, record_factor: float, allowance: Allowance, count: int = 1) -> float:
+    """Standard deviation of the noise in the mean of so many means of numbers in [-1, 1]."""
+    change = record_factor / n_samples
+    if allowance.kind == "pure":
+        return change * math.sqrt(2 * count) / allowance.amount
+    return change / math.sqrt(2 * allowance.amount)
 
 
 def plan_reach(columns: Columns, most: float) -> ReachSearch:
@@ -378,27 +386,28 @@ def plan_search(
     presence, spent, is_single = None, 0.0, columns.n_columns == 1 and private_scale
     if is_single:
         presence, spent = columns.plan_presence(_MOST_FOR_PRESENCE * largest_share)
-    is_useful = columns.mean_noise(columns.bound, largest_share / 6) <= _USELESS_CENTER
-    may_center = private_center and (math.isinf(largest_noise) or is_useful)
+    part = columns.allowance.share(largest_share / 6)
+    noise = columns.bound * mean_noise(columns.n_samples, columns.record_factor, part)
+    may_center = private_center and (math.isinf(largest_noise) or noise <= _USELESS_CENTER)
     most_rounds = (_MOST_ROUNDS if is_single else 1) if may_center else 0
     for n_rounds in range(most_rounds, -1, -1):
         noise = min(largest_noise, _SURE) if n_rounds > 1 else largest_noise
-        found = _shares(columns, private_scale, largest_share - spent, n_rounds, noise)
-        if found is not None:
-            return columns.search(*found, presence, 0 if is_single else _HIGHEST, spent)
+        shares = _shares(columns, private_scale, largest_share - spent, n_rounds, noise)
+        if shares is not None:
+            return columns.search(*shares, presence, 0 if is_single else _HIGHEST, spent)
     return None
 
 
 def _shares(
     columns: Columns, private_scale: bool, largest: float, n_rounds: int, largest_noise: float
-) -> tuple[tuple[int, int, int], tuple[float, float, float]] | None:
-    """What `Columns.search` takes; None if the noise is above `largest_noise`.
+) -> tuple[int, float, float, float] | None:
+    """Rounds, and shares for centres, shared scales and others; None above `largest_noise`.
 
     One round becomes two where they are cheap.
     """
     center = n_rounds * largest / 6
     if not private_scale:
-        return (n_rounds, 0, 0), (center, 0.0, 0.0)
+        return n_rounds, center, 0.0, 0.0
     alone, shared, unclear = 0.0, 0.0, largest_noise
     if columns.n_columns > 1:
         most = (largest - center) / (n_rounds + 1)
@@ -410,14 +419,12 @@ def _shares(
     left = largest - center - shared
     scales = columns.selection_share(columns.n_columns, left / (n_rounds + 1), unclear)
     if not scales:
-        counts = n_rounds, n_rounds + 1, 0
-        return (counts, (center, (n_rounds + 1) * alone, 0.0)) if alone else None
+        return (n_rounds, center, (n_rounds + 1) * alone, 0.0) if alone else None
     scales = max(scales, left / 20)
     is_cheap = scales <= _SECOND_CENTER_SHARE and 3 * scales + center <= left
     if n_rounds == 1 and is_cheap:
         n_rounds, center = 2, 2 * center
-    counts = n_rounds, 1 if shared else 0, n_rounds + 1
-    return counts, (center, shared, (n_rounds + 1) * scales)
+    return n_rounds, center, shared, (n_rounds + 1) * scales
 
 
 # -------------------------------------------------------------------------------- running
