@@ -15,6 +15,7 @@ The sensitivities are derived in doc/privacy, sections 2.1, 2.3, 2.7, 3.1 and 3.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -90,13 +91,9 @@ class FrankWolfePlan(SetPlan):
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
-        return self._for_rare_labels(frame)._walked(data.kept(), frame, stream)
-
-    def _walked(self, data: SolverData, frame: Frame, stream: RandomStream) -> SolverResult:
-        """The steps after what comes first, from the centre of the set on."""
-        size = self.problem.size
-        coef = np.array(self.geometry.center(size), dtype=np.float64)
-        terms = Terms(frame.offset, self.problem.loss, self.gradient_clip)
+        data, plan, problem = data.kept(), self._for_rare_labels(frame), self.problem
+        coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
+        terms = Terms(frame.offset, problem.loss, self.gradient_clip)
         # the mean of the second half of the iterates, or the last one
         first = self.max_iter // 2 if self.min_selections == 1 else self.max_iter - 1
         rates = None  # where it pays, of a walk over sparse X, whose sums stay in this process
@@ -108,12 +105,10 @@ class FrankWolfePlan(SetPlan):
             coef = SparseWalk(data, terms, self, rates, coef).mean(first, stream)
         elif self.step is not None:
             make = _vertex_iterates if self.step.selects else _gradient_iterates
-            total, records = np.zeros(size), Records(data, terms, self.problem)
-            for t, point in enumerate(make(records, self, coef, stream)):
-                if t >= first:
-                    total += point
+            points = make(Records(data, terms, problem), plan, coef, stream)
+            total: Any = sum(itertools.islice(points, first, None))
             coef = total / (self.max_iter - first)
-        return frame.result(_without_rare(coef, self), self.problem, self.max_iter)
+        return frame.result(_without_rare(coef, self), problem, self.max_iter)
 
 
 class FrankWolfe(Solver):

@@ -69,16 +69,6 @@ class BatchStep(NamedTuple):
     clip: float  # bound on a record's derivative, or on its change since that step
     rate: float  # weight of the vertex in the new point
 
-    @staticmethod
-    def influence(steps: Sequence[BatchStep], norm: int) -> Array:
-        """l1 or l2 norm, over all steps, of the weights that each batch has in their estimates."""
-        total = np.ones(len(steps))
-        for k in range(len(steps) - 1, 0, -1):
-            base = steps[k].base
-            if base >= 0:
-                total[base] += steps[k].kept ** norm * total[k]
-        return total ** (1 / norm)
-
 
 @dataclass(frozen=True)
 class _Run(Part):
@@ -384,22 +374,20 @@ class _Draft:
         # how far the point went since the step that is corrected, as a part of the way to vertices
         gone = np.concatenate(([0.0], np.cumsum(np.log1p(-np.minimum(rates, 1 - 1e-15)))))
         moved = -np.expm1(gone[k] - gone[np.maximum(base, 0)])
-        columns = (column.tolist() for column in (base, kept, moved, rates))
-        unsized = [
-            BatchStep(0, b, q, self.change(loss, q, way) if b >= 0 else self.clip, rate)
-            for b, q, way, rate in zip(*columns, strict=True)
-        ]
+        changes = map(self.change, itertools.repeat(loss), kept.tolist(), moved.tolist())
+        clips = np.where(base >= 0, list(changes), self.clip)
         # batches as large as their influence, and at least one record, so that all have the same
         norm, n = 1 if left.kind == "pure" else 2, records[1] - records[0]
-        wanted = np.array([step.clip for step in unsized]) * BatchStep.influence(unsized, norm)
+        wanted = clips * influence(base.tolist(), kept.tolist(), norm)
         sizes = 1 + np.floor((n - n_steps) * (1 - 1e-12) * wanted / wanted.sum()).astype(np.intp)
         sizes[np.argsort(-wanted / sizes, kind="stable")[: n - int(sizes.sum())]] += 1
-        sized = [s._replace(size=size) for s, size in zip(unsized, sizes.tolist(), strict=True)]
+        columns = (column.tolist() for column in (sizes, base, kept, clips, rates))
+        steps = tuple(itertools.starmap(BatchStep, zip(*columns, strict=True)))
         facts = self.problem, self.budget, self.vertices
-        change = corrected_scores(*facts, sized, self.solver.l2_penalty, norm)
+        change = corrected_scores(*facts, steps, self.solver.l2_penalty, norm)
         noise = SelectSequence.of_ranges(change, left, self.vertices.size, flips=True)
         group = None if n == self.problem.n_samples else f"records {records}"
-        return BatchRun(noise, records, group, tuple(sized))
+        return BatchRun(noise, records, group, steps)
 
     # ------------------------------------------------------------ single records
 
@@ -507,6 +495,15 @@ class _RecordWalk:
 # ------------------------------------------------------------------------------ sensitivities
 
 
+def influence(base: Sequence[int], kept: Sequence[float], norm: int) -> Array:
+    """l1 or l2 norm, over all steps, of the weights that each batch has in their estimates."""
+    total = np.ones(len(base))
+    for k in range(len(base) - 1, 0, -1):
+        if base[k] >= 0:
+            total[base[k]] += kept[k] ** norm * total[k]
+    return total ** (1 / norm)
+
+
 def corrected_scores(
     problem: Problem,
     budget: PrivacyBudget,
@@ -520,8 +517,8 @@ def corrected_scores(
     A record of batch k moves its mean by up to clip_k record_factor / size_k in every coordinate,
     and every later estimate by its weight there times that.
     """
-    sizes, clips = np.array([(step.size, step.clip) for step in steps]).T
-    own = budget.record_factor * clips / sizes * BatchStep.influence(steps, norm)
+    sizes, bases, weights, clips, _ = zip(*steps, strict=True)
+    own = budget.record_factor * np.array(clips) / sizes * influence(bases, weights, norm)
     # bounds on the estimates and on their float errors
     bound, error = np.zeros((2, len(steps)))
     for k, (size, b, kept, clip, _) in enumerate(steps):
