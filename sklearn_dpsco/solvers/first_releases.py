@@ -193,10 +193,9 @@ def plan_first(
     """
     if shares is None:
         shares = intercept_share(problem, budget), RULES.means_share, RULES.row_factor_share
-    target, target_steps, means, row_factor, left = None, 0, None, None, 1.0
+    first = plan_constant(problem, budget, allowance.share(shares[0]), may_step=may_step)
+    means, row_factor, left = None, None, 1.0
     if problem.fit_intercept:
-        part = allowance.share(shares[0])
-        target, target_steps = plan_constant(problem, budget, part, may_step=may_step)
         change = statistics.row_mean(problem, budget, norm)
         means = Gaussian.calibrate(change, allowance.share(shares[1]), dimension=problem.n_features)
         left -= shares[0] + shares[1]
@@ -206,7 +205,7 @@ def plan_first(
         change = statistics.unit_mean(problem, budget.record_factor * half_range)
         row_factor = Gaussian.calibrate(change, allowance.share(shares[2]))
         left -= shares[2]
-    return FirstReleases(problem, norm, target, means, row_factor, target_steps, group, left)
+    return replace(first, norm=norm, means=means, row_factor=row_factor, group=group, left=left)
 
 
 def plan_offset(
@@ -217,8 +216,8 @@ def plan_offset(
     For rows that have no bound on their norm; the allowance may be pure.
     """
     share = intercept_share(problem, budget) if problem.fit_intercept else 0.0
-    target, _ = plan_constant(problem, budget, allowance.share(share), may_step=False)
-    first = FirstReleases(problem, target=target, left=1 - share)
+    first = plan_constant(problem, budget, allowance.share(share), may_step=False)
+    first = replace(first, left=1 - share)
     if not (may_center and problem.fit_intercept):
         return first
     kind, n, d = additive_noise(allowance), problem.n_samples, problem.n_features
@@ -231,21 +230,23 @@ def plan_offset(
 
 def plan_constant(
     problem: Problem, budget: PrivacyBudget, allowance: Allowance, *, may_step: bool = True
-) -> tuple[Gaussian | Laplace | None, int]:
-    """Mechanism for the best constant prediction, and `FirstReleases.target_steps`.
+) -> FirstReleases:
+    """Plan of the best constant prediction alone, for which all of the allowance is.
 
-    None without an intercept; for the mean of the targets where there are no steps.
+    By steps to the centre of the targets where the noise of their mean is large; none without an
+    intercept.
     """
     if not problem.fit_intercept:
-        return None, 0
+        return FirstReleases(problem)
     kind, n_steps = additive_noise(allowance), RULES.location_steps
     change = statistics.target_mean(problem, budget, kind.order)
-    is_noisy = intercept_share(problem, budget) > RULES.least_target_share
     may_step = may_step and problem.loss.task == "regression" and allowance.kind != "pure"
-    if may_step and is_noisy:
+    if may_step and intercept_share(problem, budget) > RULES.least_target_share:
         change *= RULES.location_clip
-        return kind.calibrate(change, allowance, n_steps, problem.n_outputs), n_steps
-    return kind.calibrate(change, allowance, dimension=problem.n_outputs), 0
+    else:
+        n_steps = 0
+    target = kind.calibrate(change, allowance, max(1, n_steps), problem.n_outputs)
+    return FirstReleases(problem, target=target, target_steps=n_steps)
 
 
 # ------------------------------------------------------------------------- units of a box

@@ -37,7 +37,7 @@ from ..privacy.guarantee import Guarantee
 from ..privacy.selections import has_optimum, selection_epsilon
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
-from .base import MOST_STEPS, Frame, Plan, Problem, Solver, SolverResult
+from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .defaults import FRANK_WOLFE
 from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
 from .records import Records
@@ -75,23 +75,17 @@ class FrankWolfePlan(SetPlan):
     min_selections: int = 1
     fades_by_frequency: bool = False
 
-    def _for_rare_labels(self, frame: Frame) -> FrankWolfePlan:
-        """With a set, and noise in it, as small as suits a rare one of two classes.
-
-        Few records tell of it: the noise that decides on the radius is that of a gradient over the
-        variance of the labels, whose root the radius is proportional to. It follows from the
-        released frequency, and no sensitivity from the set.
-        """
-        if not self.fades_by_frequency:
-            return self
-        part = math.sqrt(max(frame.balance, 1e-6))
-        geometry = replace(self.geometry, radius=self.geometry.radius * part)
-        return replace(self, geometry=geometry, smoothing=self.smoothing / part)
-
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """See `Plan.run`."""
         data, frame = self.first.run(data, stream)
-        data, plan, problem = data.kept(), self._for_rare_labels(frame), self.problem
+        data, plan, problem = data.kept(), self, self.problem
+        if self.fades_by_frequency:
+            # Few records tell of a rare one of two classes: the noise that decides on the radius is
+            # that of a gradient over the variance of the labels, whose root the radius is
+            # proportional to. It follows from the released frequency, and no sensitivity from it.
+            part = math.sqrt(max(frame.balance, 1e-6))
+            geometry = replace(self.geometry, radius=self.geometry.radius * part)
+            plan = replace(self, geometry=geometry, smoothing=self.smoothing / part)
         coef = np.array(plan.geometry.center(problem.size), dtype=np.float64)
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
         # the mean of the second half of the iterates, or the last one
@@ -193,9 +187,8 @@ class FrankWolfe(Solver):
     def _plan_form(self, box: Box) -> Plan:
         """The plan of a constant."""
         problem, budget, allowance = box.problem, box.budget, box.budget.gaussian_allowance
-        target, steps = plan_constant(problem, budget, allowance)
-        first = FirstReleases(problem, target=target, target_steps=steps)
-        fields: dict[str, Any] = {"first": first, "geometry": selection_facts(problem, budget)[1]}
+        fields: dict[str, Any] = {"first": plan_constant(problem, budget, allowance)}
+        fields["geometry"] = selection_facts(problem, budget)[1]
         return self._finish(problem, budget, allowance.kind, gradient_clip=0.0, **fields)
 
     def _finish(

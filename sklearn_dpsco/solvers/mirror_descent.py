@@ -367,9 +367,8 @@ class NoisyMD(SetDescent):
         problem, budget, size = facts.problem, facts.budget, self.batch_size
         n = problem.n_samples
         if size is None or size == n:
-            n_steps = self.max_iter or defaults.affordable_steps(problem, facts.rules)
-            noise: VectorNoise = facts.noise(run[1] - run[0], n_steps)
-            return [facts.stage(None if run == (0, n) else run, noise, n_steps)]
+            noise: VectorNoise = facts.noise(run[1] - run[0], facts.n_steps)
+            return [facts.stage(None if run == (0, n) else run, noise, facts.n_steps)]
         if size > n:
             raise ValueError(
                 f"batch_size={size} is larger than the number of samples {n}; the smallest n that "
@@ -393,18 +392,16 @@ class Facts:
         problem, budget = box.problem, box.budget
         self.problem, self.budget, size = problem, budget, problem.size
         self.rules = rules = defaults.MIRROR_DESCENT[problem.loss.task]
+        self.n_steps: int = solver.max_iter or defaults.affordable_steps(problem, rules)
         self.norm: float = solver.data_norm or defaults.data_norm(problem)
         self.geometry = geometry = self._chosen_set(solver.steps_to_boundary)
         self.mirror_map = solver._map(geometry)
         self.penalty, self.learning_rate = float(solver.l2_penalty), solver.learning_rate
         l2_radius = geometry.radius * size ** max(0.0, 0.5 - 1 / float(getattr(geometry, "p", 1.0)))
-        clip = solver.gradient_clip
-        if clip is None:
-            amount = budget.gaussian_allowance.amount
-            noise = defaults.gradient_noise(problem, budget, self.norm, amount)
-            clip = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
-        loss = problem.loss
-        self.clip = bounded_clip(loss, clip, self.norm * l2_radius)
+        amount, loss = budget.gaussian_allowance.amount, problem.loss
+        noise = defaults.gradient_noise(problem, budget, self.norm, amount)
+        usual = defaults.growing_clip(problem, rules.smallest_clip, noise, rules.accurate)
+        self.clip = bounded_clip(loss, solver.gradient_clip or usual, self.norm * l2_radius)
         # bound on the coordinates of a row: centred ones may be 2
         self.box = 2.0 if problem.fit_intercept else 1.0
         self.power = self.mirror_map.exponent(size)

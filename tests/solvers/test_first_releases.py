@@ -148,16 +148,19 @@ def test_the_centre_of_the_targets_is_looked_for_where_their_mean_would_be_noise
         (facts(50, fit_intercept=False), BUDGET, False),
         (facts(50), pure, False),
     ):
-        mechanism, n_steps = plan_constant(case, budget, budget.allowance)
-        assert (n_steps > 0) == looked_for, case
+        first = plan_constant(case, budget, budget.allowance)
+        mechanism = first.target
+        assert (first.target_steps > 0) == looked_for, case
         assert (mechanism is None) == (not case.fit_intercept), case
-        mean = plan_constant(case, budget, budget.allowance, may_step=False)[0]
+        mean = plan_constant(case, budget, budget.allowance, may_step=False).target
         if looked_for:  # by residuals that are clipped
             assert mechanism.sensitivity == FIRST_RELEASES.location_clip * mean.sensitivity
         else:
             assert mechanism == mean, case
-    assert isinstance(plan_constant(facts(), pure, pure.allowance, may_step=False)[0], Laplace)
-    assert isinstance(plan_constant(facts(), BUDGET, BUDGET.allowance, may_step=False)[0], Gaussian)
+    assert isinstance(plan_constant(facts(), pure, pure.allowance, may_step=False).target, Laplace)
+    assert isinstance(
+        plan_constant(facts(), BUDGET, BUDGET.allowance, may_step=False).target, Gaussian
+    )
 
 
 # --------------------------------------------------------------------------------- the run
@@ -199,9 +202,9 @@ def test_without_noise_the_frame_holds_the_means():
 
 def test_without_a_bound_the_rows_stay_as_they_are():
     case = facts()
-    target = plan_constant(case, BUDGET, BUDGET.allowance, may_step=False)[0]
+    first = plan_constant(case, BUDGET, BUDGET.allowance, may_step=False)
     data = solver_data(*scaled_table(N, D))
-    start, frame = FirstReleases(case, target=target).run(data, stream())
+    start, frame = first.run(data, stream())
     assert start is data
     assert frame.offset != 0
     assert dataclasses.replace(frame, offset=0.0) == Frame()

@@ -60,7 +60,6 @@ class Localized(SetDescent):
         """
         start, n = run[0], run[1] - run[0]
         n_phases = self.n_phases or min(facts.rules.most_phases, int(math.log2(n + 1)))
-        n_steps = self.max_iter or defaults.affordable_steps(facts.problem, facts.rules)
         eta = self.learning_rate
         if eta is None:  # AFKT21, Theorem 13: D / L min(1 / sqrt(n), L / (n |noise|))
             single = facts.noise(n).expected_norm(facts.dual_exponent)
@@ -69,7 +68,7 @@ class Localized(SetDescent):
         stages = []
         for i, (low, high) in enumerate(base.doubling_slices(n, n_phases, growing=False)):
             part, horizon = (start + low, start + high), eta * 4.0**-i * (high - low)
-            stages.append(facts.anchored_stage(part, n_steps, 2 / horizon))
+            stages.append(facts.anchored_stage(part, facts.n_steps, 2 / horizon))
         return stages
 
 

@@ -290,9 +290,8 @@ class _Draft:
         noise, self.geometry = selection_facts(self.problem, self.budget)
         self.vertices = known_vertices(self.geometry.vertices(size), size)
         self.clip = solver._clip(self.problem, self.vertices.l1_norm, noise)
-        self.restarts = solver.n_restarts or 1
-        if solver.n_restarts is None and solver.l2_penalty > 0:
-            self.restarts = fast_restarts(self.problem.n_samples)
+        usual = fast_restarts(self.problem.n_samples) if solver.l2_penalty > 0 else 1
+        self.restarts: int = solver.n_restarts or usual
 
     def fits(self, n: int, n_steps: int = 1) -> bool:
         """Whether no slice lacks a record for a batch, or for "spider" has no more than ln K.
