@@ -79,19 +79,21 @@ class TargetMedians(Part):
         """Of each target, the numbers between which records are counted."""
         return [self.problem.target_scaling.places(k) for k in range(self.count)]
 
-    def added(self, data: SolverData, frame: Frame) -> Array:
-        """The counts of some records, for one target after the other."""
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the counts of some records, for one target after the other."""
         of_each = [statistics.target_counts(data, k, None, g) for k, g in enumerate(self.grids)]
-        return np.concatenate(of_each)
+        total += np.concatenate(of_each)
 
     def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
         """The frame, with the medians as the centres of the targets."""
-        ends = np.cumsum([grid.size + 1 for grid in self.grids[:-1]])
-        medians = []
-        for k, counts in enumerate(np.split(total, ends)):
-            facts = self.problem, k, self.n_records, self.noise, stream
-            medians.append(statistics.target_median(counts, *facts))
-        return replace(frame, target_center=_of_outputs(medians))
+        facts = self.n_records, self.noise, stream
+        found = [statistics.target_median(c, self.problem, k, *facts) for k, c in self._each(total)]
+        return replace(frame, target_center=_of_outputs(found))
+
+    def _each(self, total: Array) -> Any:
+        """The number of each target, and its counts."""
+        ends = np.cumsum([grid.size + 1 for grid in self.grids])
+        return enumerate(np.split(total, ends[:-1]))
 
 
 @dataclass(frozen=True)
@@ -110,18 +112,22 @@ class TargetSpreads(TargetMedians):
 
     width: float
 
-    def added(self, data: SolverData, frame: Frame) -> Array:
-        """The counts of distances from the centres, for one target after the other."""
-        centers = enumerate(np.broadcast_to(frame.target_center, self.count).tolist())
-        grid = statistics.SPREADS
-        return np.concatenate([statistics.target_counts(data, k, c, grid) for k, c in centers])
+    @cached_property
+    def grids(self) -> list[Array]:
+        """Of distances from the centres."""
+        return [statistics.SPREADS] * self.count
+
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the counts of some records, for one target after the other."""
+        centers = enumerate(np.broadcast_to(frame.target_center, self.count))
+        of_each = [statistics.target_counts(data, k, float(c), self.grids[k]) for k, c in centers]
+        total += np.concatenate(of_each)
 
     def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
         """The frame with units of the targets, those of the bounds if these are not too wide."""
         facts = self.n_records, self.noise, stream
         guess = defaults.FTRL["regression"].target_guess
-        of_each = np.split(total, self.count)
-        spreads = [statistics.spread_on_grid(counts, *facts, guess) for counts in of_each]
+        spreads = [statistics.spread_on_grid(c, *facts, guess) for _, c in self._each(total)]
         return statistics.bounded_frame(frame.target_center, _of_outputs(spreads), self.width)
 
 
@@ -155,16 +161,16 @@ class FirstMeans(Part):
     n_records: int
     noise: Gaussian
 
-    def added(self, data: SolverData, frame: Frame) -> Array:
-        """The sum of the vectors of some records, shape (n_outputs + n_features,)."""
-        rows = data.rows
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the vectors of some records to `total`, shape (n_outputs + n_features,)."""
+        rows, k = data.rows, self.problem.n_outputs
         scale = np.asarray(rows.with_norm_bound(self.norm).scale)
         targets = data.y[scale > 0]
         if self.problem.has_frequencies:  # 1 for a record's own class
             targets = np.where(targets > 0, 1.0, 0.0)
         targets = targets / statistics.target_norm(self.problem, 2)
-        of_rows = (_HALF / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
-        return np.append(_HALF * targets.sum(axis=0), of_rows)
+        total[:k] += _HALF * targets.sum(axis=0)
+        total[k:] += (_HALF / self.norm) * rows.weighted_sum(scale)[: rows.n_columns]
 
     def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
         """The frame, with private means of the targets and features, shrunk by their noise."""
@@ -193,11 +199,11 @@ class SecondMoments(Part):
     n_records: int
     noise: Gaussian
 
-    def added(self, data: SolverData, frame: Frame) -> Array:
-        """The sum of the vectors of some records, about the centre of the frame."""
+    def add(self, total: Array, data: SolverData, frame: Frame) -> None:
+        """Add the vectors of some records, about the centre of the frame, to `total`."""
         rows = data.rows.centered(frame.center)
         Z = _centred(rows) * np.asarray(rows.with_norm_bound(self.norm).scale)[:, None]
-        return statistics.isometric_vector(Z.T @ Z) / self.norm**2
+        total += statistics.isometric_vector(Z.T @ Z) / self.norm**2
 
     def run(self, total: Array, stream: RandomStream) -> Array:
         """A multiple of (G + lambda I)^(-1/2), G the noisy mean of z z^T and lambda its noise.
@@ -418,8 +424,8 @@ class FTRL(Solver):
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
         rules, amount = defaults.FTRL[problem.loss.task], budget.gaussian_allowance.amount
-        noise = defaults.gradient_noise(problem, budget, norm, amount)
-        relative = rules.prefix_noise * noise * math.sqrt(problem.n_outputs)
+        per_sum = budget.record_factor * norm / math.sqrt(2 * amount)
+        relative = rules.prefix_noise * per_sum * math.sqrt(problem.size) / problem.n_samples
         is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 
@@ -568,10 +574,9 @@ class FTRLRun:
         # squared distances of the iterates from their average, and the length of the steps
         self._scatter, self._way = np.zeros_like(self._average), 0.0
         self._prefix_run: Any = None
-        self._sum: Array = np.zeros(())  # of what records of a step or of another part add
         # the present part, those after it, and the records up to its end
         self._part: Any = None
-        self._ahead, self._end = list(plan.parts), 0
+        self._ahead, self._end = plan.parts, 0
         self._begin()
 
     def add(self, data: SolverData, stream: RandomStream) -> None:
@@ -592,7 +597,7 @@ class FTRLRun:
     def copy(self) -> FTRLRun:
         """A run in the same state. If both continue, earlier records are released in both."""
         other = copy.copy(self)
-        other._prefix_run = copy.deepcopy(self._prefix_run)
+        other._sum, other._prefix_run = self._sum.copy(), copy.deepcopy(self._prefix_run)
         return other
 
     def result(self) -> SolverResult:
@@ -635,7 +640,7 @@ class FTRLRun:
         if plan.targets and not isinstance(part, TargetMedians):
             data = statistics.in_target_units(data, frame.target_center, frame.target_scale, 1.0)
         if not isinstance(part, Epoch):
-            self._sum = self._sum + part.added(data, frame)
+            part.add(self._sum, data, frame)
             return
         rows = data.rows.centered(frame.center)
         if self._whitening is not None:
@@ -644,8 +649,7 @@ class FTRLRun:
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
         terms = Terms(frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = self._coef.reshape(plan.problem.shape)
-        gradient = rows.clipped_gradient_sum(coef, data.y, terms, plan.data_norm)
-        self._sum = self._sum + gradient.ravel()
+        self._sum += rows.clipped_gradient_sum(coef, data.y, terms, plan.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""
@@ -673,18 +677,22 @@ class FTRLRun:
 
     def _begin(self) -> None:
         """Get ready for the records of the next release, if there are any."""
-        if self.n_seen == self._end:
+        is_new = self.n_seen == self._end
+        if is_new:
             if not self._ahead:
                 return
-            self._part, *self._ahead = self._ahead
-            self._end += self._part.n_records
-            if isinstance(self._part, Epoch):
-                self._start = self._coef
-                self._prefix_run = self._part.noise.start(self._coef.size)
-        size = self._end - self.n_seen
-        if isinstance(self._part, Epoch):
-            size = min(self._part.batch_size, size)
-        self._left, self._size, self._sum = size, size, np.zeros(())
+            self._part, *ahead = self._ahead
+            self._ahead, self._end = tuple(ahead), self._end + self._part.n_records
+        part, size = self._part, self._end - self.n_seen
+        if isinstance(part, Epoch):
+            if is_new:
+                self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
+            size, width = min(part.batch_size, size), self._coef.size
+        elif isinstance(part, TargetMedians):
+            width = sum(grid.size + 1 for grid in part.grids)
+        else:
+            width = part.noise.dimension
+        self._left, self._size, self._sum = size, size, np.zeros(width)
 
 
 # ------------------------------------------------------------------------------ sensitivities

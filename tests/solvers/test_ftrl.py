@@ -233,7 +233,10 @@ def test_the_change_of_second_moments_is_attained_and_not_exceeded():
     moments = SecondMoments(d, norm, 1, noise)
 
     def vector(x):
-        return moments.added(SolverData(make_rows(x[None, :], False), np.zeros(1)), Frame())
+        total = np.zeros(noise.dimension)
+        data = SolverData(make_rows(x[None, :], False), np.zeros(1))
+        moments.add(total, data, Frame())
+        return total
 
     rng = np.random.default_rng(0)
     lengths = []
