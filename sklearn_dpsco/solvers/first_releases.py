@@ -33,7 +33,6 @@ from .defaults import BOX_UNITS, has_fixed_size, intercept_share, target_width, 
 from .defaults import FIRST_RELEASES as RULES
 from .learned_units import LearnedUnits, Purse, pays, plan_units
 from .records import in_box
-from .statistics import clipped_to
 
 # parameters of solvers that are stated in units of the features and the targets
 _IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
@@ -361,7 +360,7 @@ def _spread_sum(measured: SolverData, center: Array, length: float) -> Array:
     Their norms are at most 1, and no two of them are at an obtuse angle.
     """
     rows = measured.rows
-    factors = clipped_to(length, measured.numbers) / length * rows.present()
+    factors = statistics.clipped_to(length, measured.numbers) / length * rows.present()
     if sparse.issparse(rows.X):
         sizes = np.abs(rows.X.data).astype(np.float64)
         parts = ((sizes, factors), (sizes**2, factors**2))

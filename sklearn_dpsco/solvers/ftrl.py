@@ -424,8 +424,8 @@ class FTRL(Solver):
         if self.mirror_map is not None or "euclidean" not in geometry.mirror_maps:
             return geometry.mirror_map(self.mirror_map)
         rules, amount = defaults.FTRL[problem.loss.task], budget.gaussian_allowance.amount
-        per_sum = budget.record_factor * norm / math.sqrt(2 * amount)
-        relative = rules.prefix_noise * per_sum * math.sqrt(problem.size) / problem.n_samples
+        noise = defaults.gradient_noise(problem, budget, norm, amount)
+        relative = rules.prefix_noise * noise * math.sqrt(problem.n_outputs)
         is_noisy = relative > rules.relative_noise and "power" in geometry.mirror_maps
         return geometry.mirror_map("power" if is_noisy else "euclidean")
 

@@ -9,7 +9,7 @@ Sensitivities: doc/privacy, sections 2.6, 3.5, 4 and 8.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -224,7 +224,10 @@ class MirrorDescentPlan(SetPlan):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SetDescent(Solver):
-    """What the forms of mirror descent on a feasible set share; `NoisyMD` describes parameters."""
+    """What the forms of mirror descent on a feasible set share; `NoisyMD` describes parameters.
+
+    `_run_stages` of a form gives the stages of a run on a slice of the records.
+    """
 
     is_anchored: ClassVar[bool] = False  # whether a regularizer about a stage's start is added
     may_draw: ClassVar[bool] = False  # whether of a loss that is not convex the result is drawn
@@ -250,7 +253,7 @@ class SetDescent(Solver):
         for candidate in candidates:
             self._map(candidate(1.0) if isinstance(candidate, type) else candidate)
 
-    def _plan(self, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan:
+    def _plan(self: Any, problem: Problem, budget: PrivacyBudget) -> MirrorDescentPlan:
         n = problem.n_samples
         if not self._fits(n):
             raise ValueError(
@@ -267,10 +270,6 @@ class SetDescent(Solver):
         draws_result = self.may_draw and not problem.loss.is_convex
         descent = facts.clip, facts.penalty, facts.mirror_map, tuple(stages), draws_result
         return MirrorDescentPlan(*common, *descent)
-
-    def _run_stages(self, facts: Facts, run: Slice) -> Sequence[Stage | Pass]:
-        """The stages of a run on a slice of the records."""
-        raise NotImplementedError
 
     def _map(self, geometry: Geometry) -> MirrorMap:
         """The declared mirror map, or "power" where the set has it."""
