@@ -33,6 +33,7 @@ from .defaults import BOX_UNITS, has_fixed_size, intercept_share, target_width, 
 from .defaults import FIRST_RELEASES as RULES
 from .learned_units import LearnedUnits, Purse, pays, plan_units
 from .records import in_box
+from .statistics import clipped_to
 
 # parameters of solvers that are stated in units of the features and the targets
 _IN_UNITS = ("data_norm", "gradient_clip", "l2_penalty", "learning_rate")
@@ -251,8 +252,8 @@ def plan_constant(
 # ------------------------------------------------------------------------- units of a box
 
 
-def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> bool:
-    """Whether learned units are asked for; "auto" stands for them where they pay.
+def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget, auto: bool) -> bool:
+    """Whether learned units are asked for; "auto" stands for them where they pay and it allows it.
 
     They do not if a number is stated in those of the bounds, or the loss has one in the targets'.
     """
@@ -267,7 +268,7 @@ def learns_units(solver: Solver, problem: Problem, budget: PrivacyBudget) -> boo
     loss = problem.base_loss
     is_free = loss.task == "classification" or type(loss) in (Squared, Absolute, Quantile)
     is_free = is_free and not any(getattr(solver, name, None) for name in _IN_UNITS)
-    return may_copy and is_free and pays(problem, budget, BOX_UNITS.times)
+    return auto and may_copy and is_free and pays(problem, budget, BOX_UNITS.times)
 
 
 @dataclass(frozen=True)
@@ -282,15 +283,12 @@ class Box:
     @classmethod
     def of(cls, solver: Solver, problem: Problem, budget: PrivacyBudget, auto: bool) -> Box:
         """By the problem's `units`, "auto" for learned ones where they pay and `auto` allows it."""
-        is_learned = learns_units(solver, problem, budget)
-        if problem.units == "auto":
-            # a radius and the length of a row are in the units of the bounds, too, and so is the
-            # size of combinations that are convex, of the columns as they are
-            is_free = isinstance(problem.feasible_set, type) and problem.row_norm is None
-            is_free = is_free and not has_fixed_size(problem)
-            is_clear = Purse(problem, budget).accuracy >= BOX_UNITS.clear * problem.n_features
-            is_learned = auto and is_learned and is_free and is_clear
-        if not is_learned:
+        # a radius and the length of a row are in the units of the bounds, too, and so is the size
+        # of combinations that are convex, of the columns as they are
+        auto = auto and isinstance(problem.feasible_set, type) and problem.row_norm is None
+        auto = auto and not has_fixed_size(problem)
+        auto = auto and Purse(problem, budget).accuracy >= BOX_UNITS.clear * problem.n_features
+        if not learns_units(solver, problem, budget, auto):
             return cls(problem, budget, False, budget.gaussian_allowance)
         inner = replace(problem, row_norm=None, nonnegative=False)
         return cls(inner, budget, True, budget.mixed_allowance)
@@ -360,7 +358,7 @@ def _spread_sum(measured: SolverData, center: Array, length: float) -> Array:
     Their norms are at most 1, and no two of them are at an obtuse angle.
     """
     rows = measured.rows
-    factors = statistics.clipped_to(length, measured.numbers) / length * rows.present()
+    factors = clipped_to(length, measured.numbers) / length * rows.present()
     if sparse.issparse(rows.X):
         sizes = np.abs(rows.X.data).astype(np.float64)
         parts = ((sizes, factors), (sizes**2, factors**2))

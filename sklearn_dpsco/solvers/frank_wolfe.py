@@ -165,7 +165,7 @@ class FrankWolfe(Solver):
     def _plan(self, problem: Problem, budget: PrivacyBudget) -> Plan:
         solver = self
         if self.form == "auto":
-            solver = self._chosen(Box.of(self, problem, budget, auto=False))
+            solver = self._chosen(Box.of(self, problem, budget, auto=False)).resolved()
         # if units are "auto", gradients learn them where that pays
         return solver._plan_form(Box.of(solver, problem, budget, auto=solver.form == "gradient"))
 
@@ -174,15 +174,15 @@ class FrankWolfe(Solver):
         problem, budget, rules = box.problem, box.budget, FRANK_WOLFE[box.problem.loss.task]
         selection, geometry = selection_facts(problem, budget)
         if type(geometry).project is Geometry.project:
-            return Selection().resolved()
+            return Selection()
         if budget.is_pure:
-            return self if selection > rules.selectable else Selection().resolved()
+            return self if selection > rules.selectable else Selection()
         norm = defaults.data_norm(problem)
         gradient = defaults.gradient_noise(problem, budget, norm, budget.rho)
         drowning = gradient > max(rules.noisy, rules.sparsity_bet * selection)
         if drowning and selection < rules.selectable and geometry.has_vertices:
-            return Selection().resolved()
-        return self if gradient > rules.hopeless else Gradient().resolved()
+            return Selection()
+        return self if gradient > rules.hopeless else Gradient()
 
     def _plan_form(self, box: Box) -> Plan:
         """The plan of a constant."""

@@ -371,9 +371,8 @@ class FTRL(Solver):
         geometry.mirror_map(self.mirror_map)
         if units != "learned":
             return
-        named = {"mirror_map": self.mirror_map, "learning_rate": self.learning_rate}
-        for name, value in named.items():
-            if value is not None:
+        for name in ("mirror_map", "learning_rate"):
+            if (value := getattr(self, name)) is not None:
                 raise ValueError(
                     f"{name} must be 'auto' with units='learned', whose steps are Euclidean and of "
                     f"the rows that were released; got {value!r}"

@@ -332,9 +332,9 @@ class _Draft:
         self.n_phases = solver.n_phases or 1
         if solver.n_phases is None and self.passes == 1:
             self.n_phases = min(self.rules.n_phases, problem.n_samples)
-        self.learns_units = learns_units(solver, problem, budget)
-        if problem.units == "auto":  # a single pass is for tables that are better not copied
-            self.learns_units &= self.passes > 1 and problem.feasible_set is L2Ball
+        # a single pass is for tables that are better not copied
+        auto = self.passes > 1 and problem.feasible_set is L2Ball
+        self.learns_units = learns_units(solver, problem, budget, auto)
         norm = 1.0 if self.learns_units else solver.data_norm
         self.norm = norm or defaults.data_norm(problem)
 

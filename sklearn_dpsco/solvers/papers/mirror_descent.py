@@ -163,9 +163,8 @@ class NoisySFW(SetDescent):
             raise ValueError(
                 f"solver='noisy-sfw' needs p <= 2, got p={p:g}: use 'noisy-md' or 'localized'"
             )
-        named = {"max_iter": self.max_iter, "learning_rate": self.learning_rate}
-        for name, value in named.items():
-            if value is not None and not loss.is_convex:
+        for name in ("max_iter", "learning_rate"):
+            if (value := getattr(self, name)) is not None and not loss.is_convex:
                 raise ValueError(
                     f"{name} must be 'auto' with solver='noisy-sfw' and a loss that is not "
                     f"convex, whose rounds have steps of their own; got {value!r}"
