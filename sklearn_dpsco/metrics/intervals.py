@@ -50,7 +50,7 @@ def _quantiles(confidence: float) -> Array:
 class Law:
     """Of the noise on each number, and the confidence of intervals."""
 
-    variance: float
+    variance: Any  # or an array of those of several sums
     confidence: float
     laplace: float  # excess kurtosis, 1 that of Laplace noise, 0 of normal noise
     rows: int = 1  # of one user: at worst all alike, which multiplies variances by sampling
@@ -191,20 +191,20 @@ def rank_interval(signs: float, P: float, N: float, widths: tuple[float, float],
     return _ends(test)
 
 
-def _of_records(observed: float, m: Array, of_noise: Any) -> Array:
+def _of_records(observed: Any, m: Array, of_noise: Any) -> Array:
     """The records' own mean if m is that of the population, and noise has moved what is observed.
 
     Noise explains its share of the distance, by which their variance is less than is observed if
     the mean is farther from 0. If it is nearer, half of that is taken: all makes ends too long.
     """
-    part = np.where(np.abs(m) > abs(observed), 1.0, 0.5)
+    part = np.where(np.abs(m) > np.abs(observed), 1.0, 0.5)
     return np.clip(observed + part * of_noise * (m - observed), -1, 1)
 
 
-def mean_interval(total: float, square_gap: float, n: float, width: float, law: Law) -> Ends:
+def mean_interval(total: Any, square_gap: Any, n: Any, width: Any, law: Law) -> Ends:
     """Of the mean m of u in [-1, 1] over n records, from noisy sums of u and of 1 - u^2.
 
-    `width` is that of the noise on n, in units of that on `total`.
+    All may be arrays. `width` is that of the noise on n, in units of that on `total`.
 
     Of the records the mean is M, as in `_of_records`, and the variance is g - M^2, with g = 1 -
     mean (1 - u^2). If m is not M, the records lack values on the side of m: at worst at the end e
@@ -213,12 +213,12 @@ def mean_interval(total: float, square_gap: float, n: float, width: float, law: 
     the variance is 1 - m^2, and never more (Bhatia and Davis 2000); 1 - M^2 is allowed, too, as a
     few large values say little about what is below them.
     """
-    total = min(max(total, -n), n)
-    observed, gap = float(np.clip(total / n, -1, 1)), float(np.clip(square_gap / n, 0, 1))
+    total = np.clip(total, -n, n)
+    observed, gap = np.clip(total / n, -1, 1), np.clip(square_gap / n, 0, 1)
 
     def test(m: Array, sign: int) -> Any:
         noise = law.variance / n * (1 + (width * m) ** 2)
-        of_rows = law.rows * max(1 - gap - observed**2, 0.0)
+        of_rows = law.rows * np.maximum(1 - gap - observed**2, 0.0)
         of_noise = noise / np.maximum(noise + of_rows, TINY)
         mean = _of_records(observed, m, of_noise)
         missing = (m - mean) * (np.where(m > mean, 1, -1) - mean) / (1 + law.variance)

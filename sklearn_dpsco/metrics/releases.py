@@ -249,13 +249,12 @@ def _means(counts: Array, ranges: tuple[Array, Array], law: Law, of_compared: Ar
     Of u = 2 a - 1 the sum is the last count less the first, that of 1 - u^2 is twice the middle
     one, and the noise in sum u - m n has the variance v (2 + 3 m^2).
     """
-    n, found = np.maximum(counts.sum(axis=0), 1.0), []
-    for (below, between, above), one, compared in zip(counts.T, n, of_compared, strict=True):
-        noise = 2 + 4 * compared**2
-        own = replace(law, variance=noise * law.variance)
-        low, high = mean_interval(above - below, 2 * between, one, math.sqrt(3 / noise), own)
-        found.append((float(np.clip((above - below) / one, -1, 1)), low, high))
-    mean, low, high = ranges[0] + (1 + np.array(found).T) / 2 * np.subtract(*ranges[::-1])
+    (below, between, above), n = counts, np.maximum(counts.sum(axis=0), 1.0)
+    total, noise = above - below, 2 + 4 * of_compared**2
+    own = replace(law, variance=noise * law.variance)
+    found = total / n, *mean_interval(total, 2 * between, n, np.sqrt(3 / noise), own)
+    widths = np.subtract(*ranges[::-1])
+    mean, low, high = (ranges[0] + (1 + np.clip(u, -1, 1)) / 2 * widths for u in found)
     ends = np.minimum(low, mean), np.maximum(high, mean)
     return {"value": mean, "interval": ends, "limits": ranges}
 
