@@ -7,7 +7,7 @@ every candidate that it can be fitted, and by which plan, before anything is spe
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -35,19 +35,18 @@ class RehearsalOver(Exception):
     """A fit has come to its charge."""
 
 
+@dataclass(eq=False, repr=False)
 class Allotment(Account):
     """In the place of an accountant, it accepts one plan within a part that was charged already.
 
     In a rehearsal it stops whoever spends it. Its copies are the same object.
     """
 
-    is_rehearsal = False
+    _budget: PrivacyBudget
+    is_rehearsal: bool = False
     plan: Any = None  # that was to be charged in a rehearsal
-    has_groups = False
-
-    def __init__(self, budget: PrivacyBudget) -> None:
-        self._budget = budget
-        self._is_spent = False  # known here alone: a copy may be sent to another process
+    has_groups: bool = False
+    _is_spent: bool = False  # known here alone: a copy may be sent to another process
 
     def _terms(self) -> tuple[PrivacyBudget, Currency, float | None, int]:
         budget = self._budget
@@ -176,11 +175,11 @@ def fitted_alone(estimator: Any, X: Any, y: Any, **extras: Any) -> Any:
 # --------------------------------------------------------------------------- rehearsals
 
 
+@dataclass(eq=False, repr=False)
 class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """In the place of a private transformer: rehearses its fit, and lets columns through."""
 
-    def __init__(self, step: Any) -> None:
-        self.step = step
+    step: Any
 
     def fit(self, X: Any, y: Any = None, **extras: Any) -> Self:
         with suppress(RehearsalOver):
