@@ -713,16 +713,12 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
                 break
             chosen.append(left[gains.index(max(gains))])
         if method == "best":  # subsets of those that noise does not hide
-            found, places = self.regression(at, chosen), range(len(chosen))
-            sizes = range(1, len(chosen) + 1)
-            kept = [some for k in sizes for some in itertools.combinations(places, k)]
-            left_out = [[k for k in places if k not in some] for some in kept]
-            losses = [_lost_without(some, found, n) - price * len(some) for some in left_out]
-            best = kept[losses.index(min(losses))]
-            chosen = [k for k in given if k in [chosen[place] for place in best]]
-        found = self.regression(at, chosen)
+            whole, places = self.regression(at, chosen), range(len(chosen))
+            subsets = [some for k in places for some in itertools.combinations(places, k)]
+            spared = min(subsets, key=lambda s: _lost_without(s, whole, n) - price * len(s))
+            chosen = [k for k in given if k in chosen and chosen.index(k) not in spared]
         void = f"features were chosen by {criterion} on this release: intervals do not cover"
-        return replace(found, void=void)
+        return replace(self.regression(at, chosen), void=void)
 
     # ---------------------------------------------------------------------- to be published
 
