@@ -79,7 +79,7 @@ class Law:
         return max(0.5 - math.sqrt(self.variance), 0.0)
 
 
-def _ends(test: Callable[[Array, int], Ends], grid: Array = _GRID, slack: float = 0) -> Ends:
+def _ends(test: Callable[[Array, int], Ends], grid: Array = _GRID) -> Ends:
     """Where a statistic that falls in r is not too far above 0, and not too far below it.
 
     `test` tells of points and a sign the statistic, and how far from 0 it may be: above for 1,
@@ -90,7 +90,7 @@ def _ends(test: Callable[[Array, int], Ends], grid: Array = _GRID, slack: float 
     for sign, points in ((1, grid[:, None]), (-1, grid[::-1, None])):
         for _ in range(1 + _REFINED):
             statistic, reach = test(points, sign)
-            is_near = sign * statistic <= reach + slack
+            is_near = sign * statistic <= reach
             first = np.where(is_near.any(axis=0), is_near.argmax(axis=0), len(points) - 1)
             of_cells, cells = np.broadcast_to(points, is_near.shape), np.arange(first.size)
             inside, outside = of_cells[first, cells], of_cells[np.maximum(first - 1, 0), cells]
@@ -101,12 +101,8 @@ def _ends(test: Callable[[Array, int], Ends], grid: Array = _GRID, slack: float 
 
 def share_interval(count: Any, n: int, terms: int, law: Law) -> Ends:
     """Of the probability p of what was counted `count` times among n, in `terms` noisy numbers."""
-    count = np.clip(count, 0, n)
-
-    def test(p: Array, _: int) -> Any:
-        return count - n * p, law.reach(n * p * (1 - p), (terms, 1))
-
-    return _ends(test, slack=law.slack)
+    count, noise = np.clip(count, 0, n), (terms, 1)
+    return _ends(lambda p, _: (count - n * p, law.reach(n * p * (1 - p), noise) + law.slack))
 
 
 def ratio_interval(
@@ -122,9 +118,10 @@ def ratio_interval(
 
     def test(r: Array, _: int) -> Any:
         noises = (of_hits, (1 - r) ** 2), (of_misses, r**2), (1, of_compared)
-        return (1 - r) * hits - r * misses, law.reach(total * r * (1 - r), *noises)
+        reach = law.reach(total * r * (1 - r), *noises) + law.slack
+        return (1 - r) * hits - r * misses, reach
 
-    return _ends(test, slack=law.slack)
+    return _ends(test)
 
 
 def auc_interval(positive: Array, negative: Array, law: Law) -> Ends:
