@@ -155,8 +155,7 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                 check_steps(made[-1])
             except (AttributeError, TypeError, ValueError) as error:
                 raise ValueError(f"the settings {shown(settings)} are wrong: {error}") from None
-        first = last_step(made[0])
-        for settings, last in zip(candidates, map(last_step, made), strict=True):
+            first, last = last_step(made[0]), last_step(made[-1])
             # classes count as far as they are declared
             labels, others = (getattr(step, "classes", None) for step in (first, last))
             is_same = is_classifier(last) == is_classifier(first)
@@ -344,16 +343,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
                     f"step__groups, step__sample_weight, ... of a private step, got {name!r}"
                 )
             found[short] = value
-        cells.check_order(**found)
-        # lists as arrays of objects, in which no entry decides on the type of others
-        return {
-            name: value if hasattr(value, "shape") else cells.entries(value)
-            for name, value in found.items()
-            if value is not None
-        }
+        return {name: value for name, value in found.items() if value is not None}
 
-    def _table(self, X: Any, y: Any, extras: dict[str, Any]) -> Table:
-        cells.check_order(X=X, y=y, **extras)
+    def _table(self, X: Any, y: Any, beside: dict[str, Any]) -> Table:
+        cells.check_order(X=X, y=y, **beside)
+        # lists as arrays of objects, in which no entry decides on the type of others
+        extras = {
+            name: value if hasattr(value, "shape") else cells.entries(value)
+            for name, value in beside.items()
+        }
         last, classes, low, high = last_step(self.estimator), None, None, None
         if is_classifier(last):
             y, declared = cells.checked(cells.as_labels, y), last.classes
