@@ -103,7 +103,7 @@ def _check_sample(X: Any) -> Array:
 def _per_column(name: str, value: Any, n_features: int, **limits: float) -> Array:
     """A number or one number per column, as an array of shape (n_features,)."""
     array = check_numbers(name, value, **limits)
-    if array.ndim > 1 or (array.ndim == 1 and array.size != n_features):
+    if array.shape not in ((), (n_features,)):
         raise ValueError(
             f"{name} must be a number or an array of shape ({n_features},), got shape {array.shape}"
         )

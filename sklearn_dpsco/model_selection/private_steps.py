@@ -15,6 +15,7 @@ from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import validate_data
 
 from .._checks import unwarned
 from .._progress import silent
@@ -184,9 +185,7 @@ class _StandIn(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, **extras: Any) -> Self:
         with suppress(RehearsalOver):
             self.step.fit(X, y, **extras)
-        self.n_features_in_ = X.shape[1]
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        validate_data(self, X, skip_check_array=True)  # the number and the names of columns
         return self
 
     def transform(self, X: Any) -> Any:
