@@ -310,19 +310,18 @@ def _scorings(scoring: Any, n_classes: int = 2) -> tuple[str, ...]:
         raise ValueError(
             f"scoring must be a name or a list of different names, got {shown(scoring)}"
         )
-    if any(str(name).startswith("d2") or "deviance" in str(name) for name in names):
-        raise ValueError(
-            "a deviance, and D2, have no private score here: take one of "
-            f"{', '.join(map(repr, _LOSSES))}, or draw a CalibrationDisplay"
-        )
-    of_classes = [n for n in names if str(n).partition("_")[0] in ("precision", "recall", "f1")]
-    if of_classes:
-        raise ValueError(
-            f"scoring={of_classes[0]!r} is of single classes: take 'confusion_matrix', whose "
-            "class_frame() has it with intervals, at no further cost"
-        )
-    for name in names:
-        if meant := _MEANT.get(str(name)):
+    for name in map(str, names):
+        if name.startswith("d2") or "deviance" in name:
+            raise ValueError(
+                "a deviance, and D2, have no private score here: take one of "
+                f"{', '.join(map(repr, _LOSSES))}, or draw a CalibrationDisplay"
+            )
+        if name.partition("_")[0] in ("precision", "recall", "f1"):
+            raise ValueError(
+                f"scoring={name!r} is of single classes: take 'confusion_matrix', whose "
+                "class_frame() has it with intervals, at no further cost"
+            )
+        if meant := _MEANT.get(name):
             raise ValueError(f"scoring has no {name!r}: take {meant!r}")
     names = tuple(check_choice("scoring", name, SCORINGS) for name in names)
     if (two := set(_OF_TWO_CLASSES) & set(names)) and n_classes != 2:
@@ -811,10 +810,7 @@ class DPScore(Overviewed):
         claim += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if self.by_class is not None:
             labels = [str(label) for label in np.asarray(self.classes)]
-            rows = [
-                (label, *(f"{count:.0f}" for count in counts))
-                for label, counts in zip(labels, self.value, strict=True)
-            ]
+            rows: Any = np.column_stack([labels, np.char.mod("%.0f", self.value)]).tolist()
             layout = "rows: true, columns: predicted, each with noise of its own, so that they do "
             layout += "not add up to n; class_frame() has precision and recall with intervals"
             return _table([f"{self.scoring} ({claim})", layout], ("", *labels), rows)
