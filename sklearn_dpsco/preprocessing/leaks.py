@@ -335,9 +335,9 @@ _LEAKS: dict[str, tuple[Any, ...]] = {
     "LabelBinarizer LabelEncoder": (_LABELS, "declared classes"),
     "MultiLabelBinarizer": (_LABELS, "classes=[...]", {"classes": is_given}),
     "SimpleImputer": (
-        "un-noised means, medians or modes, or which columns have gaps",
-        "PublicEncoder, or strategy='constant' without add_indicator",
-        {"strategy": "constant", "add_indicator": False},
+        "un-noised means, medians or modes, or which columns have gaps or are empty",
+        "PublicEncoder, or strategy='constant' and keep_empty_features=True without add_indicator",
+        {"strategy": "constant", "add_indicator": False, "keep_empty_features": True},
     ),
     "KNNImputer": ("records themselves: rows are filled from others", "PublicEncoder"),
     "IterativeImputer": ("un-noised regressions between the columns", "PublicEncoder"),
