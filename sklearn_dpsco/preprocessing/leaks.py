@@ -200,6 +200,8 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
             is_of_labels = is_classifier(step if not hasattr(held_one, "fit") else held_one)
             if _nearest(folds, _STRATIFIED.split()) or (is_default and is_of_labels):
                 yield finding(*_FOLDS)
+            if any(name in given and given[name] is None for name in ("estimator", "regressor")):
+                yield finding(*_DEFAULT)
             names = ("transformer", "estimator", "regressor", "final_estimator")
             alone = [(n, given[n]) for n in names if hasattr(given.get(n), "fit")]
             held = [*alone, *(several if isinstance(several, list) else [])]
@@ -285,6 +287,7 @@ _LABELS = "the list of the labels that occur"
 _TEXT = "HashingVectorizer, PrivateVocabulary, or a public vocabulary (and use_idf=False)"
 
 _PREDICTOR = "the data: it is a model without privacy", "an estimator of this package"
+_DEFAULT = "the data: the model that it holds by default is without privacy", _PREDICTOR[1]
 _ANY = (
     "un-noised statistics of the data",
     "a step that learns nothing, or one fitted on public data",
@@ -347,6 +350,8 @@ _LEAKS: dict[str, tuple[Any, ...]] = {
     "TfidfTransformer": ("how often words occur", _TEXT, _COUNTS),
     "DictVectorizer": ("the names that occur", "FeatureHasher"),
     "SplineTransformer": ("un-noised knots", "knots=[...]", {"knots": is_given}),
+    # (which predicts before a fit as well, and so says that it needs none)
+    "GaussianProcessRegressor": _PREDICTOR,
     "RBFSampler": ("the variance of the data", "a number for gamma", {"gamma": is_given}),
     "FunctionTransformer": (*_INVERSE, _UNCHECKED, {"func": None}, {"inverse_func": None}),
     "AdditiveChi2Sampler Binarizer FeatureHasher GaussianRandomProjection HashingVectorizer "

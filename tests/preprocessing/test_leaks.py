@@ -16,6 +16,7 @@ from sklearn.feature_extraction.text import (
     TfidfVectorizer,
 )
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
@@ -207,6 +208,15 @@ def test_estimators_that_hold_others():
         ("the estimator itself", "VotingClassifier"),
         ("b", "LogisticRegression"),
     ]
+
+
+@pytest.mark.parametrize("model", [
+    GaussianProcessRegressor(), TransformedTargetRegressor(),
+    ensemble.BaggingRegressor(bootstrap=False),
+], ids=kind_of)  # fmt: skip
+def test_models_without_privacy_that_need_no_fit_or_are_held_by_default_are_named(model):
+    found = check_pipeline(make_pipeline("passthrough", model)).findings
+    assert any("without privacy" in finding.leaks for finding in found)
 
 
 @pytest.mark.parametrize("holder", [
