@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
@@ -129,7 +129,8 @@ def check_pipeline(pipe: Any) -> LeakReport:
     and they are reported as such.
 
     It is a list of known mistakes and no proof: a function in a `FunctionTransformer` that uses
-    the mean of its table leaks it, and a step before the pipeline cannot be seen.
+    the mean of its table leaks it, and a step before the pipeline cannot be seen. Types of columns
+    are taken for public, and so is what `make_column_selector` chooses by them.
 
     Parameters
     ----------
@@ -185,6 +186,10 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
             yield finding(leaks, "random_state=None for a release; a seed is for tests")
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
+        for inner, _, columns in getattr(step, "transformers", ()):
+            if callable(columns) and not isinstance(columns, make_column_selector):
+                called = f"{name}: {inner}" if name else str(inner)
+                yield LeakFinding(called, type(columns).__name__, *_CHOICE)
     else:
         kind = _nearest(step, _KNOWN)
         if rule := _rule_of(step, kind):
@@ -295,6 +300,10 @@ _ANY = (
 _UNKNOWN = (
     "nobody knows what: it learns from data unless you know otherwise",
     "a step that is known, or state requires_fit=False in its tags if it learns nothing",
+)
+_CHOICE = (
+    "which columns a function of the table chooses, unless it looks at names and types alone",
+    "names of columns, or make_column_selector",
 )
 _STRATIFIED = "RepeatedStratifiedKFold StratifiedGroupKFold StratifiedKFold StratifiedShuffleSplit"
 _FOLDS = (

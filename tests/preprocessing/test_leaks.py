@@ -7,7 +7,7 @@ import pytest
 from sklearn import decomposition, ensemble, feature_selection, impute, preprocessing
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import (
     CountVectorizer,
@@ -173,6 +173,17 @@ def test_steps_inside_of_others():
     scaled = ("standardscaler", "StandardScaler")
     assert steps_of(make_pipeline(scale, Ridge())) == [scaled, ("ridge", "Ridge")]
     assert steps_of(DPMirrorClassifier()) == [("the estimator itself", "DPMirrorClassifier")]
+
+
+def test_functions_that_choose_columns():
+    def chosen_by(columns):
+        return make_pipeline(ColumnTransformer([("some", "passthrough", columns)]), regressor())
+
+    (finding,) = check_pipeline(chosen_by(lambda X: X.columns[X.var() > 1]))
+    assert finding.step == "columntransformer: some"
+    assert "make_column_selector" in finding.instead
+    for columns in (["x"], slice(0, 1), [True, False], make_column_selector("x")):
+        assert check_pipeline(chosen_by(columns))
 
 
 def test_estimators_that_hold_others():
