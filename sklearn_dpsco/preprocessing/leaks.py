@@ -388,9 +388,9 @@ _LEAKS_OF_HOLDERS: dict[str, tuple[Any, ...]] = {
         {"final_estimator": _is_ours},
     ),
     "BaggingClassifier BaggingRegressor": (
-        "more of records that are drawn several times: a guarantee counts a record once",
-        "bootstrap=False",
-        {"bootstrap": False},
+        "its members' noise, to who guesses one of 2^31 seeds that it gives them; and with "
+        "bootstrap more of records that are drawn several times",
+        "members that are fitted by themselves, such as those of a VotingRegressor",
     ),
     "OneVsOneClassifier": (
         "how many records two classes have",

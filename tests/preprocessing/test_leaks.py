@@ -207,8 +207,12 @@ def test_estimators_that_hold_others():
     assert steps_of(inner)[1] == ("estimator: standardscaler", "StandardScaler")
     assert "calibration" in str(check_pipeline(CalibratedClassifierCV(classifier(), cv=folds)))
     assert "weights" in str(check_pipeline(ensemble.AdaBoostClassifier(classifier())))
-    assert "several times" in str(check_pipeline(ensemble.BaggingRegressor(regressor())))
-    assert check_pipeline(ensemble.BaggingRegressor(regressor(), bootstrap=False))
+    for bootstrap in (True, False):  # a fit warns of the seeds, too
+        bagging = ensemble.BaggingRegressor(regressor(), bootstrap=bootstrap)
+        (finding,) = check_pipeline(bagging).findings
+        assert "seeds" in finding.leaks
+    _, codes = check_pipeline(ensemble.BaggingClassifier(classifier())).findings
+    assert "labels that occur" in codes.leaks
     assert "two classes" in str(check_pipeline(OneVsOneClassifier(classifier())))
     pair = [("a", regressor()), ("b", regressor())]
     assert check_pipeline(ensemble.VotingRegressor(pair))
@@ -233,7 +237,6 @@ def test_models_without_privacy_that_need_no_fit_or_are_held_by_default_are_name
 @pytest.mark.parametrize("holder", [
     lambda: ensemble.VotingClassifier([("a", classifier())]),
     lambda: ensemble.StackingClassifier([("a", classifier())], classifier(), cv=KFold(3)),
-    lambda: ensemble.BaggingClassifier(classifier(), bootstrap=False),
     lambda: OneVsRestClassifier(classifier()), lambda: OutputCodeClassifier(classifier()),
 ])  # fmt: skip
 def test_codes_that_follow_from_the_labels_that_occur_are_named(holder):
