@@ -297,7 +297,8 @@ class Inference(DPLinearModel):
                 "rows are in units of what reaches the model: an encoder scaled its columns"
             )
         room = np.broadcast_to(self._width - np.abs(self._origin), self.n_features_in_)
-        clips = [min(scaler.clip, float(room[at].min())) for scaler, at in scalers(encoder)]
+        found_at = ((scaler.clip, room[at].min(), w) for scaler, at, w in scalers(encoder) if w)
+        clips = [min(clip, float(most) / w) for clip, most, w in found_at]
         if clips:
             clip = min(clips)
             notes.append(

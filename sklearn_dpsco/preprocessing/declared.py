@@ -204,16 +204,19 @@ def table_columns(step: Any) -> list[OutputColumn] | None:
     return found if len(found) == len(names) else None
 
 
-def scalers(step: Any) -> Iterator[tuple[Any, slice]]:
-    """The fitted `DPScaler` that a step is, or those beside others, and where their outputs are."""
+def scalers(step: Any, weight: float = 1.0) -> Iterator[tuple[Any, slice, float]]:
+    """The fitted `DPScaler` that a step is, or those beside others.
+
+    And where their outputs are, and how many times as large the step makes them.
+    """
     if _is_scaler(step):
-        yield step, slice(0, step.scale_.size)
+        yield step, slice(0, step.scale_.size), weight
     elif isinstance(step, ColumnTransformer | FeatureUnion):
-        parts = [part for _, part in branches(step)]
-        for i, part in enumerate(parts):
-            for scaler, at in scalers(part):
-                start = sum(len(output_names(other)) for other in parts[:i])
-                yield scaler, slice(start + at.start, start + at.stop)
+        parts, weights = list(branches(step)), step.transformer_weights or {}
+        for i, (name, part) in enumerate(parts):
+            for scaler, at, times in scalers(part, weight * abs(float(weights.get(name, 1.0)))):
+                start = sum(len(output_names(other)) for _, other in parts[:i])
+                yield scaler, slice(start + at.start, start + at.stop), times
 
 
 def _is_scaler(step: Any) -> bool:

@@ -1412,6 +1412,18 @@ def test_a_scaler_beside_an_encoder_has_the_units_of_the_table():
     assert "columns are clipped to +-8 released scales" in joined(found)
 
 
+@pytest.mark.parametrize(("weight", "bound", "clip"), [(4.0, 8, 2), (-4.0, 8, 2), (0.25, 4, 16)])
+def test_the_note_on_clips_knows_the_weights_of_transformers(weight, bound, clip):
+    X = np.random.default_rng(0).normal(size=(4000, 2))
+    scaler = [("scaler", DPScaler(epsilon=3.0, random_state=0), [0, 1])]
+    bounds = {"bounds_X": (-bound, bound), "bounds_y": (-8, 8)}
+    last = DPLinearRegression(epsilon=3.0, **bounds, inference=True, random_state=0)
+    step = ColumnTransformer(scaler, transformer_weights={"scaler": weight})
+    model = make_pipeline(step, last).fit(X, X @ [1, 2])
+    found = joined(model[-1].summary(model[0]))
+    assert f"columns are clipped to +-{clip} released scales" in found
+
+
 def test_scalers_of_parts_of_an_array_have_the_names_of_its_columns():
     X = np.random.default_rng(0).uniform(0, 9, (4000, 2))
     parts = [(name, DPScaler(epsilon=3.0, random_state=0), [k]) for k, name in enumerate("ab")]
