@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -450,7 +451,15 @@ def _is_same(first: Any, second: Any) -> bool:
     """Whether two values of a setting are equal, for all that is known of them."""
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return np.array_equal(np.asarray(first), np.asarray(second))
-    return type(first) is type(second) and repr(first) == repr(second)
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    if hasattr(first, "get_params") and not isinstance(first, type):  # whose repr leaves much out
+        first, second = (found.get_params(deep=False) for found in (first, second))
+        return _is_same(list(first.items()), list(second.items()))
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        return repr(first) == repr(second)
 
 
 @naming(_HINTS.get)

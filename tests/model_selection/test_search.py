@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -42,7 +43,7 @@ from sklearn_dpsco import (
     PublicEncoder,
 )
 from sklearn_dpsco.audit import audit, audit_outcomes
-from sklearn_dpsco.geometry import L1Ball, L2Ball
+from sklearn_dpsco.geometry import L1Ball, L2Ball, Polytope
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection import choice as choice_module
 from sklearn_dpsco.model_selection import plan as plan_module
@@ -111,6 +112,19 @@ def test_settings_that_stand_in_two_grids_are_tried_once():
         {"feasible_set": L2Ball(1.0)},
         {"fit_intercept": False},
     ]
+
+
+def test_settings_that_differ_in_what_their_repr_leaves_out_are_all_tried():
+    words = [f"w{k:03d}" for k in range(200)]
+    lists = [CountVectorizer(vocabulary=v, binary=True) for v in (words, [*words[:-1], "other"])]
+    hulls = [Polytope(points=points) for points in (np.eye(2000)[:9], 1 - np.eye(2000)[:9])]
+    pipe = make_pipeline(lists[0], DPMirrorClassifier(bounds_X=(0, 1), classes=[0, 1]))
+    assert len(search_of(pipe, {"countvectorizer": lists})._candidates()) == 2
+    pairs = [[("words", one, "note")] for one in lists]
+    pipe = make_pipeline(ColumnTransformer(pairs[0]), pipe[-1])
+    grid = {"columntransformer__transformers": [*pairs, clone(pipe[0]).transformers]}
+    assert len(search_of(pipe, grid)._candidates()) == 2
+    assert len(search_of(grid={"feasible_set": [*hulls, *hulls]})._candidates()) == 3
 
 
 def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
