@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
@@ -24,7 +25,7 @@ from .._fitting import Accounting, PrivateFit, in_order, rows_of
 from .._progress import check_verbose, progress_bar, steps
 from .._types import SearchScoring
 from ..data import cells
-from ..data.bounds import largest_weight
+from ..data.bounds import is_declaring, largest_weight
 from ..data.compressed import compressed
 from ..exceptions import PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
@@ -220,6 +221,13 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         copied = {name: clone(value, safe=False) for name, value in settings.items()}
         made = clone(self.estimator).set_params(**copied)
         last = last_step(made)
+        declaring = getattr(last_step(self.estimator), "bounds_X", None)
+        is_own = any("bounds_X" in name.split("__") for name in settings)
+        if is_declaring(declaring) and not is_own and isinstance(made, Pipeline):
+            # of a step that declares the bounds, settings are those of what declares them as well
+            for name, step in self.estimator.steps[:-1]:
+                if _is_same(step, declaring) and type(made[name]) is type(step):
+                    last.set_params(bounds_X=clone(made[name]))
         if classes is not None and getattr(last, "classes", classes) is None:
             last.set_params(classes=classes)
         if is_trial and getattr(last, "inference", False):
@@ -486,7 +494,8 @@ class DPGridSearchCV(_PrivateSearch):
         `PrivacyParameterWarning` if they are given others: epsilons only say how several private
         steps share a fit.
     param_grid : dict or list of dict
-        As of `GridSearchCV`.
+        As of `GridSearchCV`. Settings of a step of the pipeline that is `bounds_X` of the last one
+        as well, such as ``publicencoder__drop``, are those of `bounds_X`, too.
     epsilon : float in [1e-15, 1e9], default=1.0
         Of the whole search.
     delta : "auto" or float in [0, 1), default="auto"

@@ -127,6 +127,22 @@ def test_settings_that_differ_in_what_their_repr_leaves_out_are_all_tried():
     assert len(search_of(grid={"feasible_set": [*hulls, *hulls]})._candidates()) == 3
 
 
+def test_bounds_of_an_encoder_follow_its_settings():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "sex": rng.choice(["f", "m"], 2000)})
+    encoder = PublicEncoder({"age": (0, 80), "sex": ["f", "m"]})
+    last = DPMirrorRegressor(bounds_X=encoder, bounds_y=(0, 100), solver=FEW_STEPS)
+    wider = [{"age": (18, 80), "sex": ["f", "m"]}]  # of outputs in (-1, 1), not (0, 1)
+    grid = [{"publicencoder__drop": ["first"]}, {"publicencoder__schema": wider}]
+    search = clone(search_of(make_pipeline(encoder, last), grid)).fit(X, X["age"])
+    for settings in search.candidates_:
+        made = search._made(settings, None)
+        assert repr(made[0]) == repr(made[1].bounds_X)
+    own = {"publicencoder__drop": ["first"], "dpmirrorregressor__bounds_X": [encoder]}
+    with pytest.raises(ValueError, match="bounds_X declares 3 columns and X has 2"):
+        search_of(make_pipeline(encoder, last), own).fit(X, X["age"])
+
+
 def test_a_classifier_in_a_pipeline_with_labels_of_its_own():
     X, y = labelled()
     model = make_pipeline(
