@@ -93,8 +93,12 @@ class MeanPlan(Overviewed):
 
 
 def _check_sample(X: Any) -> Array:
+    if len(getattr(X, "shape", ())) == 1 and np.asarray(X).dtype.kind == "O":
+        X = list(X)  # of which rows of several lengths are an error, as in any list
     with np.errstate(all="ignore"):  # a cast may warn of a single value
         X = np.asarray(as_numbers("X", X, strict=False), dtype=np.float64)
+    if X.ndim == 1:
+        X = X[:, None]
     if X.ndim != 2 or X.shape[0] < 1 or X.shape[1] < 1:
         raise ValueError(f"X must have shape (n_samples, n_features), got {X.shape}")
     return X
@@ -217,9 +221,9 @@ def clipped_median_of_means(X: Any, *, random_state: RandomState = None, **setti
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Any numbers. Infinities count as 2^300 scales; NaN, and in lists or objects what is no
-        number, as `center`.
+    X : array-like of shape (n_samples, n_features) or (n_samples,)
+        Any numbers; those of shape (n_samples,), such as a Series, are one column. Infinities
+        count as 2^300 scales; NaN, and in lists or objects what is no number, as `center`.
     random_state : None, int or RandomState, default=None
         An int makes the result reproducible and *not private*.
     **settings

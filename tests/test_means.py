@@ -376,3 +376,16 @@ def test_the_audit_finds_no_more_than_is_claimed_and_nearly_all_of_it(oracle, de
 
     assert 0.65 * 4 < bound(1.0) <= 4
     assert bound(0.5) > 4
+
+
+def test_numbers_without_columns_are_one():
+    sample = np.random.default_rng(0).normal(5, 1, 2000)
+    facts = {"epsilon": 1.0, "center": 4, "scale": 2, "random_state": 0}
+    expected = means.clipped_mean(sample[:, None], **facts)
+    for X in (sample, sample.tolist(), pd.Series(sample), pd.Series(sample, dtype="Float64")):
+        np.testing.assert_array_equal(means.clipped_mean(X, **facts), expected)
+    # no record decides whether others are numbers
+    rows = [*sample[:-1, None].tolist(), [1.0, 2.0]]
+    for X in (rows, pd.Series(rows), np.fromiter(rows, dtype=object)):
+        with pytest.raises(ValueError, match="X is no table"):
+            means.clipped_mean(X, **facts)
