@@ -29,6 +29,7 @@ from .._checks import (
     naming,
     shown,
     telling,
+    unwarned,
     warn_user,
 )
 from .._fitting import Accounting, C, PrivateEstimator, in_order
@@ -850,8 +851,12 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         return self._predicted(X, scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**."""
-        return self._score(accuracy_score, X, y, sample_weight)
+        """Accuracy of the predictions, of blocks of rows elsewhere as well. **Not private**.
+
+        Labels are read as in `fit`: 1 is the class "1", where no class is a number.
+        """
+        check_is_fitted(self)
+        return self._score(functools.partial(_accuracy, self.classes_), X, y, sample_weight)
 
     def predict(self, X: Any) -> AnyArray:
         """The class with the largest score, shape (n_samples,).
@@ -944,6 +949,13 @@ def read_and_predict(
 def scores(raw: Array) -> Array:
     """Raw predictions as `decision_function` gives them."""
     return raw.ravel() if raw.shape[1] == 1 else raw
+
+
+def _accuracy(classes: AnyArray, y: Any, found: AnyArray, **settings: Any) -> float:
+    """Accuracy, of labels that are or spell the classes."""
+    with unwarned():
+        codes = cells.label_codes(cells.as_labels(y), classes)
+    return float(accuracy_score(classes[codes] if (codes >= 0).all() else y, found, **settings))
 
 
 def likeliest(classes: AnyArray, raw: Array) -> AnyArray:

@@ -238,6 +238,7 @@ def test_numbers_are_the_classes_whose_text_spells_them(name):
             for given in (labels, texts)
         ]
         assert str(scores[0]) == str(scores[1])
+        assert fitted.score(X, labels) == fitted.score(X, texts)
 
 
 @each_reader
