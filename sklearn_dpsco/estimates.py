@@ -372,6 +372,13 @@ class Estimates(Overviewed):
             names = [f"c{k}" for k in range(len(matrix))]
             return names, matrix, np.broadcast_to(np.asarray(value, np.float64), len(matrix))
         found = [function for text in given for function in self._functions(text)]
+        params = self.param_names
+        asked = [name for _, row, _ in found for name, x in zip(params, row, strict=True) if x]
+        if twice := [name for name in asked if params.count(name) > 1]:
+            raise ValueError(
+                f"several coefficients are called {shown(twice[0])}: rename the column, or give "
+                "rows of a matrix"
+            )
         k, names = len(self.outputs), [name for name, _, _ in found]
         functions, said = np.array([row for _, row, _ in found]), np.tile([x for *_, x in found], k)
         values = np.broadcast_to(np.asarray(value, dtype=np.float64), len(said))

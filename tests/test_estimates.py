@@ -352,6 +352,15 @@ def test_wrong_hypotheses(hypotheses, message):
         estimates().wald_test(hypotheses)
 
 
+@pytest.mark.parametrize("hypotheses", ["(intercept)", "Intercept = 2", {"(intercept)": 3}])
+def test_a_name_that_stands_twice_tells_no_coefficient(hypotheses):
+    other = estimates(names=["(intercept)", "b"])
+    for asked in (hypotheses, "b - (intercept)"):
+        with pytest.raises(ValueError, match="several coefficients are called"):
+            other.wald_test(asked)
+    assert other.wald_test("b") == other.wald_test([[0, 1, 0]])
+
+
 @pytest.mark.parametrize("level", [0, 1, 0.05, 1.1, "95", None, True])  # .05 is an alpha
 def test_wrong_levels(level):
     if level is not None:  # that of the object
