@@ -15,7 +15,7 @@ from sklearn.metrics import get_scorer
 from .._checks import check_count, check_real, check_share, check_size, rounded, unwarned
 from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
-from ..preprocessing.declared import opened
+from ..preprocessing.declared import declared_columns, opened
 from ..preprocessing.encoder import PublicEncoder
 from ..solvers.inference import TooFewRowsError
 from . import axes_for, stand_ins
@@ -69,8 +69,7 @@ def _infers(
 ) -> Callable[..., bool]:
     """Whether the plan for so many rows, with these settings, has that standard error or power."""
     std, effect, power = wanted
-    if isinstance(n_features, PublicEncoder):
-        n_features = len(n_features.get_feature_names_out())
+    n_features = declared_columns(n_features) or n_features
     check_count("n_features", n_features)
     if (std is None) == (effect is None):
         raise ValueError(
@@ -157,13 +156,13 @@ def _scores(
 
 
 def _columns(estimator: Any, n_features: Any) -> Any:
-    """What is given, or the encoder that begins a pipeline, or how many columns one declares."""
+    """What is given, or the encoder that begins a pipeline, or how many columns are declared."""
     last, before = opened(estimator)
     if n_features is not None or (before and isinstance(before[0], PublicEncoder)):
         return before[0] if n_features is None else n_features
-    if not isinstance(encoder := getattr(last, "bounds_X", None), PublicEncoder):
-        raise TypeError("n_features must be given, as no PublicEncoder declares the columns")
-    return len(encoder.get_feature_names_out())
+    if not (size := declared_columns(getattr(last, "bounds_X", None))):  # of no fitted words 0
+        raise TypeError("n_features must be given, as no transformer in bounds_X declares columns")
+    return size
 
 
 def rows_needed(
@@ -190,8 +189,9 @@ def rows_needed(
         counts, with ``inference=True``. For a score any estimator of this package, a search or
         a pipeline that ends with one, as it stands.
     n_features : int >= 1, PublicEncoder or None, default=None
-        With an encoder its columns count. For a score also its schema, of a pipeline that begins
-        with one. None stands for the encoder that begins the pipeline, or is `bounds_X`.
+        With an encoder its columns count, or those of another transformer that declares its
+        outputs. For a score an encoder or its schema, of a pipeline that holds one. None stands for
+        the encoder that begins the pipeline, or for what is `bounds_X`.
     std : float or None, default=None
         The standard error of a coefficient that is wanted, as `UnitDescentPlan.expected_std` has
         it: per standard deviation of a feature, in standard deviations of the target, or in

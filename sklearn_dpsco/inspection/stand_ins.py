@@ -35,7 +35,7 @@ from ..data.cells import check_in_memory
 from ..exceptions import PrivacyLeakWarning
 from ..model_selection.private_steps import last_step, private_last, private_steps
 from ..preprocessing.declared import declared_bounds
-from ..preprocessing.encoder import PublicEncoder
+from ..preprocessing.encoder import PublicEncoder, encoders_of
 from ..privacy.accountant import accountant_in_force
 from ..solvers.statistics import TINY
 
@@ -79,7 +79,7 @@ def _columns(estimator: Any, features: Any) -> tuple[dict[str, Any], Any, bool]:
     size = check_count("n_features", features)
     given = getattr(model_of(estimator), "bounds_X", None)
     has_names = isinstance(given, Mapping)
-    if is_raw and (has_names or any(isinstance(s, PublicEncoder) for _, s in inner.steps)):
+    if is_raw and (has_names or any(one for _, s in inner.steps for one in encoders_of(s))):
         raise ValueError(
             "this pipeline takes tables with names of columns: give the encoder or its schema "
             "in the place of n_features, as rows_needed(pipe, encoder, ...)"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -349,7 +350,12 @@ def test_tables_with_names_of_columns():
     assert epsilon_needed(make_pipeline(encoder, sure), 9000, std=0.1) == epsilon
     with pytest.raises(TypeError, match="n_features must be given"):
         rows_needed(model, std=0.1)
-    for pipe in (make_pipeline(encoder, behind), make_pipeline("passthrough", model)):
+    beside = ColumnTransformer([("some", encoder, list(SCHEMA))])  # which declares as many
+    sure = clone(sure).set_params(bounds_X=beside)
+    assert rows_needed(sure, std=0.1) == rows_needed(sure, beside, std=0.1) == n
+    assert rows_needed(make_pipeline(beside, sure), std=0.1) == n
+    pipes = [make_pipeline(encoder, behind), make_pipeline("passthrough", model)]
+    for pipe in (*pipes, make_pipeline(beside, behind)):
         with pytest.raises(ValueError, match=r"in the place of n_features, as rows_needed\(pipe, "):
             rows_needed(pipe, 2, **HALF)
 
