@@ -43,8 +43,12 @@ class RateModel(Inference, DPRegressor):
         bounds allows per unit of it; far too wide bounds cost little. None stands for (0, 1), or
         (.001, 1), and warns `BoundsNotDeclaredWarning`.
     bounds_exposure : pair (low, high) or None, default=None
-        Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. None:
-        there is none, and methods take none.
+        Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. Take the
+        lower end rather too small, as a day for years, (1 / 365, 1): of counts that costs nothing.
+        It bounds what a record has per unit of exposure, by the upper end of `bounds_y` over it;
+        counts beyond that are counted for a longer exposure. Where most exposures are far below the
+        lower end, means are too low, and nothing tells: by a quarter where it was twelve times the
+        mean of them. None: there is none, and methods take none.
 
     Attributes
     ----------
