@@ -169,8 +169,11 @@ def check_pipeline(pipe: Any) -> LeakReport:
 # ------------------------------------------------------------------------ the walk
 
 
-def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
-    """What leaks in a step and in all that it holds, and what fits private models repeatedly."""
+def _look_at(name: str, step: Any, is_searched: bool = False) -> Iterator[LeakFinding | str]:
+    """What leaks in a step and in all that it holds, and what fits private models repeatedly.
+
+    A private search sets the budgets and the noise of what it holds.
+    """
     if is_passthrough(step) or isinstance(step, str):
         return
     called = name or "the estimator itself"
@@ -179,11 +182,13 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
     if _is_ours(step):
         if is_classifier(step) and getattr(step, "classes", ()) is None:
             yield finding("the list of labels, taken from y", "declare them: classes=[...]")
-        if getattr(step, "epsilon", None) == math.inf:
+        if getattr(step, "epsilon", None) == math.inf and not is_searched:
             yield finding("all that it learns: epsilon=inf adds no noise", "a finite epsilon")
-        if getattr(step, "random_state", None) is not None:
+        if getattr(step, "random_state", None) is not None and not is_searched:
             leaks = "its noise, to who knows or guesses the seed: random_state is given"
             yield finding(leaks, "random_state=None for a release; a seed is for tests")
+        if hasattr(step, "estimator"):  # of a private search
+            held, is_searched = [("estimator", step.estimator)], True
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
         for inner, _, columns in getattr(step, "transformers", ()):
@@ -214,7 +219,7 @@ def _look_at(name: str, step: Any) -> Iterator[LeakFinding | str]:
             if has_budget and kind not in _OF_ONE_FIT.split():
                 yield f"{called} ({type(step).__name__})"
     for inner, part in held:
-        yield from _look_at(f"{name}: {inner}" if name else str(inner), part)
+        yield from _look_at(f"{name}: {inner}" if name else str(inner), part, is_searched)
 
 
 def _budgeted(pipe: Any) -> Iterator[str]:

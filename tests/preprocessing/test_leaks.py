@@ -175,6 +175,21 @@ def test_steps_inside_of_others():
     assert steps_of(DPMirrorClassifier()) == [("the estimator itself", "DPMirrorClassifier")]
 
 
+def test_steps_inside_of_a_private_search():
+    def search(*steps):
+        return DPGridSearchCV(make_pipeline(*steps), {"dpmirrorregressor__loss": ["huber"]})
+
+    leaking = search(preprocessing.StandardScaler(), regressor())
+    found = ("estimator: standardscaler", "StandardScaler")
+    assert steps_of(leaking) == [found]
+    assert steps_of(make_pipeline("passthrough", leaking))[0][1] == "StandardScaler"
+    # whose epsilons and seeds the search sets
+    assert steps_of(search("passthrough", regressor(epsilon=np.inf, random_state=0))) == []
+    assert steps_of(DPGridSearchCV(DPMirrorClassifier(), {"loss": ["hinge"]})) == [
+        ("estimator", "DPMirrorClassifier")
+    ]
+
+
 def test_functions_that_choose_columns():
     def chosen_by(columns):
         return make_pipeline(ColumnTransformer([("some", "passthrough", columns)]), regressor())
