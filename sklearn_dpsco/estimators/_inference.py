@@ -322,6 +322,8 @@ class Inference(DPLinearModel):
             more = more.replace(", PrivateMoments", "")  # whose intervals are of rows
         if 2 * self._scaled_model.estimate.n_present < problem.n_samples:
             cause = f", most rows empty{cause}"
+        if problem.has_weights and problem.loss.task != "rates":  # where they may be exposures
+            cause = f", max_weight far above most weights{cause}"
         if problem.n_indicators:
             more = f", missing='keep' in the place of indicators{more}"
         return telling_unknown(found, left_out if self.fit_intercept else {}, cause, more)

@@ -1491,6 +1491,12 @@ def test_what_released_numbers_say_of_the_table():
     y[np.arange(5000) % 25 > 1] = np.nan
     notes = fitted(X, y, nonfinite="zero", seed=1).summary().notes
     assert re.search(r"nothing is known of .*sums of others.*, most rows empty", notes[-1])
+    # weights that are mostly far below the largest
+    X, y, _ = table(5000, 2, 0)
+    rare = np.where(np.arange(5000) % 25 > 1, 0.01, 1.0)
+    assert "max_weight far above" not in shown
+    model = fitted(X, y, epsilon=1.0, sample_weight=rare, max_weight=1.0)
+    assert ", max_weight far above most weights" in model.summary().notes[-1]
     # values in another unit than the bounds
     assert "may lie beyond" not in shown
     X, y, _ = table(5000, 2, 0)
