@@ -19,6 +19,7 @@ from .._checks import check_string, rounded, telling
 from .._overview import Overview, Overviewed
 from .budget import zcdp_epsilon
 
+ENDLESS = 2**40  # records for which a stream without a horizon is planned
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
 
 _CHANGE = {
@@ -555,7 +556,7 @@ def of_accountant(
         (
             ": ".join(filter(None, (one["label"], one["what"]))) or "a release",
             ", ".join(
-                f"{one[size]} {what}"
+                f"{one[size]} {what}" if one[size] < ENDLESS else f"{what} of a stream"
                 for size, what in (("n_samples", "rows"), ("n_features", "columns"))
                 if one[size] is not None
             )

@@ -524,3 +524,14 @@ def test_what_a_page_is_about_is_named():
 def test_odds(epsilon, p):
     found = float(_percent(epsilon).removesuffix("%"))
     assert 100 * p <= found <= 100 * p + 0.1
+
+
+def test_a_stream_without_an_end_is_no_table_of_a_trillion_rows():
+    accountant = BudgetAccountant(epsilon=3.0, delta=1e-6)
+    for horizon in (None, 500):
+        model = DPFTRLRegressor(horizon=horizon, accountant=accountant, **FACTS)
+        model.partial_fit([[0.0], [1.0]], [0, 1])
+    text = joined(accountant.report())
+    assert "rows of a stream, 1 columns" in text
+    assert "500 rows, 1 columns" in text
+    assert str(2**40) not in text
