@@ -62,6 +62,8 @@ class Cells(NamedTuple):
             return f" (numbers by {read}, dates by pandas.to_datetime) or declare a list of texts"
         if self.kind == "numbers":  # as text, 1 may be "1.0", which is no category
             return ", or better declare a list of its numbers or booleans, such as [1, 2]"
+        if self.type_name.lower().startswith(("timedelta", "duration")):
+            return f": table[{name!r}].dt.days are days (of polars .dt.total_days())"
         is_date = self.kind == "other" and self.type_name.lower().startswith(("date", "timestamp"))
         return f"; {days_of(name)}" if is_date else ""
 

@@ -505,8 +505,10 @@ def test_dates_are_told_to_become_days():
     for frame in frames[:5]:
         with pytest.raises(ValueError, match=f"Date data.*{advice}"):
             model.fit(frame, np.zeros(len(frame)))
-    with pytest.raises(ValueError, match=r"convert the column$"):
-        encoder.transform(table - table.iloc[0])
+    times = table - table.iloc[0]
+    for frame in (times, times.astype("duration[ns][pyarrow]"), pl.DataFrame(times)):
+        with pytest.raises(ValueError, match=r"column: table\['admitted'\]\.dt\.days are days"):
+            encoder.transform(frame)
     with pytest.raises(ValueError, match=r"convert the column \(.*, dates by pandas.to_datetime\)"):
         encoder.transform(table.astype(str))
     days = (table["admitted"] - pd.Timestamp("2020-01-01")).dt.days  # as the message says
