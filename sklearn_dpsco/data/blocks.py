@@ -118,8 +118,8 @@ def _blocks_of(name: str, values: Any, like: Blocks | None = None) -> Blocks:
     if like is not None and len(keys) != len(like.keys):
         raise ValueError(
             f"X has {len(like.keys)} blocks of rows and {name} has {len(keys)}: they must have the "
-            "same blocks. Take both as columns of one frame, or arrays whose sizes are known "
-            "(`compute_chunk_sizes`)"
+            "same blocks. Take both as columns of one frame, if persisted, then before columns are "
+            "chosen, or arrays whose sizes are known (`compute_chunk_sizes`)"
         )
     return blocks
 

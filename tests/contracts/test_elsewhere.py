@@ -411,7 +411,7 @@ def test_frames_of_files_are_read_once_for_all_that_is_in_them(tmp_path):
         np.testing.assert_allclose(model.predict(features).compute(), expected[1])
         model.fit(features, y, sample_weight=parts["w"])
         np.testing.assert_allclose(outcome(model), expected[0], **TOLERANCE)
-    refused(there[["a", "b", "c"]], there["y"].partitions[:19], "the same blocks")
+    refused(there[["a", "b", "c"]], there["y"].partitions[:19], "before columns are chosen")
 
 
 def test_a_check_keeps_no_block_in_memory():
