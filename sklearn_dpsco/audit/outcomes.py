@@ -13,7 +13,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from .._checks import check_bool, check_share
 from .._types import Array
-from ..privacy.budget import PrivacyBudget, mu_epsilon
+from ..privacy.budget import PrivacyBudget, size_epsilon
 
 LEAST_TRIALS = 20
 _PILOT = 5  # the first fifth of the trials chooses the direction to project the others on
@@ -142,7 +142,8 @@ def audit_outcomes(
         return np.log(power / np.stack((a, b))).max(axis=0)
 
     mu = max(0.0, _best_bound(first, second, lambda a, b: norm.isf(a) - norm.ppf(b), confidence))
-    bounds = max(0.0, _best_bound(first, second, log_ratio, confidence)), mu_epsilon(mu, delta)
+    bound = max(0.0, _best_bound(first, second, log_ratio, confidence))
+    bounds = bound, size_epsilon("gdp", mu, delta)
     decided_by = "gaussian" if gaussian else "assumption-free"
     claimed = claim.epsilon, claim.delta
     return AuditResult(*claimed, *bounds, mu, decided_by, confidence, first, second)

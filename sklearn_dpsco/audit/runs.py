@@ -17,7 +17,7 @@ from .._progress import check_verbose, progress_bar
 from .._types import Array
 from ..data.rows import SolverData
 from ..privacy.accountant import accountant_in_force
-from ..privacy.budget import PrivacyBudget, check_delta, default_delta, mu_epsilon
+from ..privacy.budget import PrivacyBudget, check_delta, default_delta, size_epsilon
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Plan
 from .neighbours import Pair, check_pairs, differing_rows
@@ -321,7 +321,7 @@ def _audit_releases(
             if any(evidence(math.log(scale), *seen) >= 0 for scale in scales):
                 break
     bound = largest / upper_bound(*seen)
-    bounds = 0.0, mu_epsilon(bound, guarantee.delta), bound
+    bounds = 0.0, size_epsilon("gdp", bound, guarantee.delta), bound
     claimed = guarantee.epsilon, guarantee.delta
     return AuditResult(*claimed, *bounds, "releases", confidence, *map(np.array, scores))
 

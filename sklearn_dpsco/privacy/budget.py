@@ -77,11 +77,16 @@ def mu_delta(mu: float, epsilon: float) -> float:
     return float(gaussian_delta(np.array([epsilon]), mu)[0])  # Balle and Wang (2018)
 
 
-def mu_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of mu-Gaussian DP at `delta`: the low end of a bracket; NaN if delta is 0."""
+# of a size: rho, or mu
+_DELTA_OF: dict[str, Callable[[float, float], float]] = {"zcdp": zcdp_delta, "gdp": mu_delta}
+
+
+def size_epsilon(currency: str, size: float, delta: float) -> float:
+    """Epsilon at `delta` of rho or mu: the low end of a bracket; NaN if delta is 0."""
     if not delta > 0:
         return math.nan
-    return bracketed(lambda epsilon: not mu_delta(mu, epsilon) >= delta, _NARROW)[0]
+    delta_of = _DELTA_OF[currency]
+    return bracketed(lambda epsilon: not delta_of(size, epsilon) >= delta, _NARROW)[0]
 
 
 def pure_mu(epsilon: float) -> float:
@@ -100,27 +105,17 @@ def pure_of_mu(mu: float) -> float:
 
 def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
     """Smallest delta at `epsilon` of what costs so much in "zcdp", "gdp" or "pure"."""
-    if composition == "zcdp":
-        return zcdp_delta(cost, epsilon)
-    if composition == "gdp":
-        return mu_delta(math.sqrt(2 * cost), epsilon) if math.isfinite(cost) else 1.0
-    # binary randomized response attains it
-    return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
+    if composition == "pure":  # binary randomized response attains it
+        return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
+    return _DELTA_OF[composition](cost if composition == "zcdp" else math.sqrt(2 * cost), epsilon)
 
 
 @lru_cache(maxsize=4096)
 def _whole(currency: Currency, epsilon: float, delta: float) -> float:
     """Largest rho ("zcdp") or mu ("gdp") that implies (epsilon, delta)."""
-    delta_of = zcdp_delta if currency == "zcdp" else mu_delta
+    delta_of = _DELTA_OF[currency]
     # one part in 1e10 covers the float error of the conversion itself
     return bracketed(lambda size: not delta_of(size, epsilon) <= delta, _NARROW)[0] * (1 - 1e-10)
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Epsilon that rho-zCDP proves at `delta`: the low end of a bracket."""
-    if not rho > 0:
-        return 0.0
-    return bracketed(lambda epsilon: not zcdp_delta(rho, epsilon) >= delta, _NARROW)[0]
 
 
 # the parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)
@@ -321,10 +316,10 @@ class PrivacyBudget:
         if currency == "pure":
             epsilon = whole * fraction
         elif currency in ("gdp", "pld"):
-            epsilon = mu_epsilon(self._size("gdp") * math.sqrt(fraction), delta)
+            epsilon = size_epsilon("gdp", self._size("gdp") * math.sqrt(fraction), delta)
         else:
-            epsilon = zcdp_epsilon(rho * fraction, delta)
-        if epsilon < _LEAST_EPSILON:
+            epsilon = size_epsilon("zcdp", rho * fraction, delta)
+        if not epsilon >= _LEAST_EPSILON:  # also NaN, of delta=0
             raise ValueError(f"epsilon={whole:g} is too small to be divided")
         if currency == "pure":
             return replace(self, epsilon=epsilon)

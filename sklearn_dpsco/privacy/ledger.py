@@ -31,10 +31,9 @@ from .budget import (
     ROUNDING,
     Currency,
     PrivacyBudget,
-    mu_epsilon,
     pure_of_mu,
     renyi_epsilon,
-    zcdp_epsilon,
+    size_epsilon,
 )
 from .guarantee import Guarantee
 
@@ -239,11 +238,12 @@ class Snapshot(NamedTuple):
             delta = budget.delta - slack
             bounds = [budget.epsilon if most is None else most, epsilon]
             if delta > 0 and at_order > 0:
-                # one part in 1e12: the other end of the bracket
-                bounds += [zcdp_epsilon(rho, delta) * (1 + 1e-12)] if math.isfinite(rho) else []
+                sizes = {"zcdp": rho, "gdp": math.sqrt(2 * half_mu_squared)}
+                for currency in {"zcdp", self.composition}:
+                    if math.isfinite(size := sizes[currency]):
+                        # one part in 1e12: the other end of the bracket
+                        bounds.append(size_epsilon(currency, size, delta) * (1 + 1e-12))
                 bounds.append(renyi_epsilon(self.order, self.order * at_order, delta))
-                if self.composition == "gdp" and math.isfinite(half_mu_squared):
-                    bounds.append(mu_epsilon(math.sqrt(2 * half_mu_squared), delta) * (1 + 1e-12))
             found.append(float(min(bounds)))
         return max(found)
 
@@ -255,14 +255,12 @@ class Snapshot(NamedTuple):
         for unit in self.ledger.units(path):
             left = max(0.0, self.size - float(unit[_COLUMN[self.composition]])) / n_fits
             pure = (self.budget.epsilon - unit[0]) / n_fits
+            root = math.sqrt(2 * left)
             if delta == 0:
-                size = math.sqrt(2 * left)
-                by_size = pure_of_mu(size) if is_gdp else max(size, self.order * left)
+                by_size = pure_of_mu(root) if is_gdp else max(root, self.order * left)
                 found.append(float(max(0.0, pure, by_size)))
-            elif is_gdp:
-                found.append(mu_epsilon(math.sqrt(2 * left), delta) if left > 0 else 0.0)
             else:
-                found.append(zcdp_epsilon(left, delta))
+                found.append(size_epsilon(self.composition, root if is_gdp else left, delta))
         return min(found)
 
     def plus(self, *charges: Charge) -> Snapshot:

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from .._checks import check_string, rounded, telling
 from .._overview import Overview, Overviewed
-from .budget import zcdp_epsilon
+from .budget import size_epsilon
 
 ENDLESS = 2**40  # records for which a stream without a horizon is planned
 Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
@@ -300,7 +300,7 @@ class Fits:
             return None
         epsilon, rho, slack = self.costs
         if self.delta > slack and math.isfinite(rho):
-            epsilon = min(epsilon, zcdp_epsilon(rho, self.delta - slack))
+            epsilon = min(epsilon, size_epsilon("zcdp", rho, self.delta - slack))
         return epsilon if math.isfinite(epsilon) else None
 
     @property

@@ -48,7 +48,7 @@ from ..data.rows import (
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import PrivacyBudget, mu_epsilon
+from ..privacy.budget import PrivacyBudget, size_epsilon
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
@@ -975,7 +975,7 @@ def _check_rows(
     # noise falls as Gaussian DP's mu grows; shares depend on it, too
     mu, growth = budget.mu * budget.rows_per_user, 1.1 * enough / n
     larger = [  # under the relation, and under zero-out
-        mu_epsilon(mu * of_n, budget.delta) if mu else budget.epsilon * of_n
+        size_epsilon("gdp", mu * of_n, budget.delta) if mu else budget.epsilon * of_n
         for of_n in (growth, growth / budget.record_factor)
     ]
     fewer = "fewer features" + " or classes" * isinstance(problem.loss, Multinomial)

@@ -49,7 +49,7 @@ from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Release, SelectVertex
 from sklearn_dpsco.privacy import accountant as accountant_module
-from sklearn_dpsco.privacy.budget import mu_epsilon, pure_mu, pure_of_mu, zcdp_epsilon
+from sklearn_dpsco.privacy.budget import pure_mu, pure_of_mu, size_epsilon
 from sklearn_dpsco.privacy.ledger import Charge, Ledger, Snapshot
 from sklearn_dpsco.randomness.stream import current_process
 from sklearn_dpsco.solvers import NoisyMD
@@ -127,7 +127,7 @@ def test_gaussian_dp_adds_up_in_squares_and_takes_whole_budgets():
     mu = PrivacyBudget(1.0, DELTA).mu
     accountant, second = BudgetAccountant(1.0, DELTA), PLDAccountant()
     for _ in range(4):
-        accountant.spend(guarantee := gaussian(mu_epsilon(mu / 2, DELTA)))
+        accountant.spend(guarantee := gaussian(size_epsilon("gdp", mu / 2, DELTA)))
         second.compose(guarantee.dp_event)
     assert accountant.total_spent() == pytest.approx(1.0, rel=1e-6)
     assert second.get_epsilon(DELTA) == pytest.approx(1.0, rel=1e-3)
@@ -192,7 +192,7 @@ def test_a_mix_of_pure_and_zcdp():
     assert rho < 0.024356
     spent = accountant.total_spent()
     # the pure ones cost less at the order of the budget
-    assert 0.8 < spent < zcdp_epsilon(rho, DELTA)
+    assert 0.8 < spent < size_epsilon("zcdp", rho, DELTA)
     with pytest.raises(PrivacyBudgetError):
         accountant.spend(gaussian(0.4, composition="zcdp"))
 

@@ -16,7 +16,7 @@ from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
 from sklearn_dpsco.mechanisms.batch import BatchGaussian
 from sklearn_dpsco.model_selection.private_steps import Allotment
 from sklearn_dpsco.privacy import events
-from sklearn_dpsco.privacy.budget import RELATIONS, mu_epsilon, zcdp_epsilon
+from sklearn_dpsco.privacy.budget import RELATIONS, size_epsilon
 from sklearn_dpsco.privacy.sampling import mixture_delta
 from sklearn_dpsco.privacy.selections import gaussian_delta
 from sklearn_dpsco.randomness.subsets import RandomBatches
@@ -124,9 +124,9 @@ def test_what_the_worst_unit_bears_is_what_a_tree_costs(relation):
         assert found.renyi(7.0) == pytest.approx(divergence, rel=1e-14)
         # the epsilon of that unit alone, or more by its search
         if currency == "gdp":
-            epsilon = mu_epsilon(math.sqrt(2 * most), 1e-6)
+            epsilon = size_epsilon("gdp", math.sqrt(2 * most), 1e-6)
         else:
-            epsilon = zcdp_epsilon(most, 1e-6)
+            epsilon = size_epsilon("zcdp", most, 1e-6)
         assert epsilon * (1 - 1e-12) <= found.epsilon_at(1e-6) <= epsilon * (1 + 1e-9)
 
 
