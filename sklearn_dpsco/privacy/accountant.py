@@ -21,7 +21,7 @@ from .branches import Account, BranchPath, ParallelGroup, branch_names
 from .budget import Currency, PrivacyBudget, pure_mu
 from .guarantee import Guarantee
 from .ledger import COSTS, Charge, Ledger, Snapshot, Turn, check_slack
-from .report import Report, claim_of, of_accountant
+from .report import Report, of_accountant
 from .selections import LARGEST_MU
 
 _ELSEWHERE = (
@@ -271,10 +271,8 @@ class BudgetAccountant(Account):
             ``print`` shows it, as does a notebook, and ``to_json()`` has the facts.
         """
         state = self._in_turn()
-        budget, charges = state.budget, state.ledger.charges
-        claim = budget.epsilon, budget.delta, budget.relation, state.max_rows_per_user
-        facts = state.spent(), state.left(), charges, branch_names(charges)
-        return of_accountant(claim, *facts, dataset=dataset, purpose=purpose)
+        names = branch_names(state.ledger.charges)
+        return of_accountant(state, names, dataset=dataset, purpose=purpose)
 
     def to_frame(self) -> Any:
         """The charges as a `pandas.DataFrame`, a row for each and a column for each of its facts.
@@ -391,7 +389,8 @@ class BudgetAccountant(Account):
         named |= dict(zip(COSTS, map(float, costs), strict=True))
         named |= {"branch": branch, "has_groups": has_groups, "guarantee": guarantee}
         named |= {"noise_is_exact": guarantee.noise_is_exact}
-        charge = Charge(*claim_of(guarantee), kind, **named)
+        claim = float(guarantee.epsilon), float(guarantee.delta), guarantee.relation
+        charge = Charge(*claim, guarantee.rows_per_user, kind, **named)
         state = state.plus(charge)
         if not state.is_within:
             raise PrivacyBudgetError(self._refusal(charge, state))

@@ -22,7 +22,7 @@ from .._checks import check_real, import_pandas
 from .._overview import Overview, Overviewed
 from .._types import Relation
 from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
-from .report import Fits, Report, claim_of, of_guarantee, promise
+from .report import Fits, Report, of_guarantee, promise
 from .selections import bracketed, has_optimum, selection_delta, selection_epsilon
 
 _OF_DELTA = "adaptive-range", "pld", "renyi"
@@ -153,10 +153,8 @@ class Guarantee(Overviewed):
     def of_parts(cls, budget: PrivacyBudget, composition: Composition, parts: Forks) -> Guarantee:
         """The guarantee of parts that were planned within shares of a budget."""
         named = tuple((name, tuple(alternatives)) for name, alternatives in parts)
-        costliest = _costliest_of(named, composition)
-        releases = tuple(release for _, part in costliest for release in part.releases)
         claim = budget.epsilon, budget.delta, budget.relation
-        return cls(*claim, composition, releases, budget.rows_per_user, named)
+        return cls(*claim, composition, (), budget.rows_per_user, named)
 
     def __post_init__(self) -> None:
         budget, is_void = PrivacyBudget(self.epsilon, self.delta, self.relation), self.is_void
@@ -165,6 +163,9 @@ class Guarantee(Overviewed):
         for name, alternatives in self.parts:
             if any(part.rows_per_user != self.rows_per_user for part in alternatives):
                 raise AssertionError(f"{name} is for users of another number of rows")
+        if self.parts:
+            releases = tuple(release for _, part in self._costliest for release in part.releases)
+            self.__dict__.update(releases=releases)
         # numbers for which a cost says nothing; NaN must not pass
         of_scale = "scale of 0" if is_void else "finite scale > 0"
         for release in self.releases:
@@ -243,8 +244,7 @@ class Guarantee(Overviewed):
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""
-        is_exact = self.noise_is_exact
-        lines = [promise(claim_of(self), self.noise_is_secret, noise_is_exact=is_exact)]
+        lines = [promise(self, self.noise_is_secret, self.noise_is_exact)]
         lines += self.fits.lines if self.fits else []
         more = [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
         if self.slack:
@@ -361,7 +361,9 @@ class Guarantee(Overviewed):
 
     @property
     def _costliest(self) -> list[tuple[str, Guarantee]]:
-        return _costliest_of(self.parts, self.composition)
+        """Of the alternatives of each part the one that costs most in the currency of all."""
+        cost = methodcaller("cost", _additive(self.composition))
+        return [(name, max(options, key=cost)) for name, options in self.parts]
 
     def renyi(self, order: float) -> float:
         """Renyi divergence of this order (above 1), for the worst record; delta must be above 0.
@@ -584,12 +586,6 @@ def _grouped(releases: Iterable[Release]) -> tuple[list[Release], list[list[Rele
     for release in releases:
         groups.setdefault(release.group, []).append(release)
     return groups.pop(None), list(groups.values())
-
-
-def _costliest_of(parts: Forks, composition: Composition) -> list[tuple[str, Guarantee]]:
-    """Of the alternatives of each part the one that costs most in the currency of all."""
-    currency = _additive(composition)
-    return [(name, max(options, key=lambda one: one.cost(currency))) for name, options in parts]
 
 
 def _additive(composition: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_DOWN
 from functools import cached_property
@@ -20,7 +20,6 @@ from .._overview import Overview, Overviewed
 from .budget import size_epsilon
 
 ENDLESS = 2**40  # records for which a stream without a horizon is planned
-Claim = tuple[float, float, str, int]  # epsilon, delta, relation, rows of a person
 
 _CHANGE = {
     "replace-one": "had the {whom} held other values",
@@ -149,23 +148,19 @@ def _percent(epsilon: float, before: float = 0.5) -> str:
     return f"{up(100 * float(expit(log_odds)))}%"
 
 
-def claim_of(claimed: Any) -> Claim:
-    """Of a guarantee, in Python's numbers."""
-    return float(claimed.epsilon), float(claimed.delta), claimed.relation, claimed.rows_per_user
-
-
 def promise(
-    claim: Claim,
-    noise_is_secret: bool | None = True,
+    claim: Any,
+    noise_is_secret: bool = True,
+    noise_is_exact: bool = True,
     *,
-    noise_is_exact: bool | None = True,
     is_ledger: bool = False,
 ) -> str:
     """The first sentence of reports and prints: who is protected, against whom, at what odds.
 
-    A guarantee is of one result: what others of the same data tell is outside of it.
+    The claim is a guarantee, of one result: what others of the same data tell is outside of it. Or
+    it is the budget of a ledger, of all results together.
     """
-    epsilon, delta, relation, rows = claim
+    epsilon, delta, rows = claim.epsilon, claim.delta, claim.rows_per_user
     if math.isinf(epsilon):
         return "epsilon = inf: no noise, and nothing is private"
     who, whom = ("any single row", "row") if rows == 1 else ("any person", "person")
@@ -177,13 +172,13 @@ def promise(
     text = (
         f"Protected are the values of {who}{f' (up to {rows} rows)' if rows > 1 else ''}, against "
         f"whoever sees {seen} and may know everything about all others: "
-        f"{_CHANGE[relation].format(whom=whom)}, {any_result} would have been at most {factor} "
-        f"times as likely, and at least 1/{factor} as likely{slack}."
+        f"{_CHANGE[claim.relation].format(whom=whom)}, {any_result} would have been at most "
+        f"{factor} times as likely, and at least 1/{factor} as likely{slack}."
     )
     others = []
-    if noise_is_secret is False:
+    if not noise_is_secret:
         others.append("knows or guesses the seed (random_state) that was given")
-    if noise_is_exact is False:
+    if not noise_is_exact:
         others.append("sees the last digits, which noise of precision='float' leaves open")
     if not others:
         return text
@@ -198,13 +193,13 @@ def _sure(epsilon: float) -> str:
     return f"{even}, and who was 1% sure at most {rare} sure"
 
 
-def _explained(claim: Claim, spent: float | None = None, has_branches: bool = False) -> list[str]:
+def _explained(claim: Any, spent: float | None = None, has_branches: bool = False) -> list[str]:
     """The same for someone without mathematics, each word with what it means.
 
     `spent` is the epsilon of the results so far, of a budget that has any.
     """
-    epsilon, delta, relation, rows = claim
-    whom = "row" if rows == 1 else "person"
+    epsilon, delta, relation = claim.epsilon, claim.delta, claim.relation
+    whom = "row" if claim.rows_per_user == 1 else "person"
     rare = ", apart from rare results (delta, below)" if delta > 0 else ""
     about = _ABOUT[relation].format(whom=whom)
     lines = [f"What someone who knows all others can find out at most about {about}{rare}:"]
@@ -222,7 +217,7 @@ def _explained(claim: Claim, spent: float | None = None, has_branches: bool = Fa
             f"Which of two possible values the {whom} had is protected less: 50% can become at "
             f"most {_percent(2 * epsilon)}{_and_delta(2, epsilon, delta)}."
         )
-    if rows == 1:
+    if claim.rows_per_user == 1:
         sizes = {epsilon: ""} if spent is None else {spent: " (below alone)", epsilon: " (all)"}
         two, five = (
             " and ".join(f"{_percent(k * size)}{of}" for size, of in sizes.items()) for k in (2, 5)
@@ -380,24 +375,27 @@ class Report(Overviewed):
 
 
 def _report(
-    what: str, of_person: int, page: Any, known: Any, table: Any, named: Any, **facts: Any
+    what: str, claim: Any, results: Sequence[Any], page: Any, table: Any, named: Any, **facts: Any
 ) -> Report:
     """The page, and the data.
 
-    It is about a person of so many rows. `page` has its lines, the promise first, what is to be
-    confirmed and what to be decided; `known` the kinds of noise that there are, whether fits
-    knew whose rows are whose, and whether noise was exact: all empty before the first result.
+    `page` has its lines below the promise, what is to be confirmed and what to be decided; the
+    `results` say whether noise was secret and exact, and whether fits knew whose rows are whose.
     """
-    (first, *lines), confirmed, decided = page
-    (secrets, had_groups, exact), is_row = known, of_person == 1
-    of_each = " in what any one result is made from" if what == "ledger" else ""
+    secrets = {one.noise_is_secret and math.isfinite(one.epsilon) for one in results}
+    had_groups = {one.has_groups for one in results}
+    exact = {one.noise_is_exact for one in results}
+    is_ledger, is_row = what == "ledger", claim.rows_per_user == 1
+    first = promise(claim, False not in secrets, False not in exact, is_ledger=is_ledger)
+    lines, confirmed, decided = page
+    of_each = " in what any one result is made from" if is_ledger else ""
     if is_row:
         confirmed = [_ONE_ROW.format(of_each), *confirmed]
     else:
-        own = [] if had_groups == {True} else [_MOST_ROWS.format(of_person, of_each)]
+        own = [] if had_groups == {True} else [_MOST_ROWS.format(claim.rows_per_user, of_each)]
         confirmed = [*own, *[_ONE_PERSON] * (True in had_groups), *confirmed]
-    results = "the published results" if what == "ledger" else "one published result"
-    title = f"What {results} can reveal about one {'of the rows' if is_row else 'person'}"
+    of_what = "the published results" if is_ledger else "one published result"
+    title = f"What {of_what} can reveal about one {'of the rows' if is_row else 'person'}"
     whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
     if None in secrets:
         lines = ["Whether all noise was secret is not recorded.", *lines]
@@ -431,10 +429,7 @@ def _report(
 
 def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any) -> Report:
     """The report of one guarantee, with the facts of its releases in the schema's order."""
-    is_exact = guarantee.noise_is_exact
-    lines = [promise(claim_of(guarantee), guarantee.noise_is_secret, noise_is_exact=is_exact)]
-    if not guarantee.is_void:
-        lines += _explained(claim_of(guarantee))
+    lines = [] if guarantee.is_void else _explained(guarantee)
     lines += guarantee.fits.lines if guarantee.fits else []
     if n := len(guarantee.parts):
         lines.append(
@@ -453,10 +448,8 @@ def of_guarantee(guarantee: Any, releases: Iterable[Sequence[Any]], **named: Any
     table = ("what was computed from the data", "how often", "and left in this form"), rows
     fits = guarantee.fits and {name: getattr(guarantee.fits, name) for name in _FITS}
     facts: Any = {"guarantee": _facts(guarantee), "fits": fits, "releases": found}
-    is_secret = guarantee.noise_is_secret and not guarantee.is_void
-    known = {is_secret}, {guarantee.has_groups}, {is_exact}
     page: Any = lines, [], ["- [ ] This result may be published."]
-    return _report("result", guarantee.rows_per_user, page, known, table, named, **facts)
+    return _report("result", guarantee, [guarantee], page, table, named, **facts)
 
 
 def _of_budget(
@@ -530,11 +523,10 @@ def _of_parts(charges: Sequence[Any], rows_per_user: int) -> tuple[list[str], li
     return lines, confirmed
 
 
-def of_accountant(
-    claim: Claim, spent: float, left: float, charges: Any, names: Any, **named: Any
-) -> Report:
-    """The report of a budget and its charges, whose branches have these names."""
-    epsilon, _, _, rows_per_user = claim
+def of_accountant(state: Any, names: Sequence[str], **named: Any) -> Report:
+    """The report of a `Snapshot`, whose charges are of branches of these names."""
+    claim = replace(state.budget, rows_per_user=state.max_rows_per_user)
+    epsilon, spent, left, charges = claim.epsilon, state.spent(), state.left(), state.ledger.charges
     spent = epsilon if math.isclose(spent, epsilon, rel_tol=1e-9) else spent  # but for roundings
     found = []
     for charge, name in zip(charges, names, strict=True):
@@ -544,14 +536,10 @@ def of_accountant(
             part = f"{whose} of their own: {name}"
         what |= {key: getattr(charge, key) for key in ("label", "n_samples", "n_features")}
         found.append(_facts(charge) | what | {"time": charge.time.isoformat(), "part": part})
-    secrets = {charge["noise_is_secret"] for charge in found}
     has_branches = any(charge.branch for charge in charges)
     further, confirmed, decided = _of_budget(epsilon, spent, left, charges, has_branches)
-    parts, of_parts = _of_parts(charges, rows_per_user)
-    exact = {charge.noise_is_exact for charge in charges}
-    told: Any = {"noise_is_exact": False not in exact, "is_ledger": True}
-    lines = [promise(claim, False not in secrets, **told), *parts]
-    lines += [*_explained(claim, spent if found else None, has_branches), *further]
+    parts, of_parts = _of_parts(charges, claim.rows_per_user)
+    lines = [*parts, *_explained(claim, spent if found else None, has_branches), *further]
     rows = [
         (
             ": ".join(filter(None, (one["label"], one["what"]))) or "a release",
@@ -570,7 +558,7 @@ def of_accountant(
     ]
     of_rows = ("of which rows",) if has_branches else ()
     table = ("result", "made from", "its own limit", *of_rows, "time (UTC)", "noise"), rows
-    budget = dict(zip(_BUDGET, (*claim, spent, left), strict=True))
     page = lines, [*confirmed, *of_parts], decided
-    known = secrets, {c.has_groups for c in charges}, exact
-    return _report("ledger", rows_per_user, page, known, table, named, budget=budget, charges=found)
+    sizes = epsilon, claim.delta, claim.relation, claim.rows_per_user, spent, left
+    facts: Any = {"budget": dict(zip(_BUDGET, sizes, strict=True)), "charges": found}
+    return _report("ledger", claim, charges, page, table, named, **facts)

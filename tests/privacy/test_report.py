@@ -195,13 +195,13 @@ def test_what_is_at_most_so_much_is_rounded_up(relation):
     for epsilon, delta in zip(
         np.geomspace(1e-3, 600, 300), np.geomspace(1e-12, 0.5, 300), strict=True
     ):
-        sentence = promise((epsilon, delta, relation, 1))
+        sentence = promise(PrivacyBudget(epsilon, delta, relation))
         factor, slack = re.search(
             r"at most (\S+) times as .* give or take a probability of (\S+) \(delta", sentence
         ).groups()
         for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
             assert true <= float(shown) <= 1.01 * true, sentence
-    assert "at most e^1000 times as likely" in promise((1000.0, 0.0, relation, 1))
+    assert "at most e^1000 times as likely" in promise(PrivacyBudget(1000.0, 0.0, relation))
 
 
 def test_what_is_not_private_is_told_first():
