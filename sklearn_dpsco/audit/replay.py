@@ -121,21 +121,17 @@ class TracedStream(RandomStream):
     """The stream of a run, or a substream of it, known by its path of names.
 
     Two streams of one path give the same words, from the start on: a word is used twice exactly
-    where two of them are read at all. What a twin reads counts as read by its `owner`.
+    where two of them are read at all. What one with an `owner` reads counts as read by that.
     """
 
     def __init__(self, seed: int, run: Run, path: Path = (), owner: Any = None) -> None:
         key = hashlib.sha256(repr((seed, path)).encode()).digest()
         super().__init__(key, is_secure=False)
-        self.path, self.n_read = path, 0
-        self._seed, self._run, self._owner = seed, run, owner or self
+        self.seed, self.path, self.n_read = seed, path, 0
+        self._run, self._owner = run, owner or self
 
     def substream(self, *names: str | int) -> TracedStream:
-        return TracedStream(self._seed, self._run, (*self.path, names))
-
-    def twin(self) -> TracedStream:
-        """Counts as this stream, and leaves it where it is."""
-        return TracedStream(self._seed, self._run, self.path, self._owner)
+        return TracedStream(self.seed, self._run, (*self.path, names))
 
     def words(self, size: int) -> Words:
         if size > 0:
@@ -185,7 +181,7 @@ class _Recorder:
             own = self.mechanism.release(value.copy(), stream)
         elif isinstance(stream, TracedStream):
             # a selection may read more words on one table than on the other: the run must not
-            stream = stream.twin()
+            stream = TracedStream(stream.seed, run, stream.path, stream)
             self.mechanism.release(value.copy(), stream)
             if stream.n_read <= 0:
                 run.problems[name] = "is released without noise"

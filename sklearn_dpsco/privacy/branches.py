@@ -280,11 +280,12 @@ class Branch(Account):
     def __exit__(self, *exception: object) -> None: ...
 
 
+@dataclass(eq=False, repr=False)
 class ParallelGroup:
     """Branches on disjoint records or users; made by `BudgetAccountant.parallel`."""
 
-    def __init__(self, accountant: Any, path: BranchPath) -> None:
-        self._accountant, self._path = accountant, path
+    accountant: Any
+    path: BranchPath
 
     __enter__, __exit__ = Branch.__enter__, Branch.__exit__
 
@@ -312,13 +313,13 @@ class ParallelGroup:
         if not (name is None or (isinstance(name, str) and name)):
             raise ValueError(f"name of a branch must be a text or None, got {shown(name)}")
         if name is None:
-            return Branch(self._accountant, (*self._path, secrets.token_hex(6)))
+            return Branch(self.accountant, (*self.path, secrets.token_hex(6)))
         siblings = [
             path
-            for path in _charged(self._accountant, self._path[:-1])
-            if len(path) == len(self._path) + 1 and _name_of(path) == name
+            for path in _charged(self.accountant, self.path[:-1])
+            if len(path) == len(self.path) + 1 and _name_of(path) == name
         ]
-        own = [path for path in siblings if path[:-1] == self._path]
+        own = [path for path in siblings if path[:-1] == self.path]
         if len(own) > 1:  # of earlier versions, which made a new one each time
             raise ValueError(
                 f"{len(own)} branches of this group are called {name!r}: take the one that you "
@@ -332,7 +333,7 @@ class ParallelGroup:
             )
         # no chance in it: processes that open it at the same time must have the same one
         key = f"{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]} {name}"
-        return Branch(self._accountant, own[0] if own else (*self._path, key))
+        return Branch(self.accountant, own[0] if own else (*self.path, key))
 
 
 def _warn_of_another_run(accountant: Any, path: BranchPath, named: dict[str, Any]) -> None:

@@ -148,17 +148,11 @@ def _percent(epsilon: float, before: float = 0.5) -> str:
     return f"{up(100 * float(expit(log_odds)))}%"
 
 
-def promise(
-    claim: Any,
-    noise_is_secret: bool = True,
-    noise_is_exact: bool = True,
-    *,
-    is_ledger: bool = False,
-) -> str:
+def promise(claim: Any, is_secret: bool, is_exact: bool, *, is_ledger: bool = False) -> str:
     """The first sentence of reports and prints: who is protected, against whom, at what odds.
 
     The claim is a guarantee, of one result: what others of the same data tell is outside of it. Or
-    it is the budget of a ledger, of all results together.
+    it is the budget of a ledger, of all results together. The flags are of their noise.
     """
     epsilon, delta, rows = claim.epsilon, claim.delta, claim.rows_per_user
     if math.isinf(epsilon):
@@ -176,9 +170,9 @@ def promise(
         f"{factor} times as likely, and at least 1/{factor} as likely{slack}."
     )
     others = []
-    if not noise_is_secret:
+    if not is_secret:
         others.append("knows or guesses the seed (random_state) that was given")
-    if not noise_is_exact:
+    if not is_exact:
         others.append("sees the last digits, which noise of precision='float' leaves open")
     if not others:
         return text

@@ -308,7 +308,7 @@ def test_a_branch_is_taken_up_by_its_name_in_any_process(tmp_path):
     )
     charged(alone, lambda: alone, lambda task: task())
     paths = [charge.branch for charge in accountant.ledger]
-    assert {path[0] for path in paths} == {group._path[0]}
+    assert {path[0] for path in paths} == {group.path[0]}
     assert accountant.to_frame()["branch"].tolist() == alone.to_frame()["branch"].tolist()
     assert accountant.total_spent() == alone.total_spent()
     for k, path in enumerate(paths):
