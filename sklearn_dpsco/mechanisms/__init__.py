@@ -2,10 +2,10 @@
 
 from ..privacy.guarantee import Release
 from .batch import BatchGaussian
-from .generalized_gaussian import GeneralizedGaussian, vector_mechanism
 from .laws import (
     AdditiveNoise,
     Gaussian,
+    GeneralizedGaussian,
     KeyedGaussian,
     Laplace,
     Mechanism,
@@ -13,6 +13,7 @@ from .laws import (
     SelectVertex,
     additive_noise,
     softmax_scale,
+    vector_mechanism,
 )
 from .prefix_sum import PrefixSum
 
