@@ -425,25 +425,24 @@ class BudgetAccountant(Account):
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = state.left(charge.branch, delta - charge.slack)
         of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
-        of_kind = of_search = ""
-        facts = [(c.estimator, c.n_features) for c in refused.ledger.charges]
-        is_search = charge.guarantee is not None and charge.guarantee.parts  # those of its fits
-        if all(facts[-1]) and facts.count(facts[-1]) > 2 and not is_search:
-            of_search = "Fits of one search share a budget in a DPGridSearchCV. "
-        is_other = charge.composition in ("pure", "pld", "renyi")
-        if state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
-            of_kind = (
-                "Such a fit costs less beside others where all add up in zCDP: "
-                f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, composition='zcdp'). "
-            )
-        return (
+        said = (
             f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){of_delta} would be "
             f"exceeded: {rounded(spent, 6):g} of its epsilon is spent, and with this charge "
             f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
             f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
-            f"{charge.composition} composition and delta={charge.delta:g}. "
-            f"{of_kind}{of_search}{self._of_branches(charge)}"
-        ).rstrip()
+            f"{charge.composition} composition and delta={charge.delta:g}."
+        )
+        is_other = charge.composition in ("pure", "pld", "renyi")
+        if state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
+            said += (
+                " Such a fit costs less beside others where all add up in zCDP: "
+                f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, composition='zcdp')."
+            )
+        facts = [(c.estimator, c.n_features) for c in refused.ledger.charges]
+        is_search = charge.guarantee is not None and charge.guarantee.parts  # those of its fits
+        if all(facts[-1]) and facts.count(facts[-1]) > 2 and not is_search:
+            said += " Fits of one search share a budget in a DPGridSearchCV."
+        return said + self._of_branches(charge)
 
     def _of_branches(self, charge: Charge) -> str:
         """What a branch would change, or would have changed, for a charge that is refused."""
@@ -455,16 +454,16 @@ class BudgetAccountant(Account):
             may_be_there = group.startswith("users-") or not is_of_users
             if may_be_there and self._state.plus(beside).is_within:
                 return (
-                    "If it reads no record of the branches of a group, such as a score on a test "
+                    " If it reads no record of the branches of a group, such as a score on a test "
                     "set, it goes into a branch of its own there: accountant.branch(name).group"
                     ".branch('test'), with the name of one of them for the first"
                 )
         if not self._state.ledger.own.any():
             return ""
         return (
-            "What is charged to the accountant itself counts for all records. A fit, and its score "
-            "on other records, cost the larger of both only where each was charged to a branch of "
-            "one group, accountant.parallel()"
+            " What is charged to the accountant itself counts for all records. A fit, and its "
+            "score on other records, cost the larger of both only where each was charged to a "
+            "branch of one group, accountant.parallel()"
         )
 
     # ------------------------------------------------------------- file, lock, process

@@ -246,19 +246,20 @@ class Guarantee(Overviewed):
         """What is promised, the claim, and a row for each release, or for each part."""
         lines = [promise(self, self.noise_is_secret, self.noise_is_exact)]
         lines += self.fits.lines if self.fits else []
-        more = [f"  for users of up to {self.rows_per_user} rows"] * (self.rows_per_user > 1)
+        of_parts = f" of {len(self.parts)} parts" if self.parts else ""
+        if not self.is_void:
+            lines.append(f"{self.claim}, {self.composition} composition{of_parts}")
+        if self.rows_per_user > 1:
+            lines.append(f"  for users of up to {self.rows_per_user} rows")
         if self.slack:
-            more.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
+            lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
         if self.parts:
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))
                 for (name, part), (_, share) in zip(self._costliest, self.shares(), strict=True)
             ]
-            head = f"{self.claim}, {self.composition} composition of {len(self.parts)} parts"
             layout = "  {:32s} {:>6s} {:>9s}"
-            return Overview((*lines, head, *more), ("part", "share", "releases"), layout, rows)
-        lines += [f"{self.claim}, {self.composition} composition"] * (not self.is_void)
-        lines += more
+            return Overview(tuple(lines), ("part", "share", "releases"), layout, rows)
         has_groups = any(release.group for release in self.releases)
         columns = ("release", "uses", "mechanism", "sensitivity", "noise scale", "records")
         rows = [
@@ -294,8 +295,7 @@ class Guarantee(Overviewed):
         found: list[tuple[str | None, Guarantee]] = [
             (f"part {k} of {len(self.parts)}: {name}", part)
             for k, (name, part) in enumerate(self._costliest, 1)
-        ]
-        found = found or [(None, self)]
+        ] or [(None, self)]
         releases = [(*_facts(r), part) for part, one in found for r in one.releases]
         return of_guarantee(self, releases, dataset=dataset, purpose=purpose)
 
