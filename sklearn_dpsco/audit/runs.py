@@ -97,7 +97,7 @@ def audit(
             "audit outside of it, before real data are used"
         )
     parameters = estimator.get_params()
-    fixed: dict[str, Any] = {"accountant": None} if "accountant" in parameters else {}
+    fixed: dict[str, Any] = dict.fromkeys({"accountant", "random_state"} & parameters.keys())
     # is left out, and what it says is kept
     account = accountant_in_force(parameters.get("accountant"))
     if parameters.get("relation") == "auto":
@@ -123,12 +123,10 @@ def audit(
     start = int(stream_from_random_state(random_state).words(1)[0] % np.uint64(2**31))
 
     def run(side: int, k: int) -> Any:
-        settings: dict[str, Any] = dict(fixed)
-        if "random_state" in parameters:
-            seed = (start + side * n_trials + k) % 2**32
-            settings["random_state"] = None if random_state is None else seed
+        seed = (start + side * n_trials + k) % 2**32
+        seeded = {} if random_state is None else {"random_state": seed}
         with unwarned():  # the seeds are those that were asked for
-            model = clone(estimator).set_params(**settings)
+            model = clone(estimator).set_params(**fixed | seeded)
         model.fit(*(data, neighbour)[side])
         if statistic is None and not hasattr(model, "coef_"):
             raise ValueError(f"{type(model).__name__} has no coef_: give a statistic")
