@@ -337,17 +337,15 @@ def _check_trials(n_trials: Any, statistic: Any, confidence: Any, verbose: Any) 
 
 def _claim(parameters: dict[str, Any], claim: Any, n_samples: int) -> tuple[float, float]:
     """(epsilon, delta) for tables that differ in one record, or in the rows of a user."""
-    if claim is not None:
-        if not isinstance(claim, tuple) or len(claim) != 2:
-            raise ValueError(f"claim must be None or a pair (epsilon, delta), got {claim!r}")
-        budget = finite_claim(*claim)
-    elif "epsilon" not in parameters:
-        raise ValueError("the estimator has no parameter epsilon: give claim=(epsilon, delta)")
-    else:
+    if claim is None:
+        if "epsilon" not in parameters:
+            raise ValueError("the estimator has no parameter epsilon: give claim=(epsilon, delta)")
         given = check_delta(parameters.get("delta", 0.0))
         delta = default_delta(n_samples) if given is None else given
-        relation = parameters.get("relation", "replace-one")
-        budget = finite_claim(parameters["epsilon"], delta, relation)
+        claim = parameters["epsilon"], delta, parameters.get("relation", "replace-one")
+    elif not isinstance(claim, tuple) or len(claim) != 2:
+        raise ValueError(f"claim must be None or a pair (epsilon, delta), got {claim!r}")
+    budget = finite_claim(*claim)
     if budget.relation == "replace-one":
         return budget.epsilon, budget.delta
     # two steps of zero-out, through the table in which the record contributes nothing

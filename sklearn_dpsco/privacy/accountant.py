@@ -602,7 +602,7 @@ def accountant_in_force(accountant: Any) -> Account | None:
 def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccountant:
     """What a pickle loads: the accountant of this process or of the file, or one that refuses."""
     known = _accountants.get(identifier)
-    if known is not None and known._obstacle() is None:
+    if known is not None and (path is None or known._obstacle() is None):
         return known
     stranger = BudgetAccountant.__new__(BudgetAccountant)
     stranger._id, stranger._file, stranger._why_not = identifier, None, _ELSEWHERE
@@ -616,7 +616,5 @@ def _find_accountant(identifier: str, path: str | None = None) -> BudgetAccounta
             error = str(reason)
         stranger._file = Path(path).resolve()
         stranger._why_not = f"the file of this accountant, {path!r}, cannot be used here: {error}"
-    elif known is not None:
-        return known
     _accountants[identifier] = stranger
     return stranger

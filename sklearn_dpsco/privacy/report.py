@@ -383,11 +383,10 @@ def _report(
     first = promise(claim, False not in secrets, False not in exact, is_ledger=is_ledger)
     lines, confirmed, decided = page
     of_each = " in what any one result is made from" if is_ledger else ""
-    if is_row:
-        confirmed = [_ONE_ROW.format(of_each), *confirmed]
-    else:
-        own = [] if had_groups == {True} else [_MOST_ROWS.format(claim.rows_per_user, of_each)]
-        confirmed = [*own, *[_ONE_PERSON] * (True in had_groups), *confirmed]
+    of_rows = [_ONE_ROW.format(of_each)]
+    if not is_row:
+        of_rows = [_MOST_ROWS.format(claim.rows_per_user, of_each)] * (had_groups != {True})
+        of_rows += [_ONE_PERSON] * (True in had_groups)
     of_what = "the published results" if is_ledger else "one published result"
     title = f"What {of_what} can reveal about one {'of the rows' if is_row else 'person'}"
     whose = "what a single row contributes" if is_row else "what the rows of one person contribute"
@@ -414,7 +413,7 @@ def _report(
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     layout = "".join(f"  {{:{width}s}}" for width in widths)
     made = f"Made on {now:%Y-%m-%d} by {stated}."
-    confirmed = [_SETTINGS, *confirmed, _NOTHING_ELSE.format(what)]
+    confirmed = [_SETTINGS, *of_rows, *confirmed, _NOTHING_ELSE.format(what)]
     head = (title, *about, first, *lines, "Not protected:", *(f"- {text}" for text in outside))
     head += ("Confirmed by the person who worked with the data:", *confirmed, _SIGNED)
     head += ("Decided by the person who is responsible for the data:", *decided, _SIGNED, made)
