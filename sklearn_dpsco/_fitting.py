@@ -74,12 +74,11 @@ class Accounting(NamedTuple):
         """From parameters; "auto" is the accountant's: a fit can spend all but its slack."""
         account, given = accountant_in_force(accountant), check_delta(delta)
         relation, rows = relation_of(relation, account), rows_of(rows, account)
-        terms: Any = LARGEST_DEFAULT_DELTA, "auto", None
-        if account is not None:  # it adds up plans, in a currency that they share
-            terms = account.budget.delta, account.currency, account.order
-        delta, currency, order = terms
+        delta = LARGEST_DEFAULT_DELTA if account is None else account.budget.delta
         delta = delta if given is None else given
-        budget = PrivacyBudget(epsilon, delta, relation, precision, currency, order, rows)
+        budget = PrivacyBudget(epsilon, delta, relation, precision, rows_per_user=rows)
+        if account is not None:  # it adds up plans, in a currency that they share
+            budget = replace(budget, currency=account.currency, order=account.order)
         if not budget.is_infinite:
             _ = budget.gaussian_allowance  # what cannot be converted raises here
         elif account is not None:
