@@ -27,9 +27,10 @@ from ..geometry import Geometry
 from ..losses import Loss
 from ..privacy.accountant import accountant_in_force
 from ..privacy.branches import Account
+from ..privacy.budget import LONGEST_STREAM
 from ..randomness.stream import RandomStream, stream_from_random_state
 from ..solvers.base import Solver, by_name
-from ..solvers.ftrl import FTRL, LONGEST_STREAM, FTRLPlan, FTRLRun
+from ..solvers.ftrl import FTRL, FTRLPlan, FTRLRun
 from ._base import DPClassifier, DPLinearModel, DPRegressor, Settings, estimator
 from ._records import BlocksTable, LocalTable, Targets
 
@@ -37,7 +38,6 @@ from ._records import BlocksTable, LocalTable, Targets
 _LAST_PARTS: dict[str, str] = {}
 _LAST_PARTS_LOCK = threading.RLock()
 
-_NO_HORIZON = LONGEST_STREAM  # epochs are planned up to here
 _ENDED = (
     "the stream of this model has ended (by fit, by finish or by its horizon): "
     "more records would cost more than its guarantee. Clone it to begin another."
@@ -289,7 +289,7 @@ class _StreamingModel(DPLinearModel):
     def _begin(self, empty: Any, targets: Targets, has_groups: bool, lock: Any) -> _Progress:
         """Plan the whole stream; `empty` is X without records, of which no value is read."""
         settings = self._settings()  # anew: a block may have been opened since
-        has_horizon, horizon = self.horizon is not None, self.horizon or _NO_HORIZON
+        has_horizon, horizon = self.horizon is not None, self.horizon or LONGEST_STREAM
         accounting = settings.accounting
         if not has_horizon:
             accounting = accounting._replace(sizes_delta=False)

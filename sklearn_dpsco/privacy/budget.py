@@ -24,6 +24,7 @@ from .selections import LARGEST_MU, bracketed, gaussian_delta
 LARGEST_DEFAULT_DELTA = 1e-6
 _LEAST_EPSILON = 1e-15
 LARGEST_EPSILON = 1e9
+LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
 _NARROW = 1e-13  # of brackets of epsilons and sizes, whose low ends are taken
 
 # Room for the float error of calibrations and of sums. Mechanisms have this much more noise

@@ -17,9 +17,7 @@ from scipy.special import expit
 
 from .._checks import check_string, rounded, telling
 from .._overview import Overview, Overviewed
-from .budget import size_epsilon
-
-ENDLESS = 2**40  # records for which a stream without a horizon is planned
+from .budget import LONGEST_STREAM, size_epsilon
 
 _CHANGE = {
     "replace-one": "had the {whom} held other values",
@@ -537,7 +535,7 @@ def of_accountant(state: Any, names: Sequence[str], **named: Any) -> Report:
         (
             ": ".join(filter(None, (one["label"], one["what"]))) or "a release",
             ", ".join(
-                f"{one[size]} {what}" if one[size] < ENDLESS else f"{what} of a stream"
+                f"{one[size]} {what}" if one[size] < LONGEST_STREAM else f"{what} of a stream"
                 for size, what in (("n_samples", "rows"), ("n_features", "columns"))
                 if one[size] is not None
             )

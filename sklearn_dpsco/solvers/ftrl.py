@@ -35,7 +35,7 @@ from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, make_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Absolute, Logistic, Loss, Quantile, Squared, bounded_clip
 from ..mechanisms import Gaussian, PrefixSum, SelectVertex
-from ..privacy.budget import Allowance, PrivacyBudget
+from ..privacy.budget import LONGEST_STREAM, Allowance, PrivacyBudget
 from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
@@ -48,7 +48,6 @@ _NOISE = 10.0  # times the variance of a scatter, energies below which no slopes
 _USUAL_MOMENT = 1 / 3  # of columns within bounds that are not too wide
 _LARGEST_MOMENT = 4.0  # of whitened rows: half of the `whitened_curvature` that steps allow
 LONGEST_SELECTION = 2**24  # records of a selection, which are enough for any
-LONGEST_STREAM = 2**40  # records; for many more, the bound on float errors would be useless
 
 
 @dataclass(frozen=True)

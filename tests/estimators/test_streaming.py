@@ -25,10 +25,10 @@ from sklearn_dpsco import (
     PrivacyLeakWarning,
     PrivacyParameterWarning,
 )
-from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
+from sklearn_dpsco.privacy.budget import LONGEST_STREAM, RELATIONS, PrivacyBudget
 from sklearn_dpsco.randomness.stream import RandomStream
 from sklearn_dpsco.solvers import FTRL
-from sklearn_dpsco.solvers.ftrl import LONGEST_STREAM, FTRLRun
+from sklearn_dpsco.solvers.ftrl import FTRLRun
 
 REGRESSOR = {"bounds_X": (-1, 1), "bounds_y": (-1, 1), "random_state": 0}
 CLASSIFIER = {"bounds_X": (-1, 1), "classes": [-1.0, 1.0], "random_state": 0}
