@@ -229,7 +229,7 @@ def test_one_cell_of_bytes_does_not_make_bytes_of_the_text_of_others():
             labels, known = as_labels(column), np.array(["a", "b", "1"])
             found.append([label_codes(labels, known).tolist()])
             texts = PrivateVocabulary(nonfinite="zero")._texts(column)
-            found[-1].append([texts.count(text) for text in ("a", "b", "1", "")])
+            found[-1].append([texts.count(text) for text in ("a", "b", "1", None)])
             if isinstance(column, pd.Series) or hasattr(column, "to_frame"):
                 table = column.to_frame("a") if hasattr(column, "index") else column.to_frame()
                 encoder = PublicEncoder({"a": ["a", "b", "1"]}, missing="indicator")
