@@ -487,7 +487,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         """The columns that are meant, by name or number."""
         check_is_fitted(self)
         names, sources, found = self._names, self._released["sources"], []
-        given = [features] if isinstance(features, str) else () if features is None else features
+        is_one = isinstance(features, (str, int, np.integer))
+        given = [features] if is_one else () if features is None else features
         for k, column in enumerate((target, *given)):
             is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
             if column in names:

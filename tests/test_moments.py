@@ -88,6 +88,7 @@ def test_the_budget_is_spent_and_charged():
     accountant = BudgetAccountant(epsilon=1.2, delta=1e-5, relation="zero-out")
     moments = released(2000, 1.0, accountant=accountant)
     moments.regression(3), moments.goodness_of_fit(3)  # cost nothing
+    assert np.array_equal(moments.regression(3, 0).coef, moments.regression(3, [0]).coef)
     with pytest.raises(PrivacyBudgetError):
         moments.fit(table(2000))
     assert len(accountant.ledger) == 1

@@ -365,7 +365,7 @@ def plan_score(
     scoring : str, or list of str, default="accuracy"
         As in `dp_score`.
     n_classes : int in [2, 1e4], default=2
-        Two for "roc_auc", "roc_curve" and "calibration_curve".
+        Two for "roc_auc", "roc_curve" and the scorings of calibration.
     epsilon, delta, relation, confidence, max_rows_per_user, bounds_y, max_error, max_log_loss, \
 n_thresholds, n_bins, score_bounds, invalid, precision, accountant
         As in `dp_score`, `invalid` "auto" being "count", or with groups "exclude": say "exclude"
@@ -811,8 +811,10 @@ class DPScore(Overviewed):
         if self.by_class is not None:
             labels = [str(label) for label in np.asarray(self.classes)]
             rows: Any = np.column_stack([labels, np.char.mod("%.0f", self.value)]).tolist()
-            layout = "rows: true, columns: predicted, each with noise of its own, so that they do "
-            layout += "not add up to n; class_frame() has precision and recall with intervals"
+            layout = "rows: true, columns: predicted"
+            if not self.guarantee.is_void:
+                layout += ", each with noise of its own, so that they do not add up to n"
+            layout += "; class_frame() has precision and recall with intervals"
             return _table([f"{self.scoring} ({claim})", layout], ("", *labels), rows)
         end = f"{100 * self.confidence:g} % interval, {claim}"
         if np.ndim(self.value):

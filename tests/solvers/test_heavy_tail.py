@@ -172,6 +172,14 @@ def test_the_largest_share_leaves_something_for_the_gradients():
                 solver.plan(facts(1000, 3, task), budget)
 
 
+def test_the_largest_share_leaves_something_for_a_descent():
+    model = HeavyTailDPRegressor(solver=UnboundedDescent(scale_share=0.6))
+    for n in (60, 100, 150, 235):
+        assert model.plan(n, 3).step.scale > 0
+    with pytest.raises(ValueError, match="scale_share"):
+        model.set_params(solver__scale_share=0.61).plan(100, 3)
+
+
 def test_small_tables_learn_an_intercept_only():
     plan = HeavyTailDPRegressor().plan(100, 20)
     assert plan.oracle is None

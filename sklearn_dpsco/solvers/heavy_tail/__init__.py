@@ -317,14 +317,14 @@ class UnboundedDescent(Descent):
     ----------
     max_iter : "auto" or int in [1, 1e9], default="auto"
         As in `Descent`.
-    scale_share : "auto" or float in [1e-6, 0.7], default="auto"
+    scale_share : "auto" or float in [1e-6, 0.6], default="auto"
         Largest share of the budget for the sizes of the features, unless `scale_X` is declared;
         "auto" is 0.25. Less is spent where that is enough. Those of the target take at most another
         0.06, or 0.38 where n times epsilon is so small that they would be guesses.
     """
 
     with_set = "scof"
-    checks = {"scale_share": partial(auto_or, check_real, low=1e-6, high=MOST_SCALE_SHARE)}
+    checks = {"scale_share": partial(auto_or, check_real, low=1e-6, high=0.6)}
 
     # what the plan releases; other sizes are 1, in the units of the data
     private_scale_X = private_center_X = private_scale_y = private_center_y = True

@@ -345,7 +345,10 @@ def mean_noise(n_samples: int, record_factor: float, allowance: Allowance, count
 
 
 def plan_reach(columns: Columns, most: float) -> ReachSearch:
-    """The search for the reach of columns, with at most this share of the allowance."""
+    """The search for the reach of columns, with at most this share of the allowance.
+
+    That of few targets has up to `_MOST_FOR_TARGET`, and half of it for presence.
+    """
     d, is_target = columns.n_columns, columns.what == "target"
     shared, presence, spent = None, None, 0.0
     at_all, far, beyond = columns.selection_noise(d), None, 0.5
