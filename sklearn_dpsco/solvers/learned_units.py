@@ -471,8 +471,7 @@ class LearnedUnits(Part):
         unit[d:] = found["transform"][d:, -1]
         if doubts is not None:
             doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
-        weigh = statistics.limited if is_rate else statistics.weighed
-        data = copy.map(weigh, problem, self.cuts_rows)
+        data = copy.map(statistics.weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
         found["top_noise"] = top_noise
         if self.center is not None:
@@ -514,10 +513,8 @@ class LearnedUnits(Part):
         center, noise = np.zeros(unit.size), np.zeros(unit.size)
         if self.center is not None:
             center, noise = self._release_centers(data, unit, rough, n, stream)
-        if self.problem.inference:  # intervals of rare flags hold with shorter rows
-            measured = data.map(statistics.measure, center, unit)
-        else:
-            measured = measured.map(statistics.centred, center, unit)
+        # (intervals of rare flags hold with shorter rows)
+        measured = measured.map(statistics.measure, center, unit, not self.problem.inference)
         guess = min(2.0 * float(np.linalg.norm(np.hypot(1.0, noise * unit))), longest)
         usual = statistics.scale_on_grid(measured, n, 2 * longest, guess, self.length, stream, 1.0)
         if float(differ.sum()) < _RARELY:
@@ -551,10 +548,9 @@ class LearnedUnits(Part):
             noisy, variance = self.center.release(mean, stream), self.center.variance
             if not (of_box and data.is_sparse):
                 center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
-                if self.problem.inference:  # intervals of rare flags hold with shorter rows
-                    measured = data.map(statistics.measure, center)
-                else:
-                    measured = measured.map(statistics.centred, center)
+                # (intervals of rare flags hold with shorter rows)
+                zeros_stay = not self.problem.inference
+                measured = measured.map(statistics.measure, center, None, zeros_stay)
         facts = 2 * rough, rough / 2, self.length, stream, fall
         return center, rough, statistics.scale_on_grid(measured, n, *facts)
 

@@ -325,15 +325,15 @@ def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
     return np.array([data.rows.without_empty(offsets).sum()])
 
 
-def measure(data: SolverData, center: Array | None = None, unit: Array | None = None) -> SolverData:
-    """Records, whose scales are 1 or 0, with the norms of unit (x - center)."""
-    return replace(data, numbers=Rows(data.rows.X, False, center=center).norms(unit))
+def measure(
+    data: SolverData, center: Any = None, unit: Any = None, zeros_stay: bool = False
+) -> SolverData:
+    """Records, whose scales are 1 or 0, with the norms of unit (x - center).
 
-
-def centred(measured: SolverData, center: Array, unit: Array | None = None) -> SolverData:
-    """Measured rows with the norms of unit (x - center) to count, those of rows of 0 as 0 (4.5)."""
-    norms = Rows(measured.rows.X, False, center=center).norms(unit)
-    return replace(measured, numbers=np.where(measured.numbers > 0, norms, 0.0))
+    To count only those, what was measured as 0 before, rows of 0, may stay 0 (4.5).
+    """
+    norms = Rows(data.rows.X, False, center=center).norms(unit)
+    return replace(data, numbers=np.where(data.numbers > 0, norms, 0.0) if zeros_stay else norms)
 
 
 def norm_counts(measured: SolverData, grid: Array) -> Array:
@@ -555,17 +555,16 @@ def bounded(copy: SolverData, bound: float) -> SolverData:
     return replace(copy, numbers=(x, LONGEST * clipped_to(bound, norms), norms))
 
 
-def limited(copy: SolverData, problem: Problem, cuts_rows: bool) -> SolverData:
-    """`weighed`, with bounds on derivatives, in units of the clip: that of the weighted ones."""
-    own, found = copy.rows.sample_weight, weighed(copy, problem, cuts_rows)
-    # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
-    return found if own is None else replace(found, numbers=1 / np.maximum(own, TINY))
-
-
 def weighed(copy: SolverData, problem: Problem, cuts_rows: bool) -> SolverData:
-    """The copy in the place of the rows, their weights times those; or rows and targets times."""
-    (x, weights), rows, y = copy.numbers[:2], copy.rows, copy.y
+    """The copy in the place of the rows, their weights times those; or rows and targets times.
+
+    Of rates with limits of derivatives in units of the clip, that of the weighted ones.
+    """
+    (x, weights), rows, y, limits = copy.numbers[:2], copy.rows, copy.y, None
     scale, counted = weights, rows.sample_weight
+    if problem.loss.task == "rates" and counted is not None:
+        # (roundings here are far below what rows are shorter than 1 by, see `LONGEST`)
+        limits = 1 / np.maximum(counted, TINY)
     if cuts_rows:
         y = times_rows(y, weights) if problem.loss.task == "regression" else y
     else:
@@ -573,7 +572,7 @@ def weighed(copy: SolverData, problem: Problem, cuts_rows: bool) -> SolverData:
         scale = None if rows.scale is None else rows.present().astype(np.float64)
         counted = times_rows(weights, counted)
     center = rows.center if problem.fit_intercept else None
-    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y)
+    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y, limits)
 
 
 def top_eigenvalue(problem: Problem) -> float:

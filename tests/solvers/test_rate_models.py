@@ -223,8 +223,8 @@ def norms_of_half(level_alone, copy):
 
 
 PLANTS = {
-    "limits twice as large": (statistics, "limited", twice_the_limits, "step"),
-    "weights taken twice": (statistics, "limited", squared_limits, "step"),
+    "limits twice as large": (statistics, "weighed", twice_the_limits, "step"),
+    "weights taken twice": (statistics, "weighed", squared_limits, "step"),
     "a mean of sizes without a clip": (statistics, "rate_sum", not_clipped, "units.target_mean"),
     "a mean that is too long": (statistics, "rate_sum", empty_records_too, "units.target_mean"),
     "a second Hessian": (
@@ -648,7 +648,7 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
     data, problem = records(), planned(power).problem
     problem = dataclasses.replace(problem, n_samples=200, n_features=3)
     copy = statistics.copied(data, np.zeros(3), 0.5)
-    limited = statistics.limited(copy, problem, False)
+    limited = statistics.weighed(copy, problem, False)
     coef, terms = np.array([0.5, -1.0, 0.3, 0.2]), Terms(0.0, problem.loss, 0.02)
     z = np.column_stack((0.5 * data.rows.X, np.ones(200)))
     derivatives = problem.loss.derivative(z @ coef, data.y)
