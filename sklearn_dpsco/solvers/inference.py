@@ -110,11 +110,10 @@ class Estimate(NamedTuple):
 
     def times(self, coef: Array, matrix: Array, residual: Any) -> Estimate:
         """The same of linear functions of the coefficients, these being `coef`."""
-        covariances = self.sampling, self.noise, self.gram
-        sampling, noise, gram = (matrix @ part @ matrix.T for part in covariances)
-        residual = self.residual * residual
-        found = coef, sampling, noise, matrix @ self.unknown, gram, self.doubt, residual
-        return Estimate(*found, *self[7:])
+        of_pairs = {"sampling": self.sampling, "noise": self.noise, "gram": self.gram}
+        found: dict[str, Any] = {name: matrix @ x @ matrix.T for name, x in of_pairs.items()}
+        found |= {"unknown": matrix @ self.unknown, "residual": self.residual * residual}
+        return self._replace(coef=coef, **found)
 
 
 class Bread(NamedTuple):
@@ -254,7 +253,7 @@ class NewtonSteps(Part):
                 bread = self._bread(problem, copy, bound, stream)
             there = copy.map(scored)
             if t == 0 and self.moments is not None:
-                seen = copy.map(whatever_label) if is_labels else there
+                seen = copy.map(scored, whatever_label) if is_labels else there
                 (clip,) = self._sizes(
                     seen, n_present, (self.n_large,), stream, _LONGEST[problem.loss.task]
                 )
@@ -423,7 +422,8 @@ class NewtonSteps(Part):
         elif task == "rates":
             most = units.problem.largest_rate * math.exp(min(units.largest, 700.0))
             facts = _few_exceed(units), most, bound, units.frame.mean_weight
-            (least,) = self._sizes(copy.map(whatever_rate, *facts), n, (self.n_large,), stream)
+            sizes = copy.map(scored, whatever_rate, *facts)
+            (least,) = self._sizes(sizes, n, (self.n_large,), stream)
             # (on average a candidate is half an interval above the size)
             least = max(units.clip, 2**-0.125 * least)
         most *= bound * math.sqrt(self.rows_per_user)  # of a sum over a user's rows
@@ -864,8 +864,8 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
         if problem.inference:
             raise ValueError("inference=True needs to know whose rows are, for users of several")
         return None  # users are a promise alone
-    k, left = _n_joint(problem), purse.left
-    left -= _n_shares(problem) * rules.size_share
+    k, of_sizes = _n_joint(problem), (5 if problem.inference else 2 - problem.by_user)
+    left = purse.left - of_sizes * rules.size_share
     # by public facts alone; what a small rest needs says nothing of the rows that are needed
     if left <= 0.1 * problem.inference:
         if not problem.inference:
@@ -884,13 +884,13 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
         _check_rows(problem, budget, k, needed, enough)
     elif purse.n_records < needed:
         return None
-    return _newton_steps(purse, change, left, m, few, enough)
+    return _newton_steps(purse, change, of_sizes, m, few, enough)
 
 
 def _newton_steps(
-    purse: Purse, change: float, left: float, m: float, few: float, enough: float
+    purse: Purse, change: float, of_sizes: int, m: float, few: float, enough: float
 ) -> NewtonSteps:
-    """Those of `plan_steps`; `left` is without the share of the sizes, and m what it buys."""
+    """Those of `plan_steps`, of which sizes have so many shares, and m is what the rest buys."""
     rules, problem, n_records = INFERENCE, purse.problem, purse.n_records
     k, size, loss = _n_joint(problem), problem.size, problem.base_loss
     is_rate = isinstance(loss, Tweedie)
@@ -898,8 +898,9 @@ def _newton_steps(
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
     # of rates one more, for the least clip of the last scores
-    n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else _n_shares(problem)
-    of_size = purse.rank(_n_shares(problem) * rules.size_share, n_sizes, of_users=True)
+    n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else of_sizes
+    of_size = purse.rank(of_sizes * rules.size_share, n_sizes, of_users=True)
+    left = purse.left
     of_users = is_rate and problem.by_user
     factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
     usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
@@ -941,11 +942,6 @@ def _newton_steps(
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
-
-
-def _n_shares(problem: Problem) -> int:
-    """How many shares of the budget sizes have, together."""
-    return 5 if problem.inference else 2 - problem.by_user
 
 
 def _n_first(problem: Problem, k: int, m: float) -> int:
@@ -1195,23 +1191,33 @@ def _level_alone(copy: SolverData) -> SolverData:
     return replace(copy, numbers=copy.numbers._replace(**alone))
 
 
-def scored(copy: SolverData) -> SolverData:
-    """The copy with the scores of its records there, or of its users."""
-    numbers = copy.numbers
+def scored(copy: SolverData, least: Any = None, *facts: float) -> SolverData:
+    """The copy with the scores of its records there, or of its users.
+
+    Perhaps with at least the norms that a function tells of rows; of users with the largest of
+    their rows: that of one event, where that of their sum is smaller.
+    """
+    numbers, users = copy.numbers, copy.numbers.users
     r = clipped_derivative(numbers.loss, numbers.raw, copy.y, math.inf)
     of_each = times_rows(r, numbers.weights)
-    if numbers.users is not None:
-        return replace(copy, numbers=_of_users(numbers, of_each.reshape(len(r), -1)))
-    lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
-    sizes = numbers.norms * lengths * (1 + norm_error(len(numbers.unit)))
-    return replace(copy, numbers=numbers._replace(of_each=of_each, sizes=sizes))
+    if users is not None:
+        found = _of_users(numbers, of_each.reshape(len(r), -1))
+    else:
+        lengths = np.abs(of_each) if r.ndim == 1 else np.linalg.norm(of_each, axis=1)
+        sizes = numbers.norms * lengths * (1 + norm_error(len(numbers.unit)))
+        found = numbers._replace(of_each=of_each, sizes=sizes)
+    if least is not None:
+        sizes = least(copy, *facts)
+        if users is not None:
+            sizes = np.maximum.reduceat(sizes[users.order], users.starts)
+        found = found._replace(sizes=np.maximum(sizes, found.sizes))
+    return replace(copy, numbers=found)
 
 
-def whatever_label(copy: SolverData) -> SolverData:
-    """The scores with the norms that they have with the least probable label.
+def whatever_label(copy: SolverData) -> Array:
+    """The norms that scores of rows have with the least probable label.
 
-    A few events in a rare group are fewer than a rank sees, but its rows are not. Of users, with
-    the largest such norm of a row where that of their sum is smaller: that of one event.
+    A few events in a rare group are fewer than a rank sees, but its rows are not.
     """
     numbers: Sized = copy.numbers
     p = numbers.loss.probability(numbers.raw)  # type: ignore[attr-defined]
@@ -1219,33 +1225,24 @@ def whatever_label(copy: SolverData) -> SolverData:
         most = np.maximum(p, 1 - p)
     else:
         most = np.sqrt((p**2).sum(axis=1) + 1 - 2 * p.min(axis=1))
-    return _scored_at_least(copy, numbers.norms * numbers.weights * most)
+    return np.asarray(numbers.norms * numbers.weights * most)
 
 
 def whatever_rate(
     copy: SolverData, derivative: float, largest: float, bound: float, usual: float
-) -> SolverData:
-    """The scores with at least the norms that they have with a derivative that few exceed.
+) -> Array:
+    """The norms that scores of rows have with a derivative that few exceed.
 
     That of an event, where these are rare: as of labels. Of an exposure at most with the largest
-    rate; of users with that of one row. Of long rows, which count less the longer their exposures
-    are, as with the usual one at least: few events are those of short ones.
+    rate. Of long rows, which count less the longer their exposures are, as with the usual one at
+    least: few events are those of short ones.
     """
     numbers, rows = copy.numbers, copy.rows
     own = rows.sample_weights() * rows.present()
     exposures = np.maximum(own, usual * (own > 0))
     squares = numbers.norms**2 * exposures * _curvature(numbers.loss, numbers.raw)[1]
     sizes = numbers.norms * clipped_to(bound, np.sqrt(squares)) ** 2
-    return _scored_at_least(copy, sizes * np.minimum(derivative, own * largest))
-
-
-def _scored_at_least(copy: SolverData, sizes: Array) -> SolverData:
-    """The scores with at least these norms; of users with the largest of their rows."""
-    users, there = copy.numbers.users, scored(copy)
-    if users is not None:
-        sizes = np.maximum.reduceat(sizes[users.order], users.starts)
-    sizes = np.maximum(sizes, there.numbers.sizes)
-    return replace(copy, numbers=there.numbers._replace(sizes=sizes))
+    return np.asarray(sizes * np.minimum(derivative, own * largest))
 
 
 def _of_users(numbers: Sized, of_each: Array) -> Sized:

@@ -749,7 +749,7 @@ def _pulled_part(
     """
     rules, times = UNIT_DESCENT, np.arange(0.05, 4, 0.1)
     pull, energy = np.mean(pulls, axis=0)
-    points = _normal_points(slopes, units.spread * float(np.linalg.norm(slopes)))
+    points = _normal_points(units, slopes, units.spread * float(np.linalg.norm(slopes)))
     offset = _class_offsets(units)
     p = softmax(points + offset + level, axis=1)
     _, _, shorter = _shortened(p, walk.clip)
@@ -779,7 +779,7 @@ def _where_clipped(
     """
     problem = units.problem
     clip, of_users = (clip, math.inf) if units.users is None else (math.inf, clip)
-    points = _normal_points(slopes, spread) + _class_offsets(units)
+    points = _normal_points(units, slopes, spread) + _class_offsets(units)
     law, p = softmax(points, axis=1), softmax(points + level, axis=1)
     # (of two classes, whose scores are 0 and z, a curvature in z is half of that in both)
     clip, unit = (clip, 1.0) if problem.has_frequencies else (math.sqrt(2) * clip, 0.5)
@@ -940,7 +940,7 @@ class Correction(Part):
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         slopes, _ = _slopes_and_levels(units, coef)
         spread, far, line = self._line(units, slopes, clear.part, point[:d], stream)
-        points = _normal_points(slopes, spread) if tells_levels(units) else None
+        points = _normal_points(units, slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
         own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), far * CORRECTION.prior
 
@@ -1027,7 +1027,7 @@ class Correction(Part):
         walk = Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
         if not is_normal:
             return walk
-        points = _normal_points(np.ones((1, 1)), _LINE_UNIT * start[0])
+        points = _normal_points(line, np.ones((1, 1)), _LINE_UNIT * start[0])
         flat = _slope_curvature(line, points, _LINE_UNIT * start[1:])
         noise = length * math.sqrt(walk.variance / self.n_steps)
         surest = CORRECTION.slope_noise * start[0] / max(noise, TINY)
@@ -1099,7 +1099,7 @@ def move_toward_levels(
         part = math.tanh(_class_offsets(units)[1] / 2) / max(1 - 2 * rarer, TINY)
         whole, pushed = part * whole, part * pushed
         own[0] -= 0.5 * (whole - pushed) / unit
-    thought, doubt = _doubted_levels(units, slopes, _points_of(units, slopes))
+    thought, doubt = _doubted_levels(units, slopes, _normal_points(units, slopes))
     thought = thought - kept * pushed
     variance = np.maximum(doubt + noise, TINY)
     own[0] = thought / unit + doubt / variance * _apart(own[0] - thought / unit, variance)
@@ -1123,7 +1123,7 @@ def _start_levels(units: Units, coef: Array) -> None:
     slopes, own = _slopes_and_levels(units, coef)
     own[:] = 0.0
     if tells_levels(units):
-        level = _levels(units, _points_of(units, slopes))
+        level = _levels(units, _normal_points(units, slopes))
         far = np.maximum(np.abs(level) - CORRECTION.start_above, 0.0)
         own[:] = np.sign(level) * far / units.unit[-1]
 
@@ -1136,7 +1136,7 @@ def _push_back(units: Units, slopes: Array, own: Array, walk: Walk) -> Array:
     what is left of these, over that of all.
     """
     unit, clip = float(units.unit[-1]), math.inf if units.users is not None else walk.clip
-    p = softmax(_points_of(units, slopes) + _class_offsets(units), axis=1)
+    p = softmax(_normal_points(units, slopes) + _class_offsets(units), axis=1)
     _, _, shorter = _shortened(p, clip)
     left = p * shorter
     of_all = (p * left.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -1150,24 +1150,19 @@ def _push_back(units: Units, slopes: Array, own: Array, walk: Walk) -> Array:
     return np.asarray((0.5 * pushed) ** 2 + noise)
 
 
-def _points_of(units: Units, slopes: Array) -> Array:
-    """`_normal_points` of slopes of shape (d, K) in the units."""
-    return _normal_points(slopes, _spread_of(units, slopes))
-
-
 def _spread_of(units: Units, slopes: Array) -> float:
     """The root mean square of predictions, by second moments; of classes less their mean."""
     apart = slopes - slopes.mean(axis=1, keepdims=True) if slopes.shape[1] > 1 else slopes
     return units.spread * float(np.linalg.norm(apart))
 
 
-def _normal_points(slopes: Array, spread: float) -> Array:
+def _normal_points(units: Units, slopes: Array, spread: float | None = None) -> Array:
     """Normal predictions of all classes, without intercepts; of two classes, 0 and the second's.
 
     Slopes of shape (d, K) of columns that are alike; the spread is the root mean square of the
-    predictions, less their mean over several classes.
+    predictions, less their mean over several classes, by default `_spread_of` them.
     """
-    k = slopes.shape[1]
+    k, spread = slopes.shape[1], _spread_of(units, slopes) if spread is None else spread
     if k == 1:
         return spread * np.outer(ndtri((np.arange(_N_POINTS) + 0.5) / _N_POINTS), [0.0, 1.0])
     slopes = slopes - slopes.mean(axis=1, keepdims=True)

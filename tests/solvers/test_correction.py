@@ -517,7 +517,7 @@ def test_levels_are_those_of_normal_predictions():
         offset = np.log(frequencies) + shift
         offset = offset[1] - offset[0] if k == 1 else offset - offset.mean()
         units = SimpleNamespace(problem=fact, frame=Frame(offset))
-        points = unit_descent._normal_points(slopes[:, :k], spread)
+        points = unit_descent._normal_points(units, slopes[:, :k], spread)
         found = unit_descent._levels(units, points) + offset
         full = np.append(0.0, found) if k == 1 else found
         mean = softmax(points + full - shift, axis=1).mean(axis=0)
