@@ -440,13 +440,22 @@ class Estimates(Overviewed):
         return dataclasses.replace(self, **others)
 
     def in_units(
-        self, names: Sequence[str], shift: Array, width: Array, sources: Sequence[str] = ()
+        self,
+        names: Sequence[str],
+        shift: Array,
+        width: Array,
+        sources: Sequence[str] = (),
+        scales: Any = 1.0,
     ) -> Estimates:
-        """The same for features z of these names, of which (z - shift) / width are the model's."""
+        """The same for features z of these names, of which (z - shift) / width are the model's.
+
+        And for targets that are the model's times scales, a number or one for each output.
+        """
         n_outputs, n_params = self.coef.shape
         matrix: Any = np.diag(np.append(1 / width, np.ones(n_params - len(width))))
         matrix[len(width) :, : len(width)] = -shift / width
-        return self.times(np.kron(np.eye(n_outputs), matrix), names=names, sources=sources)
+        of_outputs = np.eye(n_outputs) * scales
+        return self.times(np.kron(of_outputs, matrix), names=names, sources=sources)
 
     @property
     def rows(self) -> list[str]:

@@ -81,13 +81,11 @@ class Inference(DPLinearModel):
 
     def _keep_estimate(self, estimate: Any, scaling: FeatureScaling, targets: Targets) -> None:
         """Set what tells how sure the coefficients are."""
-        d, (n_outputs, n_params) = self.n_features_in_, estimate.coef.shape
-        coef, intercept = estimate.coef[:, :d], estimate.coef[:, d:].sum(axis=1)
+        d, (n_outputs, n_params) = self.n_features_in_, estimate.table.coef.shape
+        coef, intercept = estimate.table.coef[:, :d], estimate.table.coef[:, d:].sum(axis=1)
         if n_outputs == 1:
             coef, intercept = coef[0], intercept[0]
         model = targets.model(SolverResult(coef, intercept, 1), scaling)
-        to_data = np.diag(np.append(1 / scaling.width, np.ones(n_params - d)))
-        to_data[d:, :d] = -scaling.shift / scaling.width
         is_link = targets.scaling is None or targets.scaling.has_log_link
         halves = np.broadcast_to(1.0 if is_link else targets.scaling.half, n_outputs)
         pairs = (model["coef_"], model["intercept_"]), (self.coef_, self.intercept_)
@@ -95,24 +93,24 @@ class Inference(DPLinearModel):
             np.hstack((np.atleast_2d(slopes), np.reshape(level, (-1, 1))))[:, :n_params]
             for slopes, level in pairs
         )
-        found = estimate.times(coef, np.kron(np.diag(halves), to_data), halves**2)
+        table = estimate.table.in_units((), scaling.shift, scaling.width, scales=halves)
         problem, guarantee, steps = self.plan_.problem, self.guarantee_, self.plan_.inference
-        residual = np.sqrt(found.residual) * (np.nan if problem.has_weights else 1.0)
+        residual = np.sqrt(estimate.residual * halves**2)
         by_user = guarantee.rows_per_user > 1
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
-        size += f" of {found.n_records} users, at most {most} each" * by_user
-        size += f", about {found.n_present} rows not empty" * (not self._is_strict)
+        size += f" of {estimate.n_records} users, at most {most} each" * by_user
+        size += f", about {estimate.n_present} rows not empty" * (not self._is_strict)
         claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
-        same = ("coef", "sampling", "noise", "doubt", "unknown", "gram")
-        estimates = Estimates(
-            **{name: getattr(found, name) for name in same},
+        estimates = dataclasses.replace(
+            table,
             names=tuple(self._names),
+            coef=coef,
             outputs=tuple(self._output_labels()),
-            residual_std=residual,
+            residual_std=residual * (np.nan if problem.has_weights else 1.0),
             predicting=predicting,
             title=f"{type(self).__name__}: {size}, {claim}",
             notes=(
-                *_notes(found, steps, self.bounds_X, targets.class_weight),
+                *_notes(estimate, steps, self.bounds_X, targets.class_weight),
                 *self._beyond(scaling, targets.scaling),
             ),
         )

@@ -85,8 +85,10 @@ class TargetMedians(Part):
 
     def run(self, total: Array, frame: Frame, stream: RandomStream) -> Frame:
         """The frame, with the medians as the centres of the targets."""
-        facts = self.n_records, self.noise, stream
-        found = [statistics.target_median(c, self.problem, k, *facts) for k, c in self._each(total)]
+        found = []
+        for k, counts in self._each(total):
+            facts = self.grids[k], statistics.target_prior(self.problem, k), self.noise, stream
+            found.append(statistics.median_on_grid(counts, self.n_records, *facts))
         return replace(frame, target_center=_of_outputs(found))
 
     def _each(self, total: Array) -> Any:

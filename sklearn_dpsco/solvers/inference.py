@@ -45,6 +45,7 @@ from ..data.rows import (
     sum_on_threads,
     times_rows,
 )
+from ..estimates import Estimates
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -90,30 +91,16 @@ _MOST_STEPS = 20  # of counts and costs without noise
 
 
 class Estimate(NamedTuple):
-    """Coefficients that are not shrunk, and what is known of their errors.
+    """Coefficients that are not shrunk, and what is known of their errors."""
 
-    In the units of a descent of shape (size,), in plain ones (n_outputs, dimension); covariances
-    are of the coefficients in that order.
-    """
-
-    coef: Array
-    sampling: Array
-    noise: Array
-    unknown: Array  # directions of which nothing is known, as columns
-    gram: Array  # W W^T, for coefficients W w of the w in which those were found
-    doubt: float  # standard deviation of a variance by sampling, over that variance
+    # Without names; coefficients in the units of a descent have the shape (size,), in plain ones
+    # (n_outputs, dimension), and the covariances are of those in that order.
+    table: Estimates
     residual: Array  # of a regression, the variance of the targets about their means
     # of scores that move the estimate as little if they are shortened more and long rows count less
     clip_pvalue: float
     n_records: int  # users if scores are summed by user; else as the next
     n_present: int  # about how many rows are not empty
-
-    def times(self, coef: Array, matrix: Array, residual: Any) -> Estimate:
-        """The same of linear functions of the coefficients, these being `coef`."""
-        of_pairs = {"sampling": self.sampling, "noise": self.noise, "gram": self.gram}
-        found: dict[str, Any] = {name: matrix @ x @ matrix.T for name, x in of_pairs.items()}
-        found |= {"unknown": matrix @ self.unknown, "residual": self.residual * residual}
-        return self._replace(coef=coef, **found)
 
 
 class Bread(NamedTuple):
@@ -223,10 +210,17 @@ class NewtonSteps(Part):
         noise = noise + float((found[:k] ** 2).mean()) * faint @ faint.T
         short = _short(units, plain, point, scores, variance)
         fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
-        errors = basis @ (sampling / n) @ basis.T, noise + short + fallen
-        known = *errors, np.hstack((basis @ bread.weak, gone)), basis @ basis.T
-        told: Any = doubt, residual, pvalue, units.n_records, units.n_present
-        return best, level, _in_plain_units(units, Estimate(found, *known, *told))
+        table = Estimates(
+            names=(),
+            coef=found,
+            sampling=basis @ (sampling / n) @ basis.T,
+            noise=noise + short + fallen,
+            doubt=doubt,
+            unknown=np.hstack((basis @ bread.weak, gone)),
+            gram=basis @ basis.T,
+        )
+        told = residual, pvalue, units.n_records, units.n_present
+        return best, level, _in_plain_units(units, Estimate(table, *told))
 
     def _first_steps(
         self, units: Units, point: Array, n_present: int, stream: RandomStream
@@ -837,11 +831,12 @@ def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     back = back @ units.transform
     scales = np.broadcast_to(units.frame.target_scale, problem.n_outputs)
     matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)
-    model = units.result(estimate.coef, problem, 1)
+    model = units.result(estimate.table.coef, problem, 1)
     coef = np.atleast_2d(model.coef)
     if problem.fit_intercept:
         coef = np.column_stack((coef, np.atleast_1d(model.intercept)))
-    return estimate.times(coef, matrix, np.square(scales))
+    table = replace(estimate.table.times(matrix), coef=coef)
+    return estimate._replace(table=table, residual=estimate.residual * np.square(scales))
 
 
 # ------------------------------------------------------------------------------- planning

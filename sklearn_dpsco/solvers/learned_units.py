@@ -269,8 +269,8 @@ class LearnedUnits(Part):
             for j in range(k):
                 places = problem.target_scaling.places(j)
                 counts = data.sum(statistics.target_counts, j, None, places)
-                facts = problem, j, n, self.target_median, stream
-                medians[j] = statistics.target_median(counts, *facts)
+                facts = places, statistics.target_prior(problem, j), self.target_median, stream
+                medians[j] = statistics.median_on_grid(counts, n, *facts)
         # in a run of their own: selections of two ranges do not compose by turns
         if self.target_spread is not None:
             for j in range(k):

@@ -484,7 +484,7 @@ def test_what_counts_less_of_a_person_does_not_depend_on_the_outcome(monkeypatch
     plan = dataclasses.replace(plan, inference=few)
 
     def errors():
-        found = plan.run(data, stream_from_random_state(0)).estimate
+        found = plan.run(data, stream_from_random_state(0)).estimate.table
         return (found.coef.ravel() / [6, 6, 6, 1] - [*w, -1.8]) / (
             np.sqrt(np.diag(found.sampling + found.noise)) / [6, 6, 6, 1]
         )
@@ -747,7 +747,7 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
     found, in_plain_units = [], inference._in_plain_units
 
     def noted(units, estimate):
-        found.append(estimate)
+        found.append(estimate.table)
         return in_plain_units(units, estimate)
 
     monkeypatch.setattr(inference, "_in_plain_units", noted)

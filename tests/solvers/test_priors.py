@@ -17,7 +17,12 @@ from sklearn_dpsco.privacy.budget import PrivacyBudget
 from sklearn_dpsco.solvers import SCOF
 from sklearn_dpsco.solvers.heavy_tail import magnitudes
 from sklearn_dpsco.solvers.learned_units import Purse, plan_units
-from sklearn_dpsco.solvers.statistics import scale_on_grid, spread_on_grid, target_median
+from sklearn_dpsco.solvers.statistics import (
+    median_on_grid,
+    scale_on_grid,
+    spread_on_grid,
+    target_prior,
+)
 
 N = 300_000
 
@@ -39,10 +44,10 @@ def learned_units(budget):
     """The same of the centre and the spread of a target."""
     scaling = TargetScaling(-1.0, 1.0)
     facts = replace(problem(N, 3, feasible_set=Geometry), target_scaling=scaling)
-    units, n_places = plan_units(Purse(facts, budget)), scaling.places(0).size
+    units, places = plan_units(Purse(facts, budget)), scaling.places(0)
 
     def center(counts, mechanism):
-        target_median(counts, facts, 0, N, mechanism, stream())
+        median_on_grid(counts, N, places, target_prior(facts, 0), mechanism, stream())
 
     def spread(counts, mechanism):
         spread_on_grid(counts, N, mechanism, stream())
@@ -51,7 +56,7 @@ def learned_units(budget):
         measured = SimpleNamespace(sum=lambda *_: counts)
         scale_on_grid(measured, N, 2.0, 0.25, mechanism, stream())
 
-    found = [(units.target_median, n_places + 1, center)]
+    found = [(units.target_median, places.size + 1, center)]
     # as many candidates as there are counts
     found += [(units.target_spread, 130, spread), (units.target_spread, 74, length)]
     return [case for case in found if case[0] is not None]
