@@ -262,7 +262,7 @@ class Frame:
     """
 
     offset: Any = 0.0  # the constant prediction that the descent corrects, for each output
-    center: Array | None = None  # None stands for zeros
+    center: Any = None  # None stands for zeros
     scale: Array | None = None  # None stands for ones
     factor: float = 1.0
     target_center: Any = 0.0

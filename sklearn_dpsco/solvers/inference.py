@@ -210,15 +210,9 @@ class NewtonSteps(Part):
         noise = noise + float((found[:k] ** 2).mean()) * faint @ faint.T
         short = _short(units, plain, point, scores, variance)
         fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
-        table = Estimates(
-            names=(),
-            coef=found,
-            sampling=basis @ (sampling / n) @ basis.T,
-            noise=noise + short + fallen,
-            doubt=doubt,
-            unknown=np.hstack((basis @ bread.weak, gone)),
-            gram=basis @ basis.T,
-        )
+        of_pairs = {"sampling": basis @ (sampling / n) @ basis.T, "noise": noise + short + fallen}
+        known: Any = {"unknown": np.hstack((basis @ bread.weak, gone)), "gram": basis @ basis.T}
+        table = Estimates(names=(), coef=found, doubt=doubt, **of_pairs, **known)
         told = residual, pvalue, units.n_records, units.n_present
         return best, level, _in_plain_units(units, Estimate(table, *told))
 
@@ -372,9 +366,16 @@ class NewtonSteps(Part):
         Where those of few rows are so large that noise in proportion would hide those of most rows
         (their sum over all directions, by the tenth that is largest), more than `n_cut` are beyond.
         """
-        problem = units.problem
+        problem, widest = units.problem, 0.0
+        if problem.n_features == 1 and problem.inference and not problem.may_be_empty:
+            # up to the longest row that there may be, as of a flag; of several columns rows at the
+            # ends of all bounds say nothing of any, and where records may be empty sizes beyond all
+            # are not improbable without a prior
+            longest = float((1.0 + abs(units.frame.center[0])) * abs(units.transform[0, 0]))
+            octaves = math.log2(max(1.0, longest))
+            widest = max(0.0, min(octaves, 2 * _OCTAVES_OF_ROWS - octaves))
         ranks = (self.n_cut, n // 10) if self.moments is not None else (self.n_cut,)
-        bound, *usual = self._sizes(copy, n, ranks, stream, _widest(units))
+        bound, *usual = self._sizes(copy, n, ranks, stream, widest)
         if self.hessian.scale == 0:  # nothing is hidden, and they are larger elsewhere
             return float(_SIZES[-1])
         if not usual:
@@ -532,21 +533,6 @@ class NewtonSteps(Part):
         return (half * factors) @ half.T, math.sqrt(kept) * spread, residual
 
 
-def _widest(units: Units) -> float:
-    """Octaves of the longest row that there may be, if these are few; of one column, as a flag.
-
-    Of several, rows at the ends of all bounds say nothing of any, and where records may be empty
-    sizes beyond all are not improbable without a prior.
-    """
-    problem = units.problem
-    if problem.n_features > 1 or problem.may_be_empty or not problem.inference:
-        return 0.0
-    center = 0.0 if units.frame.center is None else float(units.frame.center[0])
-    longest = (1.0 + abs(center)) * abs(float(units.transform[0, 0]))
-    octaves = math.log2(max(1.0, longest))
-    return max(0.0, min(octaves, 2 * _OCTAVES_OF_ROWS - octaves))
-
-
 def _few_exceed(units: Units) -> float:
     """Of weighted rates, about what few of their derivatives exceed: of rare events that of one."""
     problem, size = units.problem, units.clip + units.frame.mean_weight
@@ -687,8 +673,7 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
     too short.
     """
     d, task = units.problem.n_features, units.problem.loss.task
-    center = np.zeros(d) if units.frame.center is None else units.frame.center
-    plain = units.transform[:d, :d] * units.unit[:d]
+    center, plain = units.frame.center, units.transform[:d, :d] * units.unit[:d]
     rows = ((1.0 + np.abs(center)) * plain.T).T
     if task == "rates":
         rows = np.vstack((rows, -center @ plain))
@@ -724,8 +709,7 @@ def _fallen(
     left = np.zeros((point.size, point.size))
     if problem.loss.task != "classification" or problem.n_outputs > 1 or not problem.fit_intercept:
         return left, np.zeros((point.size, 0))
-    center = np.zeros(d) if units.frame.center is None else units.frame.center
-    plain = units.transform[:d, :d]
+    center, plain = units.frame.center, units.transform[:d, :d]
     ends = np.where(center < 0, -1.0, 1.0)
     others = np.where(np.resize(problem.from_zero or (False,), d), 0.0, -ends)
     variances = units.spread**2 * (np.linalg.pinv(plain) ** 2).sum(axis=0)
@@ -826,8 +810,7 @@ def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
     """The estimate for plain rows and targets."""
     problem, d = units.problem, units.problem.n_features
     back = np.eye(problem.dimension)
-    if units.frame.center is not None:
-        back[d:, :d] = -units.frame.center
+    back[d:, :d] = -units.frame.center
     back = back @ units.transform
     scales = np.broadcast_to(units.frame.target_scale, problem.n_outputs)
     matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)

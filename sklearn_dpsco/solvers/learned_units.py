@@ -234,7 +234,7 @@ class LearnedUnits(Part):
                 more = rules.long_rows * max(0.0, growth - rules.long_rows_from)
                 longer = max(row_growth, min(rules.most_long_rows, math.sqrt(1 + more)))
             center, found = self._release_copy(data, n, row_growth, longer, stream)
-        frame = replace(frame, center=center if problem.fit_intercept else None)
+        frame = replace(frame, center=center)  # which is 0 without an intercept
         curvature = problem.loss.smoothness * min(1.0, 4 * balance)
         if is_rate:
             curvature = RATES.curvature * balance
