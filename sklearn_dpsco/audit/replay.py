@@ -319,6 +319,8 @@ def _told(value: Any) -> list[Array]:
     """All numbers in a result: units, centres and numbers of rows as well, which models show."""
     if isinstance(value, tuple):
         return [number for part in value for number in _told(part)]
+    if isinstance(value, str):
+        value = list(value.encode())
     return [] if value is None else [np.ravel(value)]
 
 

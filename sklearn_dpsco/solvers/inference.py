@@ -213,7 +213,8 @@ class NewtonSteps(Part):
         of_pairs = {"sampling": basis @ (sampling / n) @ basis.T, "noise": noise + short + fallen}
         known: Any = {"unknown": np.hstack((basis @ bread.weak, gone)), "gram": basis @ basis.T}
         table = Estimates(names=(), coef=found, doubt=doubt, **of_pairs, **known)
-        told = residual, pvalue, units.n_records, units.n_present
+        n_records = units.n_present if units.users is None else units.users.starts.size
+        told = residual, pvalue, n_records, units.n_present
         return best, level, _in_plain_units(units, Estimate(table, *told))
 
     def _first_steps(

@@ -123,11 +123,6 @@ class Units(NamedTuple):
         """A mean over all records, times this, is one over those that are not empty."""
         return self.problem.n_samples / self.n_present
 
-    @property
-    def n_records(self) -> int:
-        """About how many rows are not empty; of users whose gradients are added up, how many."""
-        return self.n_present if self.users is None else int(self.users.starts.size)
-
     def center_variance(self, slopes: Array) -> Any:
         """Of the predictions of slopes of shape (d,) or (d, K), by the centre of copied rows."""
         plain = self.transform[: len(slopes), : len(slopes)] @ slopes

@@ -314,9 +314,9 @@ def test_a_replay_finds_users_that_are_not_clipped_as_a_whole(monkeypatch):
         return of_users(numbers, of_each)._replace(sizes=sizes)
 
     def each_row_a_record(of_records):
-        def changed(copy):
+        def changed(copy, *facts):
             numbers = copy.numbers._replace(users=None)
-            return of_records(dataclasses.replace(copy, numbers=numbers))
+            return of_records(dataclasses.replace(copy, numbers=numbers), *facts)
 
         return changed
 
