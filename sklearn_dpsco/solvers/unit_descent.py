@@ -28,7 +28,7 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import SolverData, Terms, gamma, gradient_sum, place_counts
+from ..data.rows import SolverData, Terms, gamma, place_counts
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -587,14 +587,12 @@ def _descend(
     """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
-    unit = units.unit if problem.n_outputs == 1 or is_tied else units.unit[:, None]
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     stretch = np.ones(coef.size)
-    sum_of: Any = statistics.tied_gradient_sum if is_tied else gradient_sum
+    sum_of = statistics.tied_gradient_sum if is_tied else statistics.limited_gradient_sum
     if problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
-        sum_of = statistics.limited_gradient_sum
     total, direction, n_added, first = np.zeros_like(coef), np.zeros_like(coef), 0, coef[0]
     pulls: list[tuple[float, float]] = []
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
@@ -604,10 +602,11 @@ def _descend(
             terms = replace(terms, loss=_loss_at(problem.loss, t, n_steps))
         point = _point(units, coef)
         if units.users is None:
-            total_gradient = units.data.sum(sum_of, point, terms)
+            added = units.data.sum(sum_of, point, terms)
         else:
-            total_gradient, _ = user_gradients(units.data, units.users, units.unit, point, terms)
-        noisy = step.release((unit * total_gradient).ravel() / (clip * problem.n_samples), stream)
+            added, _ = user_gradients(units.data, units.users, units.unit, point, terms)
+        mean = (units.unit * added.T).T.ravel() / (clip * problem.n_samples)
+        noisy = step.release(mean, stream)
         if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
             # too far, where rows count for more than in the second moments: back, and shorter
             (coef, noisy), length = before, length / 4
