@@ -205,7 +205,6 @@ class NewtonSteps(Part):
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
         sampling, doubt, residual = self._of_sampling(units, bread, total[1:], clip, stream)
-        pvalue = _clip_pvalue(bread, pulls, before, variance)
         faint, k = _HIDDEN * basis @ bread.faint, problem.n_features * problem.n_outputs
         noise = noise + float((found[:k] ** 2).mean()) * faint @ faint.T
         short = _short(units, plain, point, scores, variance)
@@ -214,7 +213,7 @@ class NewtonSteps(Part):
         known: Any = {"unknown": np.hstack((basis @ bread.weak, gone)), "gram": basis @ basis.T}
         table = Estimates(names=(), coef=found, doubt=doubt, **of_pairs, **known)
         n_records = units.n_present if units.users is None else units.users.starts.size
-        told = residual, pvalue, n_records, units.n_present
+        told = residual, _clip_pvalue(bread, pulls, before, variance), n_records, units.n_present
         return best, level, _in_plain_units(units, Estimate(table, *told))
 
     def _first_steps(

@@ -620,16 +620,11 @@ def _descend(
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
             if problem.has_frequencies and not is_tied:
-                pulls.append(_pull(units, before[0], noisy))
+                # what the gradient is along the slopes before it, and the energy of these
+                slopes, along = (_slopes_and_levels(units, of)[0] for of in (before[0], noisy))
+                slopes = slopes - slopes.mean(axis=1, keepdims=True)
+                pulls.append((float((along * slopes).sum()), float((slopes**2).sum())))
     return total / n_added, pulls
-
-
-def _pull(units: Units, coef: Array, gradient: Array) -> tuple[float, float]:
-    """What a gradient is along the slopes, and their energy."""
-    slopes, _ = _slopes_and_levels(units, coef)
-    slopes = slopes - slopes.mean(axis=1, keepdims=True)
-    of_slopes, _ = _slopes_and_levels(units, gradient)
-    return float((of_slopes * slopes).sum()), float((slopes**2).sum())
 
 
 def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
