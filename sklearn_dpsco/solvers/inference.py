@@ -23,6 +23,7 @@ Releases are means of vectors and of positive semi-definite matrices of norm at 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -992,26 +993,22 @@ def _check_rows(
 
 
 def expected_std(
-    problem: Problem,
-    steps: NewtonSteps,
-    residual: float,
-    correlation: float,
-    prevalence: float,
-    mean: float,
-    effect: float,
-    safe: bool,
+    problem: Problem, steps: NewtonSteps, known: Mapping[str, float], correlation: float, safe: bool
 ) -> tuple[float, float]:
     """Standard errors by sampling and by noise of a coefficient, if features are normal.
 
-    For features of standard deviation 1 that have one correlation with each other; in a regression
-    for residuals of this variance; of rates for targets of this mean, which over it have this
-    variance, with effects that are small; in a classification in log-odds, for this effect alone.
+    For features of standard deviation 1 that have one correlation with each other; `known` is as in
+    `UnitDescentPlan.expected_std`. Of rates with effects that are small; in a classification in
+    log-odds, for this effect alone.
     """
-    n, d, p, k = problem.n_samples, problem.n_features, prevalence, problem.dimension
-    is_binary, is_rate = (problem.loss.task == task for task in ("classification", "rates"))
-    information, curved = _information(problem, steps, prevalence, effect)
-    residual = information if is_binary else residual
-    law = _law(problem.loss, mean, residual) if is_rate else None
+    n, d, k, loss = problem.n_samples, problem.n_features, problem.dimension, problem.loss
+    p, effect, mean = known["prevalence"], known["effect"], known["mean"]
+    is_binary, is_rate = (loss.task == task for task in ("classification", "rates"))
+    information, curved = _information(problem, steps, p, effect)
+    residual, law = information if is_binary else 1 - float(known["r2"]), None
+    if isinstance(loss, Tweedie):  # of targets over their mean
+        residual = known["dispersion"] * mean ** (loss.power - 2)
+        law = _law(loss, mean, residual)
     # quantiles of the length of a row, the intercept's 1 included, of which the last is far out
     lengths = np.sqrt(1.0 * problem.fit_intercept + chi2.ppf((np.arange(4000) + 0.5) / 4000, d))
 
@@ -1028,13 +1025,13 @@ def expected_std(
             above = chi2.sf(ratios**2 / residual, problem.n_outputs)
         return float(above.mean()) - share
 
-    told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, problem.loss)
+    told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, loss)
     ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (told // 4, max(steps.n_large, 1))
     usual, large = (float(brentq(excess, *ends, (m / n,), xtol=1e-6)) for m in counts)
     large *= 2**0.125  # of a grid, whose next candidate is half an interval larger
     clip = steps.clip(usual, large, told, heaviest)
     # the derivative of a rarer label, or of a count of 1, if no clip is below it, of long rows
-    least = (1 / mean - 1) * float(lengths[-40]) if problem.loss == Tweedie(1) else 0.0
+    least = (1 / mean - 1) * float(lengths[-40]) if loss == Tweedie(1) else 0.0
     if is_binary:
         least = 2**0.125 * max(p, 1 - p) * float(np.quantile(lengths, 1 - counts[1] / n))
     clip, large = max(clip, least), max(large, least)

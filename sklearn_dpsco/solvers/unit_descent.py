@@ -413,26 +413,23 @@ class UnitDescentPlan(Plan):
                 "of each other: those of a user may be alike, and nothing says how much. Plan with "
                 "max_rows_per_user=1 for a table of one row a user, or ask for a score"
             )
-        loss, given = self.problem.loss, {"r2": r2, "prevalence": prevalence, "effect": effect}
+        task, given = self.problem.loss.task, {"r2": r2, "prevalence": prevalence, "effect": effect}
         given |= {"mean": mean, "dispersion": dispersion}
         guesses = {name: value for name, value in given.items() if value is not None}
-        if useless := guesses.keys() - _ASSUMED_OF[loss.task]:
+        if useless := guesses.keys() - _ASSUMED_OF[task]:
             raise TypeError(
-                f"{min(useless)} has no effect on standard errors of models for {loss.task}, but "
-                f"{', '.join(_ASSUMED_OF[loss.task])} and correlation have"
+                f"{min(useless)} has no effect on standard errors of models for {task}, but "
+                f"{', '.join(_ASSUMED_OF[task])} and correlation have"
             )
         known = {name: of[name] for of in _ASSUMED_OF.values() for name in of} | guesses
-        residual = 1 - check_real("r2", known["r2"], low=0, high=1, high_open=True)
+        check_real("r2", known["r2"], low=0, high=1, high_open=True)
         rate = known["prevalence"]
         check_real("prevalence", rate, low=0, high=1, low_open=True, high_open=True)
         check_real("effect", known["effect"])
         for name in ("mean", "dispersion"):
             check_size(name, known[name])
         check_real("correlation", correlation, low=0, high=1, high_open=True)
-        if isinstance(loss, Tweedie):  # of targets over their mean
-            residual = known["dispersion"] * known["mean"] ** (loss.power - 2)
-        facts = residual, correlation, rate, known["mean"], known["effect"], safe
-        sampling, noise = expected_std(self.problem, self.inference, *facts)
+        sampling, noise = expected_std(self.problem, self.inference, known, correlation, safe)
         return (sampling, noise) if parts else math.hypot(sampling, noise)
 
     @says_level
