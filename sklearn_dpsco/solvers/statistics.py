@@ -399,8 +399,8 @@ def clipped_to(bound: float, norms: Array) -> Array:
 
 
 def limited_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
-    """Sum of the gradients; of weighted rates, weight times derivative is clipped to the limits."""
-    if data.numbers is None:
+    """Sum of the gradients, of which weight times derivative is clipped, and not this alone."""
+    if data.numbers is None:  # without weights
         return gradient_sum(data, coef, terms)
     free = replace(terms, clip=math.inf)
     return data.rows.gradient_sum(coef, data.y, free, terms.clip * data.numbers)

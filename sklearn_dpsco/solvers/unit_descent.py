@@ -28,7 +28,7 @@ from scipy.special import chdtri, expit, ndtr, ndtri, softmax
 from .._checks import check_level, check_real, check_size, says_level
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import SolverData, Terms, gamma, place_counts
+from ..data.rows import SolverData, Terms, gamma, gradient_sum, place_counts
 from ..geometry import AnySet, Geometry
 from ..losses import Logistic, Loss, Squared, Tweedie, Welsch, base_loss
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -587,9 +587,10 @@ def _descend(
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     stretch = np.ones(coef.size)
-    sum_of = statistics.tied_gradient_sum if is_tied else statistics.limited_gradient_sum
+    sum_of: Any = statistics.tied_gradient_sum if is_tied else gradient_sum
     if problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
+        sum_of = statistics.limited_gradient_sum
     total, direction, n_added, first = np.zeros_like(coef), np.zeros_like(coef), 0, coef[0]
     pulls: list[tuple[float, float]] = []
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
