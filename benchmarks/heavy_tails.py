@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_dpsco import HeavyTailDPClassifier, HeavyTailDPRegressor
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import Rows
 from sklearn_dpsco.estimators.lasso import DPLassoFW
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.means import plan_mean
@@ -298,7 +298,7 @@ def speed(repetitions: int) -> None:
     n, d = 200_000, 200
     rng = np.random.default_rng(0)
     X, r = rng.standard_t(3, (n, d)), rng.standard_normal(n)
-    rows = make_rows(X, True)
+    rows = Rows(X, True)
     print(f"one call of an oracle on {n} x {d}, over X.T @ r")
     for name in ORACLE_NAMES:
         oracle = make_oracle(

@@ -35,7 +35,7 @@ import numpy as np
 from scipy.linalg import hadamard
 
 from sklearn_dpsco import PrivacyBudget
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball, LpBall
 from sklearn_dpsco.losses import Absolute, Huber, Loss, Squared
 from sklearn_dpsco.means import plan_mean
@@ -505,7 +505,7 @@ def _descends(make: Callable[[Instance], Any]) -> Callable[[Instance], Run]:
         plan = settings.plan(instance.problem, instance.budget)
 
         def run(table: Table, seed: int) -> np.ndarray:
-            data = SolverData(make_rows(table.X, False), table.y)
+            data = SolverData(Rows(table.X, False), table.y)
             return plan.run(data, stream_from_random_state(seed)).coef
 
         return run

@@ -24,7 +24,7 @@ from speed import medians, report
 from utility import EPSILONS, from_folder, packaged
 
 from sklearn_dpsco import DPPhasedSGDClassifier, DPPhasedSGDRegressor
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import PhasedSGD
@@ -74,7 +74,7 @@ def speed(n: int) -> None:
         model = DPPhasedSGDRegressor(bounds_X=(-1, 1), bounds_y=(-1, 1))
         plan = model.plan(n, d)
         unshuffled = dataclasses.replace(plan, shuffle=False)
-        data = SolverData(make_rows(X, True), y)
+        data = SolverData(Rows(X, True), y)
         is_sparse = sparse.issparse(X)
         loop = sparse_pass if is_sparse else dense_pass
         parts = (X.data, X.indices, X.indptr) if is_sparse else (X,)

@@ -29,7 +29,7 @@ from sklearn.metrics import log_loss
 from speed import medians
 
 from sklearn_dpsco import DPLassoFW, DPLassoFWClassifier, PrivacyBudget
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.geometry import L1Ball
 from sklearn_dpsco.losses import Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
@@ -106,7 +106,7 @@ def usefulness(epsilon: float, seeds: int) -> None:
 def runs(X: Any, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     """A run of every form on a table."""
     n, d = X.shape
-    data = SolverData(make_rows(X, True), y)
+    data = SolverData(Rows(X, True), y)
     problem = Problem(n, d, Squared(), L1Ball, True)
     found: dict[str, Callable[[], Any]] = {}
     for form in FORMS[1:]:

@@ -46,7 +46,7 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
 )
 from sklearn_dpsco._kernels.arguments import Move
-from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData, Terms
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import NoisyMD
@@ -93,7 +93,7 @@ def iteration(X: Any, label: str, limit: float) -> None:
     n, d = X.shape
     rng = np.random.default_rng(0)
     y, r = rng.choice([-1.0, 1.0], n), rng.normal(size=n)
-    rows = make_rows(X, True)
+    rows = Rows(X, True)
     objective = y, Terms(0.1, Logistic(), 0.5)
     product, coef = np.zeros(n), rng.normal(size=d + 1) / d
     model = DPLassoFWClassifier(classes=[0, 1], bounds_X=(-1, 1), solver="selection")
@@ -156,7 +156,7 @@ def _single_steps(X: Any, repeats: int) -> None:
     w, r, signs = rng.normal(size=d) / d, rng.normal(size=n), rng.choice([-1.0, 1.0], n)
     coef = np.append(w, 0.1)
     functions: dict[str, Any] = {"numpy": lambda: (X @ w, X.T @ r)}
-    tables = {"float64": make_rows(X, True), "float32": make_rows(X.astype(np.float32), True)}
+    tables = {"float64": Rows(X, True), "float32": Rows(X.astype(np.float32), True)}
     for loss, kind in product((Squared(), Huber(0.3), Logistic()), tables):
         y = signs if loss.task == "classification" else np.clip(r, -1, 1)
         objective = y, Terms(0.1, loss, 0.5)
@@ -189,7 +189,7 @@ def _joint_steps(X: Any, k: int, repeats: int) -> None:
     coef = np.vstack((W, W[:1]))
     functions: dict[str, Any] = {"numpy": lambda: (X @ W, X.T @ R)}
     losses = {"multinomial": Logistic(), "one against rest": SmoothedHinge()}
-    tables = {"float64": make_rows(X, True), "float32": make_rows(X.astype(np.float32), True)}
+    tables = {"float64": Rows(X, True), "float32": Rows(X.astype(np.float32), True)}
     for (name, loss), kind in product(losses.items(), tables):
         objective = Y, Terms(np.zeros(k), loss.of_outputs(k), 0.5)
         functions[f"{name}, {kind}"] = lambda o=objective, t=kind: tables[t].gradient_sum(coef, *o)
@@ -246,7 +246,7 @@ def batches() -> None:
             fit_intercept=False,
             solver=NoisyMD(batch_size=size, max_iter=steps),
         )
-        plan, data = model.plan(n, d), SolverData(make_rows(X, False), y)
+        plan, data = model.plan(n, d), SolverData(Rows(X, False), y)
         coef = rng.normal(size=d) / d
 
         def plain(size: int = size, steps: int = steps, coef: Any = coef) -> None:

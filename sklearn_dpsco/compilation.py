@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 
 from ._checks import unwarned
 from ._progress import check_verbose, progress_bar, silent
-from .data.rows import SolverData, make_rows
+from .data.rows import Rows, SolverData
 from .estimators.heavy_tail import HeavyTailDPClassifier, HeavyTailDPRegressor
 from .estimators.lasso import DPLassoFW, DPLassoFWClassifier
 from .estimators.mirror import DPMirrorClassifier, DPMirrorRegressor
@@ -73,7 +73,7 @@ def compile_kernels(*, verbose: Any = 0) -> None:
         for _ in range(300):
             groups.sample((1.0, 0.0), 0.01, stream)
     # sizes, centres and moments of the columns of a table with many rows
-    data = SolverData(make_rows(scores, True), scores[:, 0])
+    data = SolverData(Rows(scores, True), scores[:, 0])
     mean_octaves(data, 2, 1, 4.0, True)
     centred_sum(data, np.zeros(2), np.ones(2))
     turned_moment_sum(data, np.zeros(2), np.ones(2))

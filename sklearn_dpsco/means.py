@@ -18,7 +18,7 @@ from ._overview import Overviewed
 from ._types import Array, Auto, Oracle, Precision, RandomState, Relation
 from .data.bounds import check_numbers
 from .data.cells import as_numbers
-from .data.rows import make_rows
+from .data.rows import Rows
 from .mechanisms import Gaussian, Laplace, Release, additive_noise
 from .privacy.accountant import accountant_in_force
 from .privacy.budget import PrivacyBudget
@@ -82,7 +82,7 @@ class MeanPlan(Overviewed):
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             V = (X - self.center) / self.scale
             V = np.clip(np.where(np.isnan(V), 0.0, V), -oracles.LARGEST, oracles.LARGEST)
-            rows = make_rows(np.ascontiguousarray(V), has_intercept=False)
+            rows = Rows(V, has_intercept=False)
             limits = self.oracle.limits(rows, self.noise.order)
             return self.oracle.mean(rows, np.ones(self.n_samples), limits)
 

@@ -22,7 +22,7 @@ from sklearn.metrics import log_loss
 from sklearn_dpsco import DPLassoFW, Guarantee, PrivacyBudget, solvers
 from sklearn_dpsco.audit import map_mechanisms
 from sklearn_dpsco.data.pieces import Pieces
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball
 from sklearn_dpsco.losses import Logistic, Squared
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
@@ -299,7 +299,7 @@ def without_noise(plan, **changes):
 
 
 def solver_data(X, y, *, fit_intercept=True, scale=None):
-    return SolverData(make_rows(X, fit_intercept, scale), np.asarray(y, dtype=np.float64))
+    return SolverData(Rows(X, fit_intercept, scale), np.asarray(y, dtype=np.float64))
 
 
 def in_pieces(data, cuts):

@@ -25,7 +25,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco._kernels.arguments import Compressed
 from sklearn_dpsco._kernels.jit import njit
 from sklearn_dpsco.data.bounds import feature_scaling, target_scaling
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import Rows
 from sklearn_dpsco.estimators._records import LocalTable, Reader, Targets
 from sklearn_dpsco.solvers import NoisyMD
 
@@ -172,7 +172,7 @@ def test_no_record_decides_which_kernels_are_compiled(is_read_only, cell):
 
 
 def test_copies_of_rows_and_arrays_of_files_need_no_kernels_of_their_own():
-    rows = make_rows(np.eye(5), True)
+    rows = Rows(np.eye(5), True)
     arrays = [rows.X, rows.part(np.array([1, 3])).X, rows.dense(slice(2))]
     for form in (sparse.csr_array, sparse.csc_array):
         arrays += Compressed.of(form(rows.X))

@@ -16,7 +16,7 @@ from support import assert_refuses, problem, rest_is_slow
 
 from sklearn_dpsco._kernels import derivatives
 from sklearn_dpsco._kernels.arguments import Slope
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import Rows, Terms
 from sklearn_dpsco.geometry import L1Ball, L2Ball
 from sklearn_dpsco.losses import (
     USUAL,
@@ -353,7 +353,7 @@ def test_kernels_take_the_envelopes_that_they_know_and_no_other():
     assert Terms(0.0, Envelope(Hinge(), 3.0), 1.0).slope.beta == 3.0
     for loss in (Envelope(Logistic(), 3.0), Envelope(Own(lambda z, y: z - y), 3.0)):
         assert Terms(0.0, loss, 1.0).slope is None
-    rows = make_rows(np.eye(2), False)
+    rows = Rows(np.eye(2), False)
     expected = np.clip(Logistic().envelope_derivative(z, y, 3.0), -1, 1)
     found = rows.gradient_sum(z, y, Terms(0.0, Envelope(Logistic(), 3.0), 1.0))
     np.testing.assert_allclose(found, expected)
@@ -697,7 +697,7 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
     assert kernel_id(Tilted()) is None
     y, X = np.array([0.3, -0.2, 0.9]), np.array([[1.0], [0.5], [-1.0]])
     for storage in (np.array, sparse.csr_matrix, sparse.csc_matrix):
-        rows = make_rows(storage(X), False)
+        rows = Rows(storage(X), False)
         objective = y, Terms(0.0, Tilted(), 5.0)
         found = rows.gradient_sum(np.zeros(1), *objective)
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)

@@ -18,7 +18,7 @@ from sklearn_dpsco import BudgetAccountant, PrivacyBudgetError, means
 from sklearn_dpsco._kernels import bounded_sums as kernels
 from sklearn_dpsco._kernels.arguments import read_only
 from sklearn_dpsco.audit import audit_outcomes
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import Rows
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.solvers.heavy_tail import oracles
 from sklearn_dpsco.solvers.heavy_tail.oracles import MedianOfMeans, NormClipped
@@ -151,7 +151,7 @@ def test_sums_of_rows_times_scalars_are_those_of_the_gradient_matrix(oracle):
     plan = plan_mean(50, 5, oracle=oracle, tau=0.8, **buckets)
     results = []
     for kind in ("dense", "csr"):
-        rows = make_rows(storage(X, kind), True)
+        rows = Rows(storage(X, kind), True)
         results.append(plan.oracle.mean(rows, r, plan.oracle.limits(rows, 2)))
     expected = reference(plan, gradients, oracle)
     np.testing.assert_allclose(results[0], expected, rtol=1e-9, atol=off(oracle))
@@ -207,7 +207,7 @@ def test_sensitivities_are_those_of_the_derivation(oracle):
 def test_rows_whose_squares_underflow_are_shrunk_too():
     oracle = NormClipped(1e-50)
     for order, size in itertools.product((1, 2), (1e-160, 1e-162, 1e-170, 5e-324)):
-        rows = make_rows(np.array([[size, -size]]), False)
+        rows = Rows(np.array([[size, -size]]), False)
         mean = oracle.mean(rows, np.array([1e200]), oracle.limits(rows, order))
         # a norm whose squares do not underflow
         assert np.linalg.norm(mean * 1e50, order) <= 1, (order, size)

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from .._checks import check_choice, check_int
 from .._types import Array, Flags
-from ..data.rows import SolverData, make_rows
+from ..data.rows import Rows, SolverData
 from ..privacy.budget import RELATIONS
 from ..solvers.base import Plan, Problem
 
@@ -120,7 +120,7 @@ def neighbours(
             stored = storage(X.astype(np.float32 if k // len(storages) % 2 else np.float64))
             scale = None if np.all(present) else present.astype(np.float64)
             weights = None if weight is None else weight.copy()
-            rows = make_rows(stored, problem.fit_intercept, scale, weights)
+            rows = Rows(stored, problem.fit_intercept, scale, weights)
             pair.append(SolverData(replace(rows, users=told), y.copy()))
         pairs.append((pair[0], pair[1]))
     return pairs

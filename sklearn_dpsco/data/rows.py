@@ -91,14 +91,16 @@ class Rows:
     product for all of them.
     """
 
-    X: Any  # (n, d), an ndarray in C order, CSR or CSC, float64 or float32, in [-1, 1]
+    # (n, d), float64 or float32, in [-1, 1]: canonical CSR or CSC, or an ndarray, which is copied
+    # unless it is in C order
+    X: Any
     has_intercept: bool
     scale: Array | None = None  # in [0, 1], 0 for a record that contributes nothing; None for ones
+    # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
+    sample_weight: Array | None = None
     # needs an intercept, and is never subtracted from the stored values: a model on centred rows is
     # one on plain rows with another intercept
     center: Array | None = None
-    # in [0, 1], a factor on each record's derivative, in no prediction; None for ones
-    sample_weight: Array | None = None
     is_drawn: bool = False  # whether the rows are a random batch, see `part`
     users: Indices | None = None  # a number for the user of each row; public
 
@@ -107,8 +109,8 @@ class Rows:
         self.dimension = self.n_columns + self.has_intercept  # of a row, with the intercept's
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
         self._storage = self.X.format if sparse.issparse(self.X) else "dense"
-        if self._storage == "dense" and self.X.flags.writeable:
-            self.X = read_only(self.X)
+        if self._storage == "dense":
+            self.X = read_only(np.ascontiguousarray(self.X))
         weight = self.sample_weight
         # on each clipped derivative; None for ones
         self.factor = self.scale if weight is None else times_rows(weight, self.scale)
@@ -147,10 +149,6 @@ class Rows:
         return values if self.scale is None else times_rows(values, self.present())
 
     # ----------------------------------------------------------------------------- other rows
-
-    def centered(self, center: Array | None) -> Rows:
-        """The same rows about another centre."""
-        return replace(self, center=center)
 
     def with_norm_bound(self, bound: float) -> Rows:
         """The same rows, those longer than `bound` in l2 norm scaled down to it."""
@@ -451,15 +449,6 @@ def times_rows(values: Array, factors: Any) -> Array:
     return values * (factors if values.ndim == 1 else factors[:, None])
 
 
-def make_rows(
-    X: Any, has_intercept: bool, scale: Array | None = None, sample_weight: Array | None = None
-) -> Rows:
-    """`Rows` of a dense array, copied unless it is in C order, or a canonical CSR or CSC matrix."""
-    if not sparse.issparse(X):
-        X = np.ascontiguousarray(X)
-    return Rows(X, has_intercept, scale, None, sample_weight)
-
-
 def scaled_rows(
     X: Any, scaling: Any, has_intercept: bool, is_empty: Any, sample_weight: Array | None = None
 ) -> Rows:
@@ -467,7 +456,7 @@ def scaled_rows(
     X = canonical(X)
     empty = nonfinite_rows(X) | is_empty
     cleared = clear_rows(scaling.transform(X), empty, X)
-    return make_rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)
+    return Rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)
 
 
 # ------------------------------------------------------------------------- rows with their targets

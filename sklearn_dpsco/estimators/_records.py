@@ -18,7 +18,7 @@ from ..data.blocks import Blocks, blocks_of_all, fingerprint, results, split
 from ..data.bounds import FeatureScaling
 from ..data.compressed import row_range
 from ..data.pieces import Pieces, in_memory
-from ..data.rows import SolverData, make_rows, scaled_rows, times_rows
+from ..data.rows import Rows, SolverData, scaled_rows, times_rows
 from ..exceptions import BlocksChangedError
 from ..solvers.base import SolverResult
 
@@ -236,7 +236,7 @@ class LocalTable:
             left_out = left_out | (self.weight == 0)
         if self.reader.is_strict:
             scale = None if left_out is False else np.where(left_out, 0.0, 1.0)
-            rows = make_rows(scaling.transform(self.X), fit_intercept, scale, self.weight)
+            rows = Rows(scaling.transform(self.X), fit_intercept, scale, self.weight)
         else:
             left_out = self.targets.is_empty | left_out
             rows = scaled_rows(self.X, scaling, fit_intercept, left_out, self.weight)

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from .._types import Array
 from ..data.compressed import with_values
-from ..data.rows import SolverData, make_rows, row_slices, sum_on_threads, sum_over_records
+from ..data.rows import Rows, SolverData, row_slices, sum_on_threads, sum_over_records
 from ..geometry import Geometry
 from ..losses import Absolute, Quantile, Squared
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
@@ -362,7 +362,7 @@ def _spread_sum(measured: SolverData, center: Array, length: float) -> Array:
     if sparse.issparse(rows.X):
         sizes = np.abs(rows.X.data).astype(np.float64)
         parts = ((sizes, factors), (sizes**2, factors**2))
-        sums = [make_rows(with_values(rows.X, v), False).weighted_sum(w) for v, w in parts]
+        sums = [Rows(with_values(rows.X, v), False).weighted_sum(w) for v, w in parts]
         return np.concatenate(sums) / math.sqrt(2)
 
     def added(part: slice) -> Array:
@@ -377,7 +377,7 @@ def _spread_sum(measured: SolverData, center: Array, length: float) -> Array:
 
 def _bounded(data: SolverData, center: Array | None, norm: float | None) -> SolverData:
     """Rows about the centre, the longer ones scaled down to the norm."""
-    rows = data.rows if center is None else data.rows.centered(center)
+    rows = data.rows if center is None else replace(data.rows, center=center)
     return SolverData(rows if norm is None else rows.with_norm_bound(norm), data.y)
 
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from .._progress import advance
 from .._types import Array, Auto, MirrorMapName
-from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, make_rows, piece_rows
+from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, MirrorMap
 from ..losses import Absolute, Logistic, Loss, Quantile, Squared, bounded_clip
 from ..mechanisms import Gaussian, PrefixSum, SelectVertex
@@ -202,7 +202,7 @@ class SecondMoments(Part):
 
     def add(self, total: Array, data: SolverData, frame: Frame) -> None:
         """Add the vectors of some records, about the centre of the frame, to `total`."""
-        rows = data.rows.centered(frame.center)
+        rows = replace(data.rows, center=frame.center)
         Z = _centred(rows) * np.asarray(rows.with_norm_bound(self.norm).scale)[:, None]
         total += statistics.isometric_vector(Z.T @ Z) / self.norm**2
 
@@ -642,10 +642,10 @@ class FTRLRun:
         if not isinstance(part, Epoch):
             part.add(self._sum, data, frame)
             return
-        rows = data.rows.centered(frame.center)
+        rows = replace(data.rows, center=frame.center)
         if self._whitening is not None:
             white = _centred(rows) @ self._whitening
-            rows = make_rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
+            rows = Rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
         terms = Terms(frame.offset, plan.problem.loss, plan.gradient_clip)
         coef = self._coef.reshape(plan.problem.shape)

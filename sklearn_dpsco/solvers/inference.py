@@ -37,8 +37,8 @@ from .._checks import rounded, warn_user
 from .._types import AnyArray, Array, Flags
 from ..data.rows import (
     UNIT_ROUNDOFF,
+    Rows,
     SolverData,
-    make_rows,
     norm_error,
     on_threads,
     place_counts,
@@ -1127,7 +1127,7 @@ def _unweighed(copy: SolverData, unit: Array, loss: Loss, users: Users | None) -
     """The copy with no weights but the records' own, and with norms."""
     x, rows = copy.numbers[0], copy.rows
     d = x.shape[1]
-    squares = make_rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
+    squares = Rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
     norms = np.sqrt(squares * (1 + norm_error(len(unit))))
     counted = rows.present()
     weights = rows.sample_weights() * counted
@@ -1142,7 +1142,7 @@ def _unweighed(copy: SolverData, unit: Array, loss: Loss, users: Users | None) -
 def predicted(copy: SolverData, point: Array, offset: Any, largest: float) -> SolverData:
     """The copy with predictions at a point of shape (dimension,) or (dimension, n_outputs)."""
     x, unit = copy.numbers.x, copy.numbers.unit
-    raw = make_rows(x, len(unit) > x.shape[1]).product((unit * point.T).T) + offset
+    raw = Rows(x, len(unit) > x.shape[1]).product((unit * point.T).T) + offset
     raw = np.clip(raw, -LARGEST_PREDICTION, largest)
     return replace(copy, numbers=copy.numbers._replace(raw=raw))
 
@@ -1294,7 +1294,7 @@ def _shortened(copy: SolverData, clip: float) -> Array:
 def score_sum(copy: SolverData, clip: float) -> Array:
     """Sum of the scores over a clip, the longer ones scaled down to 1; of shape (size,)."""
     x, unit = copy.numbers.x, copy.numbers.unit
-    total = make_rows(x, len(unit) > x.shape[1]).weighted_sum(_shortened(copy, clip))
+    total = Rows(x, len(unit) > x.shape[1]).weighted_sum(_shortened(copy, clip))
     return np.asarray((unit * total.T).T.ravel())
 
 

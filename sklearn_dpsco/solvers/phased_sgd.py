@@ -42,7 +42,7 @@ from .._kernels.arguments import (
 )
 from .._progress import steps
 from .._types import Array, Auto, Indices, Which
-from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, make_rows, norm_error, piece_rows
+from ..data.rows import UNIT_ROUNDOFF, Rows, SolverData, Terms, gamma, norm_error, piece_rows
 from ..geometry import AnySet, Geometry, L2Ball, Unconstrained
 from ..losses import (
     Joint,
@@ -549,7 +549,7 @@ def _in_step_units(data: SolverData, each: float, width: float | None) -> Solver
     """Rows whose scale holds the unit, and targets cut to [-1, 1] in units of `width`."""
     rows, y = data.rows, data.y
     y = y if width is None else np.clip(y / width, -1.0, 1.0)
-    scaled = make_rows(rows.X, rows.has_intercept, each * rows.scales(), rows.sample_weight)
+    scaled = Rows(rows.X, rows.has_intercept, each * rows.scales(), rows.sample_weight)
     return SolverData(scaled, y)
 
 

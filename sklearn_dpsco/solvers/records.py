@@ -17,7 +17,6 @@ from ..data.rows import (
     Terms,
     chunk_rows,
     gradient_sum,
-    make_rows,
     norm_error,
     on_threads,
     sum_on_threads,
@@ -122,7 +121,7 @@ def in_box(
                 X[part] = np.clip((rows.dense(part) - center) / scale, -bound, bound)
 
             on_threads(fill, slices(rows.n_samples, rows.chunk))
-    made = make_rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
+    made = Rows(X, rows.has_intercept, rows.scale, rows.sample_weight)
     return SolverData(replace(made, users=rows.users), data.y)
 
 

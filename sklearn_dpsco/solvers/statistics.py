@@ -27,7 +27,6 @@ from ..data.rows import (
     Terms,
     chunk_rows,
     gradient_sum,
-    make_rows,
     norm_error,
     on_threads,
     place_counts,
@@ -316,7 +315,7 @@ def row_mean(problem: Problem, budget: PrivacyBudget, norm: float) -> float:
 def row_sum(data: SolverData, norm: float | None) -> Array:
     """Sum of the rows of x, of bounded norm, without the centre, shape (n_features,)."""
     rows = data.rows if norm is None else data.rows.with_norm_bound(norm)
-    return rows.centered(None).weighted_sum(rows.scales())[: rows.n_columns]
+    return replace(rows, center=None).weighted_sum(rows.scales())[: rows.n_columns]
 
 
 def factor_sum(data: SolverData, middle: float, half_range: float) -> Array:
@@ -424,7 +423,7 @@ def of_predictions(data: SolverData, point: Array) -> SolverData:
     values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
     if values.shape[1] > 1:
         values -= values.mean(axis=1, keepdims=True)
-    line = make_rows(values, True, rows.scale, rows.sample_weight)
+    line = Rows(values, True, rows.scale, rows.sample_weight)
     squares = np.einsum("ij,ij->i", values, values)  # (for few columns numpy's norm is slow)
     norms = np.sqrt(squares) * (1 + norm_error(values.shape[1]))
     return SolverData(line, data.y, (data.numbers, norms))
@@ -572,7 +571,7 @@ def weighed(copy: SolverData, problem: Problem, cuts_rows: bool) -> SolverData:
         scale = None if rows.scale is None else rows.present().astype(np.float64)
         counted = times_rows(weights, counted)
     center = rows.center if problem.fit_intercept else None
-    return SolverData(Rows(x, problem.fit_intercept, scale, center, counted), y, limits)
+    return SolverData(Rows(x, problem.fit_intercept, scale, counted, center), y, limits)
 
 
 def top_eigenvalue(problem: Problem) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._types import Array
-from ..data.rows import SolverData, gamma, make_rows, summation_error
+from ..data.rows import Rows, SolverData, gamma, summation_error
 from ..privacy.budget import PrivacyBudget
 from .base import Problem
 from .statistics import clipped_to, unit_mean
@@ -77,7 +77,7 @@ def weighed_rows(measured: SolverData, center: Array, norm: float) -> SolverData
     """
     rows = measured.rows
     weights = clipped_to(norm, measured.numbers) * rows.present()
-    plain = make_rows(rows.X, True, rows.scale, rows.sample_weight).centered(center)
+    plain = Rows(rows.X, True, rows.scale, rows.sample_weight, center)
     return SolverData(plain, measured.y, (rows.X, weights))
 
 

@@ -31,7 +31,7 @@ from sklearn_dpsco.audit import (
 )
 from sklearn_dpsco.audit.neighbours import changed_record
 from sklearn_dpsco.audit.runs import evidence, upper_bound
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, Release, SelectVertex
 from sklearn_dpsco.mechanisms.batch import BatchGaussian
 from sklearn_dpsco.randomness.stream import stream_from_random_state
@@ -750,7 +750,7 @@ def test_neighbours_differ_in_one_row():
 
 def test_a_weight_alone_is_a_difference():
     X, y, weights = np.zeros((4, 2)), np.ones(4), np.array([1.0, 0.5, 1.0, 1.0])
-    first, second = (SolverData(make_rows(X, True, None, w), y) for w in (None, weights))
+    first, second = (SolverData(Rows(X, True, None, w), y) for w in (None, weights))
     assert changed_record((first, second)) == 1
 
 

@@ -17,7 +17,7 @@ from sklearn_dpsco.data.compressed import (
     with_arrays,
     with_values,
 )
-from sklearn_dpsco.data.rows import Terms, make_rows
+from sklearn_dpsco.data.rows import Rows, Terms
 from sklearn_dpsco.losses import Squared
 
 KINDS = (sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, sparse.csc_array)
@@ -239,7 +239,7 @@ def test_scaling_keeps_single_numbers_where_it_only_clips(kind):
 def test_products_of_single_numbers_are_those_of_double_ones(kind, shape):
     rng, X = np.random.default_rng(0), random_table(kind, dtype=np.float32)
     X.data = rng.uniform(-1, 1, X.nnz).astype(np.float32)
-    single, double = (make_rows(A, True) for A in (X, X.astype(np.float64)))
+    single, double = (Rows(A, True) for A in (X, X.astype(np.float64)))
     coef, r = rng.standard_normal((8, *shape)), rng.standard_normal((30, *shape))
     np.testing.assert_array_equal(single.product(coef), double.product(coef))
     np.testing.assert_array_equal(single.weighted_sum(r), double.weighted_sum(r))
@@ -254,7 +254,7 @@ def test_products_of_single_numbers_are_those_of_double_ones(kind, shape):
 
 def test_a_product_makes_no_copy_of_the_values():
     X = random_table(sparse.csr_array, dtype=np.float32, shape=(2000, 500))
-    rows, coef = make_rows(X, False), np.ones(500)
+    rows, coef = Rows(X, False), np.ones(500)
     rows.product(coef)  # compiles
     tracemalloc.start()
     rows.product(coef)

@@ -25,7 +25,7 @@ from sklearn_dpsco.data.cells import (
     nonfinite_rows,
 )
 from sklearn_dpsco.data.compressed import canonical
-from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData, Terms
 from sklearn_dpsco.exceptions import PrivacyParameterWarning
 from sklearn_dpsco.losses import Logistic, Squared
 from sklearn_dpsco.solvers.statistics import row_sum
@@ -53,7 +53,7 @@ def test_rows_of_scale_zero_contribute_nothing_to_any_sum(kind, loss):
     def sums(center, filling, y_filling):
         X, y = table(), objective[0].copy()
         X[scale == 0], y[scale == 0] = filling, y_filling
-        rows = make_rows(storage(X, kind), True, scale).centered(center)
+        rows = Rows(storage(X, kind), True, scale, center=center)
         bounded = rows.with_norm_bound(0.8)
         assert np.all(bounded.scale[scale == 0] == 0)
         filled, point = (y, objective[1]), np.linspace(-1, 1, 5)

@@ -20,10 +20,10 @@ from sklearn_dpsco._kernels import sparse_sums as kernels
 from sklearn_dpsco._kernels.arguments import NO_MOVE, Compressed, Move, Slope
 from sklearn_dpsco.data.rows import (
     BLOCK_ROWS,
+    Rows,
     SolverData,
     Terms,
     chunk_rows,
-    make_rows,
     summation_error,
 )
 from sklearn_dpsco.losses import (
@@ -83,7 +83,7 @@ def test_gradient_sum_against_whole_matrices(kind, cells):
         X, y, scale, coef = make_case(
             n, d, has_intercept=has_intercept, has_scale=has_scale, dtype=dtype
         )
-        rows = make_rows(storage(X, kind), has_intercept, scale)
+        rows = Rows(storage(X, kind), has_intercept, scale)
         for clip, offset in ((0.4, 0.2), (100.0, -1.0)):
             case = f"{loss} {n} x {d} {has_intercept} {has_scale} {dtype} {clip}"
             expected = reference_gradient(X, y, scale, coef, offset, loss, clip)
@@ -108,8 +108,8 @@ def test_gradient_sum_of_centered_rows(kind):
     for loss, has_scale in itertools.product((Logistic(), PseudoHuber()), (True, False)):
         X, y, scale, coef = make_case(37, 5, has_intercept=True, has_scale=has_scale)
         center, before = np.linspace(-1, 1, 5), coef.copy()
-        rows = make_rows(storage(X, kind), True, scale)
-        gradient = rows.centered(center).gradient_sum(coef, y, Terms(0.2, loss, 0.4)) / 37
+        rows = Rows(storage(X, kind), True, scale)
+        gradient = replace(rows, center=center).gradient_sum(coef, y, Terms(0.2, loss, 0.4)) / 37
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.4, center)
         np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=repr(loss))
         np.testing.assert_array_equal(coef, before)
@@ -125,7 +125,7 @@ def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
     for loss, has_intercept in itertools.product((Huber(0.3), PseudoHuber()), (True, False)):
         X, y, scale, coef = make_case(37, 5, has_intercept=has_intercept, has_scale=has_scale)
         weight = np.random.default_rng(1).uniform(0, 1, 37)
-        rows = make_rows(storage(X, kind), has_intercept, scale, weight)
+        rows = Rows(storage(X, kind), has_intercept, scale, weight)
         objective, case = (y, Terms(0.2, loss, 0.25)), f"{loss} {has_intercept}"
         expected = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25, weight=weight)
         unweighted = reference_gradient(X, y, scale, coef, 0.2, loss, 0.25)
@@ -159,7 +159,7 @@ def test_weights_of_gradients_whose_predictions_have_no_scale(kind):
         if n_outputs == 2:
             y, coef = np.column_stack((y, -y)), np.column_stack((coef, coef[::-1]))
         objective = y, Terms(0.2, loss.of_outputs(n_outputs), 0.25)
-        rows = make_rows(storage(X, kind), True, scale, weight).centered(center)
+        rows = Rows(storage(X, kind), True, scale, weight, center=center)
         found = rows.clipped_gradient_sum(coef, *objective, 1.1)
         Z = np.column_stack((X - center, np.ones(37)))
         r = clipped_derivative(objective[1].loss, Z @ coef + 0.2, y, 0.25).reshape(37, -1)
@@ -177,7 +177,7 @@ def joint_case(n, d, has_intercept, kind="dense"):
     rng = np.random.default_rng(1)
     weight, coef = rng.uniform(0, 1, n), 2 * rng.standard_normal((d + has_intercept, 3))
     y = np.where(rng.integers(3, size=n)[:, None] == np.arange(3), 1.0, -1.0)
-    return make_rows(storage(X, kind), has_intercept, scale, weight), coef, y
+    return Rows(storage(X, kind), has_intercept, scale, weight), coef, y
 
 
 def joint_reference(rows, coef, y, terms, bounds):
@@ -222,7 +222,7 @@ def test_bounds_hold_whatever_the_predictions_are(n_outputs):
         y = np.where(np.arange(12).reshape(4, 3)[:, :n_outputs] % 3 == 0, 1.0, -1.0)
         y = y.ravel() if n_outputs == 1 else y
         objective = y, Terms(0.0, loss.of_outputs(n_outputs), 2.0)
-        bounds, rows = np.array([1e-3, 0.1, 1.0, 3.0]), make_rows(np.eye(4), False)
+        bounds, rows = np.array([1e-3, 0.1, 1.0, 3.0]), Rows(np.eye(4), False)
         coef = np.full((4, 3), size)[:, :n_outputs]
         coef = (coef * np.array([1.0, -1.0, 1.0])[:n_outputs]).reshape(4, *y.shape[1:])
         with np.errstate(all="ignore"):
@@ -245,7 +245,7 @@ def test_a_records_rounding_does_not_depend_on_its_place_in_a_batch():
                 targets = rng.choice([-1.0, 1.0], (n, k))
                 targets[place] = y
                 targets = targets[:, 0] if k == 1 else targets
-                rows = make_rows(X, False, scale).part(np.arange(n), is_drawn=True)
+                rows = Rows(X, False, scale).part(np.arange(n), is_drawn=True)
                 gradient = rows.gradient_sum(coef, targets, Terms(0.1, loss, 9.0))
                 seen.add(tuple(gradient.ravel()))  # of one term that is not 0
         assert len(seen) == 1, loss
@@ -256,12 +256,12 @@ def test_a_records_rounding_does_not_depend_on_its_place_in_a_batch():
 def test_product_and_norms(kind):
     X, _, _, coef = make_case(30, 4, has_intercept=True, has_scale=False)
     with_ones = np.column_stack((X, np.ones(30)))
-    rows = make_rows(storage(X, kind), True)
+    rows = Rows(storage(X, kind), True)
     assert rows.dimension == 5
     np.testing.assert_allclose(rows.product(coef), with_ones @ coef, atol=1e-14)
     np.testing.assert_array_equal(rows.product(np.zeros(5)), np.zeros(30))
     np.testing.assert_allclose(rows.norms(), np.linalg.norm(with_ones, axis=1), rtol=1e-14)
-    without = make_rows(storage(X, kind), False)
+    without = Rows(storage(X, kind), False)
     assert without.dimension == 4
     np.testing.assert_allclose(without.product(coef[:4]), X @ coef[:4], atol=1e-14)
     np.testing.assert_allclose(without.norms(), np.linalg.norm(X, axis=1), rtol=1e-14)
@@ -276,8 +276,8 @@ def test_norm_bound_holds_in_exact_arithmetic(case):
         center = rng.uniform(-1, 1, 6) if case == "centered" else np.zeros(6)
         X[0], X[1], X[2] = 0, 1, center
         bound, has_intercept = 1.3, case != "plain"
-        rows = make_rows(storage(X, kind), has_intercept)
-        rows = rows.centered(center) if case == "centered" else rows
+        rows = Rows(storage(X, kind), has_intercept)
+        rows = replace(rows, center=center) if case == "centered" else rows
         rows = rows.with_norm_bound(bound)
         for x, factor in zip(X, rows.scale, strict=True):
             differences = (Fraction(float(v)) - Fraction(m) for v, m in zip(x, center, strict=True))
@@ -289,7 +289,7 @@ def test_norm_bound_holds_in_exact_arithmetic(case):
 
 
 def test_norm_bound_keeps_an_earlier_scale():
-    rows = make_rows(np.ones((3, 4)), False, np.array([0.0, 0.5, 1.0]))
+    rows = Rows(np.ones((3, 4)), False, np.array([0.0, 0.5, 1.0]))
     np.testing.assert_allclose(rows.with_norm_bound(1.0).scale, [0, 0.25, 0.5], rtol=1e-12)
 
 
@@ -306,7 +306,7 @@ def test_sums_are_accurate_within_the_stated_error(kind, dtype):
     # all of one sign, near the bound: the sum grows and so does its rounding
     X = rng.uniform(0.5, 1, (n, d)).astype(dtype)
     y, clip = -np.ones(n), 1.0
-    rows = make_rows(storage(X, kind), True)
+    rows = Rows(storage(X, kind), True)
     objective = y, Terms(0.0, Squared(), clip)
     r = np.ones(n)  # derivative 0 - (-1) at coef = 0
     expected = np.append(exact_mean_gradient(X, r), 1.0)
@@ -418,7 +418,7 @@ def test_predictions_of_a_random_batch_do_not_depend_on_the_other_records():
     rng = np.random.default_rng(0)
     for n, d, kind in itertools.product((3, 40), (1, 7, 20, 133), ("dense", "csr")):
         X = rng.standard_normal((n, d))
-        rows = make_rows(storage(X, kind), True)
+        rows = Rows(storage(X, kind), True)
         coef = rng.standard_normal(d + 1)
         each = [rows.part(np.array([i]), is_drawn=True) for i in range(n)]
         alone = np.array([row.product(coef)[0] for row in each])

@@ -21,10 +21,10 @@ from sklearn_dpsco.data import rows
 from sklearn_dpsco.data.compressed import slices
 from sklearn_dpsco.data.rows import (
     BLOCK_ROWS,
+    Rows,
     Terms,
     blas_alone,
     chunk_rows,
-    make_rows,
     on_threads,
     sum_on_threads,
 )
@@ -148,7 +148,7 @@ def test_a_users_loss_is_never_called_twice_at_once(two_threads):
             entered.release()
             return z - y
 
-    rows = make_rows(np.ones((4000, 100)), False)
+    rows = Rows(np.ones((4000, 100)), False)
     rows.gradient_sum(np.zeros(100), np.zeros(4000), Terms(0.0, Slow(), 1.0))
 
 
@@ -169,7 +169,7 @@ def test_tasks_may_have_tasks(two_threads):
 def test_tasks_are_whole_chunks_and_at_most_a_block():
     for d in (1, 3, 10, 60, 500, 10**6):
         chunk = chunk_rows(10**6, d)
-        size = make_rows(sparse.csr_array((10**6, d)), False).tasks[0].stop
+        size = Rows(sparse.csr_array((10**6, d)), False).tasks[0].stop
         assert size % chunk == 0
         assert size <= BLOCK_ROWS
     assert slices(7, 3) == [slice(0, 3), slice(3, 6), slice(6, 7)]
@@ -179,7 +179,7 @@ def test_tasks_are_whole_chunks_and_at_most_a_block():
 def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60_000, 40)).astype(dtype)
-    rows = make_rows(X, True, rng.uniform(0, 1, len(X)))
+    rows = Rows(X, True, rng.uniform(0, 1, len(X)))
     objective = rng.uniform(-1, 1, len(X)), Terms(0.1, Squared(), 0.3)
     coef = rng.standard_normal(41)
 
@@ -203,7 +203,7 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch, dtype):
 
 
 def test_there_are_as_many_threads_as_numba_has_and_none_of_its_own_is_started():
-    rows = make_rows(np.ones((30000, 40)), False)
+    rows = Rows(np.ones((30000, 40)), False)
     assert len(rows.tasks) > 1
     rows.norms()
     assert number_of_threads() == numba.config.NUMBA_NUM_THREADS
@@ -220,8 +220,8 @@ def test_a_layer_of_threads_that_is_not_there_is_not_missed():
         "assert not {'numba', 'tqdm', 'matplotlib'} & set(sys.modules)\n"
         "import numpy as np\n"
         "from sklearn_dpsco._kernels.jit import number_of_threads\n"
-        "from sklearn_dpsco.data.rows import make_rows\n"
-        "rows = make_rows(np.ones((30000, 40)), False)\n"
+        "from sklearn_dpsco.data.rows import Rows\n"
+        "rows = Rows(np.ones((30000, 40)), False)\n"
         "assert len(rows.tasks) > 1\n"
         "rows.norms()\n"
         "assert number_of_threads() == 2\n"

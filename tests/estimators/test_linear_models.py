@@ -36,8 +36,8 @@ def test_a_memmap_within_the_bounds_is_never_copied(tmp_path, monkeypatch):
     np.save(path, X)
     mapped = np.load(path, mmap_mode="r")
     seen = []
-    make_rows = _records.make_rows
-    monkeypatch.setattr(_records, "make_rows", lambda X, *a: seen.append(X) or make_rows(X, *a))
+    Rows = _records.Rows
+    monkeypatch.setattr(_records, "Rows", lambda X, *a: seen.append(X) or Rows(X, *a))
     model = regressor().fit(mapped, y)
     assert np.shares_memory(seen[0], mapped)
     np.testing.assert_array_equal(model.coef_, regressor().fit(X, y).coef_)

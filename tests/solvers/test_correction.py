@@ -16,7 +16,7 @@ from support import free_problem, problem, rest_is_slow, solver_data, stream
 
 from sklearn_dpsco import DPLinearRegression, DPLogisticRegression
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.exceptions import PrivacyLeakWarning
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.privacy.budget import PrivacyBudget
@@ -161,7 +161,7 @@ def test_weights_of_classes_are_divided_out_of_those_that_are_released(class_wei
     y, own = np.where(np.arange(n) % 4 == 0, 1.0, -1.0), np.full(n, 0.5)
     of_classes = class_weight if isinstance(class_weight, tuple) else (1.0, 1.0)
     weights = own * np.where(y > 0, of_classes[1], of_classes[0])
-    rows = make_rows(np.zeros((n, 2)), True, np.where(weights > 0, 1.0, 0.0), weights)
+    rows = Rows(np.zeros((n, 2)), True, np.where(weights > 0, 1.0, 0.0), weights)
     found = statistics.class_sum(SolverData(rows, y), fact)
     expected = [0.5 * 3000, 0.5 * 1000 * (of_classes[1] > 0)]
     np.testing.assert_allclose(found, expected)

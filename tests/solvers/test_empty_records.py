@@ -13,7 +13,7 @@ from scipy import sparse
 from support import problem, rest_is_slow
 
 from sklearn_dpsco.audit import check_sensitivity
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.geometry import Geometry, L1Ball, L2Ball
 from sklearn_dpsco.mechanisms import SelectVertex
 from sklearn_dpsco.model_selection.choice import plan_choice
@@ -76,7 +76,7 @@ def pairs(facts, relation, storages, numbers, longest):
         for row, target, is_present in zip(rows, own, (True, relation != "zero-out"), strict=True):
             scale[i] = is_present
             table = store(np.insert(X, i, row, axis=0))
-            data = make_rows(table, facts.fit_intercept, scale.copy())
+            data = Rows(table, facts.fit_intercept, scale.copy())
             tables.append(SolverData(data, np.insert(y, i, target, axis=0)))
         yield tuple(tables)
 

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from support import LOSSES, problem, scaled_table, solver_data, stream
 
 from sklearn_dpsco.audit import map_mechanisms
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.geometry import L2Ball
 from sklearn_dpsco.losses import Huber
 from sklearn_dpsco.mechanisms import Gaussian, Laplace
@@ -311,7 +311,7 @@ def test_without_noise_the_first_records_of_a_stream_give_their_means():
     present = (np.arange(n) % 5 > 0).astype(float)
     total = np.zeros(D + 1)
     for part in (slice(0, 10), slice(10, n)):
-        rows = make_rows(X[part], True, present[part])
+        rows = Rows(X[part], True, present[part])
         first.add(total, SolverData(rows, y[part]), Frame())
     silent = dataclasses.replace(first.noise, scale=1e-13, precision="float")
     frame = dataclasses.replace(first, noise=silent).run(total, Frame(), stream())
@@ -322,6 +322,6 @@ def test_without_noise_the_first_records_of_a_stream_give_their_means():
     for i in range(n):
         one = np.zeros(D + 1)
         target = np.array([1.0 if i % 2 else -1.0])
-        rows = make_rows(np.full((1, D), target[0]), True)
+        rows = Rows(np.full((1, D), target[0]), True)
         first.add(one, SolverData(rows, target), Frame())
         assert 0.8 < np.linalg.norm(one) < 1

@@ -23,7 +23,7 @@ from support import (
 from sklearn_dpsco import DPFTRLClassifier, DPFTRLRegressor
 from sklearn_dpsco.audit import audit_outcomes, check_sensitivity, neighbours, replay
 from sklearn_dpsco.audit.neighbours import changed_record
-from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData, Terms
 from sklearn_dpsco.geometry import L1Ball, L2Ball, LInfBall, Simplex
 from sklearn_dpsco.losses import Absolute, Hinge, Logistic, Quantile, Squared
 from sklearn_dpsco.mechanisms import Gaussian
@@ -113,7 +113,7 @@ def test_bounds_of_targets_that_are_far_too_wide_cost_little(n_targets):
         for doubling in (False, True):
             plan = FTRL().with_facts(doubling=doubling).plan(facts, PrivacyBudget(2.0))
             assert len(plan.targets) == 2
-            data = SolverData(make_rows(X, True), y[:, 0] if n_targets == 1 else y)
+            data = SolverData(Rows(X, True), y[:, 0] if n_targets == 1 else y)
             found = plan.run(data, stream())
             error = y - (X @ np.atleast_2d(found.coef).T + found.intercept)
             explained += list(1 - np.mean(error**2, axis=0) / y.var(axis=0))
@@ -130,7 +130,7 @@ def test_units_of_targets_cost_little_where_bounds_are_as_wide_as_they_are(n, do
         facts = free_problem(n, 5, feasible_set=L2Ball)
         plan = FTRL().with_facts(doubling=doubling).plan(facts, PrivacyBudget(1.0, 1e-6))
         assert len(plan.targets) == 2
-        found = plan.run(SolverData(make_rows(X, True), y), stream(k))
+        found = plan.run(SolverData(Rows(X, True), y), stream(k))
         error = y - (X @ found.coef.ravel() + found.intercept)
         explained.append(1 - np.mean(error**2) / y.var())
     assert np.quantile(explained, 0.3) > 0.7
@@ -234,7 +234,7 @@ def test_the_change_of_second_moments_is_attained_and_not_exceeded():
 
     def vector(x):
         total = np.zeros(noise.dimension)
-        data = SolverData(make_rows(x[None, :], False), np.zeros(1))
+        data = SolverData(Rows(x[None, :], False), np.zeros(1))
         moments.add(total, data, Frame())
         return total
 
@@ -260,7 +260,7 @@ def test_without_noise_badly_scaled_columns_cost_nothing(kind):
     signal = X @ (1 / X.std(axis=0)) / 5
     y = np.clip(0.5 * signal + 0.1 * rng.standard_normal(n), -1, 1)
     plan = FTRL().plan(free_problem(n, d, feasible_set=L2Ball), PrivacyBudget(1e4))
-    rows = make_rows(storage(X, kind), True)
+    rows = Rows(storage(X, kind), True)
     found = plan.run(SolverData(rows, y), stream())
     A = np.column_stack((X, np.ones(n)))
     best = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
@@ -286,7 +286,7 @@ def test_scaled_gradients_never_exceed_the_bound():
     rng = np.random.default_rng(0)
     X = rng.choice([-1.0, 1.0, 0.3], (500, 6))
     y = rng.choice([-1.0, 1.0], 500)
-    rows = make_rows(X, True).centered(rng.uniform(-1, 1, 6))
+    rows = Rows(X, True, center=rng.uniform(-1, 1, 6))
     coef = 10 * rng.normal(size=7)
     for i in range(500):
         one = rows.part(slice(i, i + 1))
@@ -373,14 +373,14 @@ def test_a_run_takes_the_records_of_its_plan_and_no_more():
         plan = solver.plan(l2_problem(n, d), PrivacyBudget(1.0))
         assert sum(part.n_records for part in plan.parts) == n, case
         run = FTRLRun(plan)
-        run.add(SolverData(make_rows(X, True), y), stream())
+        run.add(SolverData(Rows(X, True), y), stream())
         assert run.n_seen == n, case
         assert run.n_steps == plan.max_iter == sum(epoch.noise.n_steps for epoch in plan.epochs), (
             case
         )
         assert np.all(np.isfinite(run.result().coef)), case
         with pytest.raises(ValueError, match="longer"):
-            run.add(SolverData(make_rows(X[:1], True), y[:1]), stream())
+            run.add(SolverData(Rows(X[:1], True), y[:1]), stream())
 
 
 # -------------------------------------------------------------------------------- audits
@@ -403,7 +403,7 @@ def iterates(position, value, n_trials, factor, seed):
     weaker = dataclasses.replace(epoch.noise, scale=epoch.noise.scale / factor)
     plan = dataclasses.replace(plan, epochs=(dataclasses.replace(epoch, noise=weaker),))
     root, out = stream(seed), np.empty((n_trials, N_AUDIT))
-    data = SolverData(make_rows(X, False), y)
+    data = SolverData(Rows(X, False), y)
     for k in range(n_trials):
         run, noise = FTRLRun(plan), root.substream(k)
         for t in range(N_AUDIT):

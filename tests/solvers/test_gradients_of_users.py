@@ -20,7 +20,7 @@ from sklearn_dpsco import (
     HeavyTailDPRegressor,
 )
 from sklearn_dpsco.audit import check_sensitivity, neighbours, replay
-from sklearn_dpsco.data.rows import SolverData, Terms, gradient_sum, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData, Terms, gradient_sum
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
 from sklearn_dpsco.solvers import Descent, Localized, UnboundedDescent, records, unit_descent
 from sklearn_dpsco.solvers.records import Users, user_gradients
@@ -50,7 +50,7 @@ def test_vectors_are_sums_over_the_rows_of_a_user_and_cut_as_a_whole(k, is_tied)
     X, y = rng.normal(size=(n, d)), rng.normal(size=(n, k) if k > 1 else n)
     weights, present = rng.random(n), (rng.random(n) > 0.1) * 1.0
     rows = dataclasses.replace(
-        make_rows(X.astype(np.float32), True, present, weights), users=rng.integers(0, 150, n)
+        Rows(X.astype(np.float32), True, present, weights), users=rng.integers(0, 150, n)
     )
     size, shape = (d + 1, (d + 1, k) if k > 1 else d + 1)
     point = rng.normal(size=k + 1 if is_tied else shape)
@@ -82,7 +82,7 @@ def test_vectors_are_sums_over_the_rows_of_a_user_and_cut_as_a_whole(k, is_tied)
 def test_a_vector_beyond_all_measure_counts_as_nothing():
     X, y = np.ones((6, 1)), np.zeros(6)
     y[:2], y[2:4] = 1e300, np.inf
-    rows = dataclasses.replace(make_rows(X, True), users=np.arange(6) // 2)
+    rows = dataclasses.replace(Rows(X, True), users=np.arange(6) // 2)
     facts = Users.of(rows), np.ones(2), np.zeros(2)
     terms = Terms(0.0, problem(6, 1).loss, 1.0)
     total, norms = user_gradients(SolverData(rows, y), *facts, terms)

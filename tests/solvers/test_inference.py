@@ -45,7 +45,7 @@ from sklearn_dpsco import (
 )
 from sklearn_dpsco._kernels.products import shares_of_first
 from sklearn_dpsco.audit import check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import SolverData, make_rows, place_counts
+from sklearn_dpsco.data.rows import Rows, SolverData, place_counts
 from sklearn_dpsco.estimates import Estimates
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import Squared, Tweedie
@@ -476,7 +476,7 @@ def hazards(seed, n_users=3000, periods=8):
 def test_what_counts_less_of_a_person_does_not_depend_on_the_outcome(monkeypatch):
     X, y, w, users = hazards(0, 20_000)
     present = np.isfinite(y)
-    rows = make_rows(X / 6, True, present.astype(float))
+    rows = Rows(X / 6, True, present.astype(float))
     data = SolverData(dataclasses.replace(rows, users=users), np.where(y == 1, 1.0, -1.0))
     plan = planned(len(X), 3, "classification", epsilon=1000.0, rows=8, may_be_empty=True)
     # half of the persons have more than what counts

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from support import rest_is_slow, solver_data, storage, stream
 
-from sklearn_dpsco.data.rows import make_rows
+from sklearn_dpsco.data.rows import Rows
 from sklearn_dpsco.mechanisms import Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget
 from sklearn_dpsco.solvers.base import Frame
@@ -185,10 +185,10 @@ def test_the_range_of_the_scores_is_what_is_claimed(relation, q):
 
 def test_a_shared_scale_sees_one_number_of_each_record():
     X = np.array([[3.0, 4.0], [np.inf, 0.0], [0.0, 0.0], [1e300, 1e300]])
-    sizes = magnitudes._sizes(make_rows(X, True), np.zeros(2)).X[:, 0]
+    sizes = magnitudes._sizes(Rows(X, True), np.zeros(2)).X[:, 0]
     np.testing.assert_allclose(sizes[0], 5 / np.sqrt(2))
     assert not np.any(np.isnan(sizes))
-    csr = magnitudes._sizes(make_rows(storage(X, "csr"), True), np.zeros(2)).X[:, 0]
+    csr = magnitudes._sizes(Rows(storage(X, "csr"), True), np.zeros(2)).X[:, 0]
     np.testing.assert_array_equal(csr, sizes)
 
 

@@ -24,7 +24,7 @@ from sklearn_dpsco import DPLassoFW
 from sklearn_dpsco._kernels import sampling, vertex_steps
 from sklearn_dpsco._kernels.derivatives import clipped_derivative
 from sklearn_dpsco.audit import audit_plan, check_sensitivity, map_mechanisms, neighbours
-from sklearn_dpsco.data.rows import SolverData, Terms, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData, Terms
 from sklearn_dpsco.geometry import AxisVertices, L1Ball, Simplex
 from sklearn_dpsco.losses import (
     Absolute,
@@ -129,7 +129,7 @@ def recomputed(walk):
 def test_sums_stay_those_of_a_whole_pass_to_the_last_bit(kind, fit_intercept):
     rng = np.random.default_rng(0)
     X, y, scale, weight = awkward_table(rng)
-    rows = make_rows(storage(X, kind), fit_intercept, scale, weight)
+    rows = Rows(storage(X, kind), fit_intercept, scale, weight)
     for loss, n_steps in ((Squared(), 300), (Logistic(), 60), (Huber(0.2), 60)):
         target = y if loss.task == "regression" else np.where(y > 0, 1.0, -1.0)
         objective = target, Terms(0.1, loss, 0.3)
@@ -154,7 +154,7 @@ def test_a_contribution_that_is_not_taken_back_would_show(monkeypatch):
     X, y = scaled_table(20, 6, density=0.5)
     objective = y, Terms(0.0, Squared(), 0.3)
     kept = vertex_steps.contribute
-    walk = walk_on(make_rows(sparse.csr_array(X), True), *objective, usual_rates(9))
+    walk = walk_on(Rows(sparse.csr_array(X), True), *objective, usual_rates(9))
     monkeypatch.setattr(vertex_steps, "contribute", lambda *a: (a[5][0].fill(0.0), kept(*a)))
     walk.move(0, walk.vertices.vertex(2))
     assert not np.array_equal(walk.sums, recomputed(walk))
@@ -164,7 +164,7 @@ def test_no_sum_overflows_and_no_contribution_exceeds_the_clip():
     for n, clip in itertools.product((1, 2, 255, 256, 257), (1e-50, 0.3, 1.0, 1e50)):
         X, y = sparse.csr_array(np.ones((n, 2))), np.ones(n)
         objective = y, Terms(-1e60, Squared(), clip)
-        walk = walk_on(make_rows(X, True), *objective, usual_rates(4))
+        walk = walk_on(Rows(X, True), *objective, usual_rates(4))
         exact = -n * int(clip * walk.unit)
         np.testing.assert_array_equal(walk.sums, np.full((3, 2), exact))
         assert 2**58 < -exact < 2**62, (n, clip)
@@ -180,7 +180,7 @@ def test_the_error_of_the_line_is_within_its_bound(loss):
     rng = np.random.default_rng(1)
     X, y, scale, weight = awkward_table(rng)
     y = y if loss.task == "regression" else np.where(y > 0, 1.0, -1.0)
-    rows = make_rows(sparse.csr_array(X), True, scale, weight)
+    rows = Rows(sparse.csr_array(X), True, scale, weight)
     objective = y, Terms(0.1, loss, 1e3)
     rates, worst = usual_rates(80), 0.0
     walk, w = walk_on(rows, *objective, rates), np.zeros(rows.dimension)
@@ -232,7 +232,7 @@ def test_mean_weights_give_the_mean_of_the_iterates():
 
 
 def pays(X, *, loss=None, n_steps=1000, rate=None, values=(1.0, -1.0)):
-    rows = make_rows(X, True)
+    rows = Rows(X, True)
     data, terms = SolverData(rows, np.zeros(rows.n_samples)), Terms(0.0, loss or Squared(), 1.0)
     vertices = AxisVertices(rows.dimension, values)
     rates = 2 / (np.arange(n_steps) + 12) if rate is None else np.full(n_steps, rate)
@@ -334,7 +334,7 @@ def test_bugs_of_the_walk_are_found(forced, monkeypatch):
 def sparse_pair(facts, relation):
     pair = flipped_label(facts, relation)
     for data in pair:
-        rows = make_rows(sparse.csr_array(data.rows.X), facts.fit_intercept, data.rows.scale)
+        rows = Rows(sparse.csr_array(data.rows.X), facts.fit_intercept, data.rows.scale)
         object.__setattr__(data, "rows", rows)
     return pair
 
@@ -407,7 +407,7 @@ def random_walk(seed, n_steps=30):
         format="csr",
         data_sampler=lambda size: rng.choice([-1.0, 1.0], size),
     )
-    rows = make_rows(X, bool(rng.integers(2)))
+    rows = Rows(X, bool(rng.integers(2)))
     objective = rng.uniform(-1, 1, n), Terms(0.0, Squared(), 2.0)
     walk = walk_on(rows, *objective, usual_rates(n_steps))
     walk.mechanism = SelectVertex(1.0, 10 ** rng.uniform(-3, 0))
@@ -445,9 +445,7 @@ def p_value_of_selections(d, at=(0, 4, 10, 14, 20, 27), n_draws=300):
     """
     X, y = np.zeros((20, d)), np.repeat([1.0, 0.5], 10)
     X[:10, 0] = X[10:, 8] = 1.0
-    walk = walk_on(
-        make_rows(sparse.csr_array(X), False), y, Terms(0.0, Squared(), 2.0), usual_rates(40)
-    )
+    walk = walk_on(Rows(sparse.csr_array(X), False), y, Terms(0.0, Squared(), 2.0), usual_rates(40))
     walk.mechanism, one, found = SelectVertex(1.0, 0.1), stream(1), []
     for t in range(max(at) + 1):
         if t in at:
@@ -617,7 +615,7 @@ def test_degenerate_tables(forced, cells):
     # with all scores equal, every vertex is as likely
     plan = Selection(max_iter=1).plan(problem(5, 3, fit_intercept=False), BUDGET)
     walk = SparseWalk(
-        SolverData(make_rows(tables[0], False), np.ones(5)),
+        SolverData(Rows(tables[0], False), np.ones(5)),
         Terms(0.0, Squared(), 1.0),
         plan,
         usual_rates(1),

@@ -39,7 +39,7 @@ from sklearn_dpsco import (
 from sklearn_dpsco._kernels.products import measure_rows, scaled_rows
 from sklearn_dpsco.audit import check_sensitivity, mechanisms, neighbours
 from sklearn_dpsco.data import pieces
-from sklearn_dpsco.data.rows import SolverData, make_rows, place_counts
+from sklearn_dpsco.data.rows import Rows, SolverData, place_counts
 from sklearn_dpsco.geometry import Geometry, L2Ball
 from sklearn_dpsco.losses import LogAbsolute, Squared, Welsch
 from sklearn_dpsco.mechanisms import Gaussian, SelectVertex
@@ -522,7 +522,7 @@ def test_columns_are_not_enlarged_so_far_that_noise_explodes_in_few_rows():
 def test_a_length_is_that_of_rows_that_are_not_0():
     for share, expected in ((0.4, 0.5), (0.6, 0.5), (0.97, 0.5), (0.995, 0.5)):
         sizes = np.where(np.arange(5000) < share * 5000, 0.0, 0.5)
-        measured = SolverData(make_rows(np.ones((5000, 1)), False), sizes, sizes)
+        measured = SolverData(Rows(np.ones((5000, 1)), False), sizes, sizes)
         found = statistics.scale_on_grid(measured, 5000, 2.0, 1.0, SelectVertex(1.0, 1.0), stream())
         assert found == pytest.approx(expected, rel=0.2), share
 
@@ -539,7 +539,7 @@ def test_rare_flags_are_measured_by_rows_that_have_one():
 def test_a_length_is_that_of_rows_that_are_not_0_where_noise_is_large():
     """Of small ones between them, too, no grid step above 0 is as good as any."""
     sizes = np.where(np.arange(500) < 330, 0.0, np.linspace(0.4, 0.6, 500))
-    measured = SolverData(make_rows(np.ones((500, 1)), False), sizes, sizes)
+    measured = SolverData(Rows(np.ones((500, 1)), False), sizes, sizes)
     for seed in range(20):
         select = SelectVertex(1.0, 14.0)
         found = statistics.scale_on_grid(measured, 500, 2.0, 1.0, select, stream(seed))
@@ -658,7 +658,7 @@ def test_moments_are_those_of_the_rows_of_a_copy(by):
     X = rng.standard_normal((9000, 3)) * 10.0 ** rng.uniform(-2, 2, (9000, 1))
     X[5], X[6], scale = 1e35, 0.0, rng.choice([0.0, 1.0], 9000)
     center = np.array([0.5, -1.0, 0.0])
-    data = SolverData(make_rows(X, True, scale), np.zeros(9000))
+    data = SolverData(Rows(X, True, scale), np.zeros(9000))
     found = statistics.turned_moment_sum(data, center, by)
     copy = statistics.copied(data, center, by)
     np.testing.assert_allclose(found, statistics.moment_sum(copy), rtol=1e-5, atol=1e-3)
@@ -1356,7 +1356,7 @@ def test_released_means_are_those_of_the_valid_records(task):
         y = np.where(rng.random(n) < 0.2, 1.0, -1.0)
     fact = free_problem(n, d, task, may_be_empty=True)
     plan = Descent().plan(fact, PrivacyBudget(500.0, 1e-6, "zero-out"))
-    frame = plan.units.run(SolverData(make_rows(X, True, scale), y), stream(0)).frame
+    frame = plan.units.run(SolverData(Rows(X, True, scale), y), stream(0)).frame
     valid = scale > 0
     np.testing.assert_allclose(frame.center, X[valid].mean(axis=0), atol=0.01)
     if task == "regression":
@@ -1378,12 +1378,12 @@ def test_the_number_of_valid_records_is_released_with_what_one_record_moves(rela
     X, y = np.zeros((400, 3)), np.zeros(400)
     loud = stream(0)
     found = [
-        statistics.rows_present(SolverData(make_rows(X, True, s), y), present, loud)
+        statistics.rows_present(SolverData(Rows(X, True, s), y), present, loud)
         for s in (full, fewer)
     ]
     assert found[0] == 400  # noise alone is no gap
     assert abs(found[1] - 300) < 8 * 400 * math.sqrt(present.variance)
-    assert statistics.rows_present(SolverData(make_rows(X, True, fewer), y), None, loud) == 400
+    assert statistics.rows_present(SolverData(Rows(X, True, fewer), y), None, loud) == 400
 
 
 def test_a_value_that_most_targets_share_is_no_spread_of_its_own():

@@ -26,7 +26,7 @@ from sklearn_dpsco import (
     DPPhasedSGDClassifier,
 )
 from sklearn_dpsco.audit import check_sensitivity, neighbours
-from sklearn_dpsco.data.rows import SolverData, make_rows
+from sklearn_dpsco.data.rows import Rows, SolverData
 from sklearn_dpsco.mechanisms import Gaussian
 from sklearn_dpsco.preprocessing.declared import declared_bounds
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
@@ -137,15 +137,15 @@ def test_norms_in_units_are_those_of_the_rows_and_never_below():
         unit, center = rng.random(7) * 10 ** rng.uniform(-3, 3, 7), rng.standard_normal(7) * scale
         exact = np.linalg.norm((X - center) * unit, axis=1)
         for store in (np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array):
-            found = make_rows(store(X), False).centered(center).norms(unit)
+            found = Rows(store(X), False, center=center).norms(unit)
             assert np.all(found >= exact)
             np.testing.assert_allclose(found, exact, rtol=1e-6)
 
 
 def in_units(X, unit, center):
-    norms = make_rows(X, True).centered(center).norms(unit)
+    norms = Rows(X, True, center=center).norms(unit)
     weights = wide_units.clipped_to(1.0, np.sqrt(norms**2 - 1))
-    data = SolverData(make_rows(X, True).centered(center), np.zeros(len(X)))
+    data = SolverData(Rows(X, True, center=center), np.zeros(len(X)))
     return dataclasses.replace(data, numbers=(X, weights)), unit, center
 
 
@@ -181,7 +181,7 @@ def test_the_sums_of_centred_rows_err_by_less_than_is_stated():
     center = np.full(d, wide_units.LONGEST_CENTER / math.sqrt(d))
     X = center + rng.standard_normal((n, d)) / math.sqrt(d) / 3
     r = rng.choice([-1.0, 1.0], n)
-    rows = make_rows(X, True).centered(center)
+    rows = Rows(X, True, center=center)
     found = rows.weighted_sum(r)[:d] / n
     exact = np.array([math.fsum(column) for column in ((X - center) * r[:, None]).T]) / n
     fact = facts(n, d)

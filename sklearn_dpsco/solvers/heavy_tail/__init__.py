@@ -20,7 +20,7 @@ from ..._checks import auto_or, check_choice, check_count, check_real
 from ..._progress import steps
 from ..._types import Array, Auto, Oracle
 from ...data.bounds import FeatureScaling
-from ...data.rows import SolverData, Terms, make_rows
+from ...data.rows import Rows, SolverData, Terms
 from ...geometry import AnySet, Geometry, L2Ball
 from ...losses import Loss, bounded_clip
 from ...mechanisms import Release, additive_noise
@@ -535,6 +535,6 @@ def _limited(data: SolverData, oracle: oracles.MeanOracle, order: float) -> Solv
 
 def _log_norm_sum(data: SolverData, most: float) -> Array:
     """Sum of the clipped logarithms of the rows' norms over sqrt(d), without the intercept."""
-    norms = make_rows(data.rows.X, False).norms()
+    norms = Rows(data.rows.X, False).norms()
     octaves = np.log2(np.maximum(norms, 1e-300)) - math.log2(data.rows.n_columns) / 2
     return np.array([data.rows.without_empty(np.clip(octaves, -most, most)).sum()])

@@ -16,7 +16,7 @@ import numpy as np
 from ..._kernels.arguments import dense_or_stored
 from ..._types import Array, Flags, Integers
 from ...data.compressed import slices
-from ...data.rows import UNIT_ROUNDOFF, Rows, SolverData, make_rows
+from ...data.rows import UNIT_ROUNDOFF, Rows, SolverData
 from ...mechanisms import Gaussian, Laplace, Release, SelectVertex, additive_noise
 from ...mechanisms.laws import PRIOR_ROOM
 from ...privacy.budget import Allowance
@@ -454,7 +454,7 @@ def _sizes(rows: Rows, center: Array) -> Rows:
         for part in slices(rows.n_samples, rows.chunk):
             V = rows.dense(part) - center
             sizes[part, 0] = np.linalg.norm(V, axis=1) / math.sqrt(rows.n_columns)
-    return make_rows(sizes, False, rows.scale)
+    return Rows(sizes, False, rows.scale)
 
 
 def _near(around: Exponents, reach: float, below: Array = _SLOPE_BELOW) -> Array:
@@ -515,7 +515,7 @@ def _deviation_sum(
 def targets_as_rows(data: SolverData) -> SolverData:
     """The targets in the place of the features."""
     columns = data.y if data.y.ndim == 2 else data.y[:, None]
-    return SolverData(make_rows(np.ascontiguousarray(columns), False, data.rows.scale), data.y)
+    return SolverData(Rows(columns, False, data.rows.scale), data.y)
 
 
 # ------------------------------------------------------------------------------ sensitivities
