@@ -28,7 +28,6 @@ from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from .compressed import (
     canonical,
     compressed,
-    in_floats,
     slices,
     stored_places,
     value_parts,
@@ -106,8 +105,7 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
                 return found.toarray() if sparse.issparse(found) and name != "X" else found
             if np.longdouble not in types:
                 return values
-            is_sparse = sparse.issparse(values)
-            return in_floats(compressed(values)) if is_sparse else values.astype(np.float64)
+            return compressed(values) if sparse.issparse(values) else values.astype(np.float64)
     cells = as_objects(values, name)
     found = [_number(cell) for cell in cells.flat]
     if strict and any(
@@ -150,7 +148,7 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     is_array = isinstance(X, np.ndarray) or is_sparse
     return checked(
         check_array,
-        in_floats(compressed(table)),
+        compressed(table),
         accept_sparse=("csr", "csc"),
         input_name="X",
         dtype=(np.float64, np.float32) if is_array else np.float64,

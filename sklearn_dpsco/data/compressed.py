@@ -32,21 +32,12 @@ def with_values(X: Any, data: Any) -> Any:
     return with_arrays(X, data, X.indices, X.indptr)
 
 
-def in_floats(X: Any) -> Any:
-    """CSR or CSC X with values in float64 unless it has floats of 32 or 64 bits; others as is.
-
-    Nothing is added up. scipy's `astype` adds up the entries of a place, in an order that other
-    records decide, see `canonical`.
-    """
-    is_matrix = sparse.issparse(X) and X.ndim == 2 and X.format in ("csr", "csc")
-    if not is_matrix or X.dtype in (np.float64, np.float32):
-        return X
-    with np.errstate(all="ignore"):  # a warning would tell of some record
-        return with_values(X, X.data.astype(np.float64))
-
-
 def compressed(X: Any) -> Any:
-    """Sparse X as CSR, or CSC if it is that, if its indices are within the shape; others as is."""
+    """Sparse X as CSR, or CSC if it is that, if its indices are within the shape; others as is.
+
+    Real numbers become float64 unless they are floats of 32 or 64 bits. Nothing is added up: scipy
+    does so where it converts, in an order that other records decide, see `canonical`.
+    """
     if not sparse.issparse(X) or X.ndim != 2:  # which scikit-learn refuses
         return X
     if X.format not in ("csr", "csc"):
@@ -60,7 +51,9 @@ def compressed(X: Any) -> Any:
             for places, size in zip((entries.row, entries.col), X.shape, strict=True)
         ):
             raise ValueError(_NO_MATRIX)
-        X = _rows_of(entries)
+        entries = copy(entries)
+        entries.has_canonical_format = True  # or scipy would add some of them up
+        X = entries.tocsr()
     indices, indptr = np.asarray(X.indices), np.asarray(X.indptr)
     for kind in (indices.dtype, indptr.dtype):
         if kind not in _INDEX_TYPES:
@@ -78,7 +71,10 @@ def compressed(X: Any) -> Any:
         is_right = is_right and block.min() >= 0 and block.max() < n_minor
     if not is_right:
         raise ValueError(_NO_MATRIX)
-    return X
+    if X.dtype in (np.float64, np.float32) or X.dtype.kind not in "biuf":  # which are refused
+        return X
+    with np.errstate(all="ignore"):  # a warning would tell of some record
+        return with_values(X, X.data.astype(np.float64))
 
 
 def canonical(X: Any) -> Any:
@@ -119,13 +115,6 @@ def _sorted(X: Any) -> Any:
     line = np.repeat(np.arange(X.indptr.size - 1), np.diff(X.indptr))
     order = np.lexsort((X.indices, line))  # which is stable
     return with_arrays(X, X.data[order], X.indices[order], X.indptr.copy())
-
-
-def _rows_of(entries: Any) -> Any:
-    """CSR of a COO matrix, the entries of a row as they come; scipy would add some of them up."""
-    entries = copy(entries)
-    entries.has_canonical_format = True  # as nothing is added up then
-    return entries.tocsr()
 
 
 def row_range(X: Any, which: slice) -> Any:
