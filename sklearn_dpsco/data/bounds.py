@@ -23,7 +23,7 @@ from .._kernels.arguments import read_only
 from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import as_numbers
-from .compressed import canonical, slices, stored_places, value_parts, with_values
+from .compressed import slices, stored_places, value_parts, with_values
 from .rows import on_threads
 
 _FINEST = 1e-12  # high - low in units of the larger end
@@ -55,8 +55,8 @@ class FeatureScaling:
     def transform(self, X: Any) -> Any:
         """Scaled X: one copy, or X itself where nothing needs to change, dense in C order.
 
-        Dense in X's dtype; sparse canonical, in X's dtype if all columns have a middle of 0 and a
-        width of 1, else in float64.
+        Dense in X's dtype; sparse, which is to be canonical, in X's dtype if all columns have a
+        middle of 0 and a width of 1, else in float64.
         """
         low, high, is_sparse = self.low, self.high, sparse.issparse(X)
         has_bounds = bool(np.all(np.isfinite(low)))
@@ -66,7 +66,6 @@ class FeatureScaling:
         if is_sparse:
             if np.any((self.shift != 0) | (low > 0) | (high < 0)):
                 raise ValueError(_SHIFTING_BOUNDS if has_bounds else SHIFTING_CENTER)
-            X = canonical(X)
             values, parts = X.data, value_parts(X)
         else:
             values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))

@@ -138,7 +138,7 @@ def checked(check: Callable[..., Any], data: Any, **settings: Any) -> Any:
 
 
 def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
-    """X as an array, or a CSR or CSC matrix, of finite numbers, or if not `strict` of any."""
+    """X as an array or a `canonical` matrix of finite numbers, or if not `strict` of any."""
     kind, is_sparse = type(X).__name__, sparse.issparse(X)  # some sparse matrices are dicts
     if X is None or isinstance(X, (str, bytes)) or (isinstance(X, dict) and not is_sparse):
         raise ValueError(f"X must be a table, such as an array or a data frame, got {kind}")
@@ -146,7 +146,7 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
     # One cell may decide on the type and the layout that a frame has as an array, and so on
     # the rounding of products with other rows: only those of an array are kept.
     is_array = isinstance(X, np.ndarray) or is_sparse
-    return checked(
+    found = checked(
         check_array,
         compressed(table),
         accept_sparse=("csr", "csc"),
@@ -156,6 +156,7 @@ def checked_table(X: Any, *, strict: bool, **settings: Any) -> Any:
         ensure_all_finite=strict,
         **settings,
     )
+    return canonical(found)
 
 
 def is_elsewhere(values: Any) -> bool:
@@ -451,7 +452,7 @@ def nonfinite_rows(X: Any) -> Flags:
 
 def empty_rows(X: Any) -> Flags:
     """Flags rows that a model with ``nonfinite="zero"`` takes for empty ones."""
-    return nonfinite_rows(canonical(checked_table(X, strict=False)))
+    return nonfinite_rows(checked_table(X, strict=False))
 
 
 def clear_rows(X: Any, which: Flags, original: Any, value: float = 0.0) -> Any:

@@ -43,7 +43,7 @@ from .._kernels.arguments import (
 )
 from .._types import Array, Flags, Indices, Which
 from .cells import clear_rows, nonfinite_rows
-from .compressed import canonical, row_range, slices, with_values
+from .compressed import row_range, slices, with_values
 
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 _OF_RECORDS = ("scale", "sample_weight", "users")  # fields that are arrays, or None
@@ -453,7 +453,6 @@ def scaled_rows(
     X: Any, scaling: Any, has_intercept: bool, is_empty: Any, sample_weight: Array | None = None
 ) -> Rows:
     """Rows of a table by its `FeatureScaling`; those flagged, and those with NaN, are empty."""
-    X = canonical(X)
     empty = nonfinite_rows(X) | is_empty
     cleared = clear_rows(scaling.transform(X), empty, X)
     return Rows(cleared, has_intercept, np.where(empty, 0.0, 1.0), sample_weight)

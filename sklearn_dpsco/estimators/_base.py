@@ -37,7 +37,7 @@ from .._progress import check_verbose, moving, progress_bar
 from .._types import AnyArray, Array, Bounds, ClassLabels, ClassWeight, FeatureBounds
 from ..data import bounds, cells
 from ..data.blocks import here, map_blocks, without_rows
-from ..data.compressed import canonical, with_values
+from ..data.compressed import with_values
 from ..data.rows import blas_alone
 from ..exceptions import PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
@@ -914,11 +914,11 @@ def predicted(
     X = X if sparse.issparse(X) else np.ascontiguousarray(X)
     with np.errstate(all="ignore"):
         if not is_strict:
-            X = cells.filled_rows(canonical(X), usual)
+            X = cells.filled_rows(X, usual)
         if limits is not None:
             low, high = limits
             if sparse.issparse(X) and np.all(low <= 0) and np.all(high >= 0):  # which stays so
-                X = canonical(X.tocsr())
+                X = X.tocsr()
                 X = with_values(X, np.clip(X.data, low[X.indices], high[X.indices]))
             else:
                 X = np.clip(X.toarray() if sparse.issparse(X) else X, low, high)

@@ -19,7 +19,6 @@ from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
 from ..data.bounds import feature_scaling
 from ..data.cells import checked_table, column_names, nonfinite_rows
-from ..data.compressed import canonical
 from ..data.rows import UNIT_ROUNDOFF, place_counts
 from ..mechanisms import Release, SelectVertex
 from ..mechanisms.laws import PRIOR_ROOM
@@ -307,7 +306,6 @@ def private_bounds(
             is_secret = random_state is None
             accounting.accountant.spend(plan, estimator="private bounds", noise_is_secret=is_secret)
         stream = stream_from_random_state(random_state)
-        table = canonical(table)
         low, high = plan.release(table, ~nonfinite_rows(table), stream)
     if is_vector:
         return PrivateBounds(low[0].item(), high[0].item(), None, plan, stream.is_secure)

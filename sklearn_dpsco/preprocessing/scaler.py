@@ -20,7 +20,7 @@ from .._overview import Overviewed
 from .._types import FeatureBounds
 from ..data.bounds import check_feature_bounds, feature_scaling, guessed_feature_scaling
 from ..data.cells import check_order, clear_rows, nonfinite_rows
-from ..data.compressed import canonical, stored_places, with_values
+from ..data.compressed import stored_places, with_values
 from ..data.rows import SolverData, scaled_rows
 from ..exceptions import PrivacyParameterWarning
 from ..privacy.budget import PrivacyBudget
@@ -280,7 +280,6 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             X = self._features(X, reset=False)
             values, center, scale = X, self.center_, self.scale_
             if sparse.issparse(X):
-                X = canonical(X)
                 values, center, scale = X.data, 0.0, scale[stored_places(X, slice(0, X.nnz), 1)]
             out = np.clip((values - center) / scale, -self.clip, self.clip)
             out = out.astype(X.dtype, copy=False)
