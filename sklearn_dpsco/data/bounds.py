@@ -71,25 +71,26 @@ class FeatureScaling:
             values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
             parts = slices(X.shape[0], n_rows)
 
+        def columns_of(part: slice) -> Any:
+            return stored_places(X, part, 1) if is_sparse else slice(None)
+
         def is_kept(part: slice) -> bool:  # by an identity
             if not has_bounds:
                 return True
             block = values[part]
             if is_uniform:  # ten times faster
                 return bool(block.min() >= low[0] and block.max() <= high[0])
-            columns = stored_places(X, part, 1) if is_sparse else slice(None)
+            columns = columns_of(part)
             return bool(np.all(block >= low[columns]) and np.all(block <= high[columns]))
 
         def fill(part: slice) -> None:
-            if is_sparse:
-                columns = stored_places(X, part, 1)
-                block = np.clip(values[part], low[columns], high[columns]) / self.width[columns]
-                out[part] = np.clip(block, -largest, largest)
-                return
             from .._kernels.products import rows_in_bounds
 
-            block = read_only(np.ascontiguousarray(values[part]))
-            rows_in_bounds(block, low, high, self.shift, self.width, largest, out[part])
+            # stored values as one row, each with the facts of its column
+            block = read_only(np.ascontiguousarray(np.atleast_2d(values[part])))
+            columns = columns_of(part)
+            facts = (of[columns] for of in (low, high, self.shift, self.width))
+            rows_in_bounds(block, *facts, largest, np.atleast_2d(out[part]))
 
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal a record
             # A copy is in C order and aligned, and products of other arrays may round differently.

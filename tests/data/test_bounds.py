@@ -13,6 +13,7 @@ from sklearn_dpsco.data.bounds import (
     guessed_feature_scaling,
     target_scaling,
 )
+from sklearn_dpsco.data.cells import checked_table
 from sklearn_dpsco.exceptions import BoundsNotDeclaredWarning
 
 SHIFTED = ([-1, 0, 2, -3, -2, 5], [1, 4, 6, 0, 1, 7])  # every branch, one column each
@@ -142,7 +143,7 @@ def test_duplicates_are_summed_before_clipping_on_a_copy(kind):
     # 1.6, clipped to 1; clipped one by one they pass
     X = with_repeated_entries(kind)
     stored = X.nnz
-    out = feature_scaling((-1, 1), 2).transform(X)
+    out = feature_scaling((-1, 1), 2).transform(checked_table(X, strict=True))
     assert stored == X.nnz == 3
     assert out.nnz == 2
     assert sorted(out.data) == [0.3, 1.0]
