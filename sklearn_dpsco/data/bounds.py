@@ -161,9 +161,7 @@ class TargetScaling:
 def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float = LARGEST) -> Array:
     """Numbers, one or by column, as an array if in the range; the default keeps products finite."""
     try:
-        with np.errstate(over="ignore"):
-            numbers = value if isinstance(value, Real) else as_numbers(name, value, strict=True)
-            array = np.asarray(numbers, dtype=np.float64)
+        array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         array = np.array(np.nan)
     if not np.all((array >= low) & (array <= high)):
@@ -264,15 +262,8 @@ def check_feature_bounds(bounds: Any, n_features: int | None = None) -> tuple[Ar
     if isinstance(bounds, Mapping):
         if n_features not in (None, len(bounds)):
             raise ValueError(f"bounds_X names {len(bounds)} columns, but n_features={n_features}")
-        lows, highs = np.empty(len(bounds)), np.empty(len(bounds))
-        for i, (column, pair) in enumerate(bounds.items()):
-            low, high = _pair(f"bounds_X[{column!r}]", pair)
-            if low.ndim or high.ndim or not _is_wide_enough(low, high):
-                raise ValueError(
-                    f"bounds_X[{column!r}] must be two numbers with low < high, {_APART}, "
-                    f"got {shown(pair)}"
-                )
-            lows[i], highs[i] = low, high
+        ends = [_ends(f"bounds_X[{column!r}]", pair, 1) for column, pair in bounds.items()]
+        lows, highs = np.reshape(ends, (-1, 2)).T
         return lows, highs
     low, high = _pair("bounds_X", bounds)
     shapes = {low.shape, high.shape} - {()}
@@ -352,12 +343,8 @@ def check_declared(what: str, **bounds: Any) -> None:
         )
 
 
-def check_target_bounds(
-    bounds: Any, n_targets: int | None = None, name: str = "bounds_y"
-) -> tuple[Array, Array] | None:
-    """The ends of `bounds_y`, if they are right for that number of targets, or for any."""
-    if bounds is None:
-        return None
+def _ends(name: str, bounds: Any, n_targets: int | None) -> tuple[Array, Array]:
+    """Those of a number, or of `bounds_y` if right for that number of targets, or for any."""
     low, high = _pair(name, bounds)
     shapes = {low.shape, high.shape} - {()}
     is_one = bool(shapes) and name != "bounds_y"
@@ -371,10 +358,17 @@ def check_target_bounds(
     return low, high
 
 
+def check_target_bounds(bounds: Any, n_targets: int | None = None) -> tuple[Array, Array] | None:
+    """The ends of `bounds_y`, if they are right for that number of targets, or for any."""
+    return None if bounds is None else _ends("bounds_y", bounds, n_targets)
+
+
 def number_bounds(bounds: Any, name: str) -> tuple[float, float] | None:
     """The ends of bounds of a single number."""
-    found = check_target_bounds(bounds, 1, name)
-    return None if found is None else (found[0].item(), found[1].item())
+    if bounds is None:
+        return None
+    low, high = _ends(name, bounds, 1)
+    return low.item(), high.item()
 
 
 def rate_scaling(bounds_y: Any, bounds_exposure: Any, *, with_zero: bool) -> TargetScaling:
