@@ -79,15 +79,6 @@ class Tables(NamedTuple):
     loss_id: int = TABULATED
 
 
-class OfRecords(NamedTuple):
-    """What belongs to the rows of a matrix, row by row; arrays of shape (0,) stand for ones."""
-
-    y: Any  # (n, K)
-    scale: Any  # a factor on the row in a prediction
-    factor: Any  # a factor on the clipped derivative
-    bounds: Any  # on the l2 norm of the derivatives, beside the loss's clip
-
-
 class RowForm(NamedTuple):
     """The row ``s [x - center, bias]`` that is formed from a record x."""
 

@@ -78,17 +78,12 @@ def _tabulated_derivative(tables: Tables, prediction: float, number: float) -> f
     """The function of that number, by bisection; NaN as the left end."""
     z = tables.offset + prediction
     knots, values = tables.knots[int(number)], tables.values[int(number)]
-    low, high = 0, knots.size - 1
-    if not z > knots[low]:
-        return _clipped(values[low], tables.clip)
-    if z >= knots[high]:
-        return _clipped(values[high], tables.clip)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if knots[middle] <= z:
-            low = middle
-        else:
-            high = middle
+    if not z > knots[0]:
+        return _clipped(values[0], tables.clip)
+    if z >= knots[-1]:
+        return _clipped(values[-1], tables.clip)
+    high = np.searchsorted(knots, z, side="right")
+    low = high - 1
     share = (z - knots[low]) / (knots[high] - knots[low])
     return _clipped(values[low] + share * (values[high] - values[low]), tables.clip)
 

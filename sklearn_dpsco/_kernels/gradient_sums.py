@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import products
-from .arguments import Change, OfRecords, RowForm, Slope
+from .arguments import Change, RowForm, Slope
 from .derivatives import derivative, replace_by_derivatives
 from .jit import njit
 
@@ -54,24 +54,25 @@ def gradient_sum(
                     total[stored.indices[k]] += r * stored.data[k]
             total[d] += r * bias
     if stored is not None:
-        for j in range(d):
-            total[j] -= center[j] * total[d]
+        total[:d] -= center * total[d]
 
 
 @njit(cache=True, nogil=True)
 def dense_gradient_at(
-    X: Any, records: OfRecords, chunks: Any, coef: Any, moved: Any, of_loss: Any
+    X: Any, records: Any, chunks: Any, coef: Any, moved: Any, of_loss: Any
 ) -> Any:
     """Sum of factor_i r_i [x_i, 1], r_i the clipped derivatives of the K outputs, as (K, d + 1).
 
     At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step; the
-    loss is given by offset and slope. `coef` has shape (K, d + 1).
+    loss is given by offset and slope. `coef` has shape (K, d + 1). `records` are y of shape (n, K),
+    scale, factor, and bounds on the l2 norms of the derivatives beside the loss's clip; of these
+    arrays, those of shape (0,) stand for ones.
 
     Where the coefficients are None, `moved` is (product, move, output), else that is None: first
     the products <[x_i, 1], coef>, of shape (n, K), move in that output as `Move` says, and in the
     others by the decay. The rows of a block stay in the cache from their products to their sum.
     """
-    (begin, last, chunk), d, n_outputs = chunks, X.shape[1], records.y.shape[1]
+    (begin, last, chunk), d, n_outputs = chunks, X.shape[1], records[0].shape[1]
     total, part = np.zeros((n_outputs, d + 1)), np.empty((n_outputs, d + 1))
     # of a block: predictions, targets, bounds, and one to work in
     z, targets = np.zeros((n_outputs, _BLOCK)), np.zeros((n_outputs, _BLOCK))
@@ -103,15 +104,13 @@ def dense_gradient_at(
 
 
 @njit(cache=True, inline="always")
-def _add_block(
-    X: Any, records: OfRecords, start: int, of_loss: Any, buffers: Any, part: Any
-) -> None:
+def _add_block(X: Any, records: Any, start: int, of_loss: Any, buffers: Any, part: Any) -> None:
     """Add the sum over the rows of a block, whose products are in the first buffer."""
     (z, targets, clips, work), (offset, slope) = buffers, of_loss
-    (size, d), stop = X.shape, start + X.shape[0]
+    (size, d), own = X.shape, slice(start, start + X.shape[0])
     # slices, as no place in them is negative, which the compiler would have to look for
-    y, scale = records.y[start:stop], records.scale[start:stop]
-    factor, bounds = records.factor[start:stop], records.bounds[start:stop]
+    y, scale, factor, bounds = records
+    y, scale, factor, bounds = y[own], scale[own], factor[own], bounds[own]
     for k in range(z.shape[0]):
         line = z[k]
         for t in range(size):

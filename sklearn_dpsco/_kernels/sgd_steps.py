@@ -27,18 +27,16 @@ _UP = 2.0**-50  # some units in the last place: gaps are rounded up
 
 @njit(cache=True, inline="always")
 def _close_block(w: Any, radius: float, is_averaged: bool, total: Any) -> int:
-    flat, flat_total, square = w.ravel(), total.ravel(), 0.0  # views
+    flat, square = w.ravel(), 0.0
     for start in range(0, flat.size, NORM_BLOCK):
         part = flat[start : start + NORM_BLOCK]
         square += inner_product(part, part)
     norm = math.sqrt(square)
     if norm > radius:
-        for j in range(flat.size):
-            flat[j] *= radius / norm
+        w *= radius / norm
     if not is_averaged:
         return 0
-    for j in range(flat.size):
-        flat_total[j] += flat[j]
+    total += w
     return 1
 
 

@@ -34,7 +34,6 @@ from .._kernels.arguments import (
     Change,
     Compressed,
     Move,
-    OfRecords,
     RowForm,
     Slope,
     UsualSlope,
@@ -421,9 +420,8 @@ class Rows:
         from .._kernels.gradient_sums import dense_gradient_at
 
         y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
-        scale = _NONE if self.scale is None else self.scale
-        factor = _NONE if self.factor is None else self.factor
-        records = OfRecords(y, scale, factor, _NONE if bounds is None else bounds)
+        factors = self.scale, self.factor, bounds
+        records = y, *(_NONE if numbers is None else numbers for numbers in factors)
         offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
         facts = coef, moved, (offset, slope)
 
