@@ -140,11 +140,7 @@ def stored_places(X: Any, part: slice, axis: int) -> Any:
     return np.searchsorted(X.indptr, np.arange(part.start, part.stop), side="right") - 1
 
 
-def slices(n: int, size: int) -> list[slice]:
-    """Of range(n), each of this size but the last."""
-    return within(slice(0, n), size)
-
-
-def within(part: slice, size: int) -> list[slice]:
-    """The same of a range."""
-    return [slice(i, min(part.stop, i + size)) for i in range(part.start, part.stop, size)]
+def slices(part: int | slice, size: int) -> list[slice]:
+    """Of a range, or of range(n), each of this size but the last."""
+    start, stop = (part.start, part.stop) if isinstance(part, slice) else (0, part)
+    return [slice(i, min(stop, i + size)) for i in range(start, stop, size)]

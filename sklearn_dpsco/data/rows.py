@@ -281,8 +281,7 @@ class Rows:
         total = np.zeros(shape)
         # scipy's product would sum a whole column in one go, beyond the stated error
         self._add_product(weights, total[:d], BLOCK_ROWS, is_transposed=True)
-        if self.has_intercept:
-            total[d] += sum_over_records(weights)
+        total[d:] += sum_over_records(weights)
         return self._centered(total)
 
     def _centered(self, total: Array) -> Array:

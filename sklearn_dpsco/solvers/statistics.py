@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from .._types import Array
-from ..data.compressed import slices, with_values, within
+from ..data.compressed import slices, with_values
 from ..data.rows import (
     UNIT_ROUNDOFF,
     Rows,
@@ -486,7 +486,7 @@ def turned_moment_sum(data: SolverData, center: Array, by: Any) -> Any:
         # one memory for all, as fresh one takes longer than the sums
         total: Any = 0.0
         x, whole = np.empty((rows.chunk, d), np.float32), np.empty((rows.chunk, d))
-        for some in within(part, rows.chunk):
+        for some in slices(part, rows.chunk):
             z = whole[: some.stop - some.start]
             _copy(rows.dense(some), center, by, x[: len(z)])
             shortened_rows(x, present[some], error, LONGEST, z)
@@ -506,7 +506,7 @@ def centred_sum(data: SolverData, center: Array, by: Array) -> Any:
 
     def added(part: slice) -> Any:
         total: Any = 0.0
-        for some in within(part, rows.chunk):
+        for some in slices(part, rows.chunk):
             facts = center, by, present[some], error, LONGEST
             total = total + shortened_sum(rows.dense(some), *facts)
         return total
@@ -527,7 +527,7 @@ def copied(data: SolverData, center: Array, by: Any) -> SolverData:
     norms, size = np.empty(len(x)), chunk_rows(rows.n_samples, 4 * rows.n_columns)
 
     def fill(part: slice) -> None:
-        for some in within(part, size):  # for the cache of a core
+        for some in slices(part, size):  # for the cache of a core
             _copy(rows.dense(some), center, by, x[some])
             measure_rows(x[some], present[some], error, norms[some])
 
