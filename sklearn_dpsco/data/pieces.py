@@ -193,9 +193,8 @@ class Pieces:
         steps = (*self.steps, (SolverData.part, by_piece, ()))
         found = compute(*self._tasks(steps, counts, is_sum=False), self.get)
         numbers = [i for group in self.groups for i in group if counts[i] > 0]
-        pieces = [piece for pieces in found for piece in pieces]
-        in_turn = [pieces[k] for k in np.argsort(numbers, kind="stable")]
-        whole = SolverData.joined(in_turn)
+        pieces = dict(zip(numbers, itertools.chain.from_iterable(found), strict=True))
+        whole = SolverData.joined([pieces[i] for i in sorted(pieces)])
         is_in_order = np.array_equal(order, np.arange(order.size))
         return whole if is_in_order else whole.part(np.argsort(order))
 

@@ -525,10 +525,10 @@ class SolverData:
 
     def in_order(self, which: Which, size: int) -> Iterator[SolverData]:
         """Those records in the memory of this process, in that order, `size` at a time."""
-        numbers: Any = range(*which.indices(self.n_samples)) if isinstance(which, slice) else which
-        for part in slices(len(numbers), size):
-            some = numbers[part]
-            yield self.part(slice(some.start, some.stop) if isinstance(some, range) else some)
+        if isinstance(which, slice):
+            yield from map(self.part, slices(which, size))
+        else:
+            yield from (self.part(which[part]) for part in slices(which.size, size))
 
     def reweighted(self, class_weight: Array) -> SolverData:
         """The records, their weights times those of their classes."""
