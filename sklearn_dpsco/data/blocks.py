@@ -232,15 +232,14 @@ def results(function: Callable[..., Any], blocks: Sequence[Blocks]) -> list[Any]
 def fingerprint(X: Any, *beside: Any) -> int:
     """A checksum of a block, by which more rows, fewer, and rows in another order are told.
 
-    It covers cells of X, in each row at least one where rows are stored in full, and all numbers
-    and each text of a few of what goes with X row by row. Another process finds the same, and so
-    does one in which the arrays lie differently. See :ref:`section-2.8`.
+    It covers cells of X, which is canonical if sparse, in each row at least one where rows are
+    stored in full, and all numbers and each text of a few of what goes with X row by row. Another
+    process finds the same, and so does one in which the arrays lie differently. See
+    :ref:`section-2.8`.
     """
     if sparse.issparse(X):
-        n_stored = int(X.indptr[-1])  # what is behind that is no entry
         n_lines = X.indptr.size - 1
-        cells = [X.indptr]
-        cells += [_compared(part[:n_stored], n_lines) for part in (X.indices, X.data)]
+        cells = [X.indptr, _compared(X.indices, n_lines), _compared(X.data, n_lines)]
     else:
         cells = [_compared(X, X.shape[0])]
     parts = [*cells, *map(np.asarray, beside)]
