@@ -80,8 +80,7 @@ def single_steps(
                     center_w -= step * row_center
                     shift += step
         if stored is not None and shift != 0.0:
-            for j in range(d):
-                w[j] += shift * center[j]
+            w[:d] += shift * center
         count += _close_block(w, steps.radius, end > steps.first, total)
     return count
 
@@ -169,9 +168,7 @@ def joint_csr_steps(
                     x, j = np.float64(data[e]), np.uint64(indices[e])
                     for k in range(n_outputs):
                         w[j, k] -= r[k] * x
-        for i in range(d):
-            for k in range(n_outputs):
-                w[i, k] += shift[k] * center[i]
+        w[:d] += np.outer(center, shift)
         count += _close_block(w, steps.radius, end > steps.first, total)
     return count
 
