@@ -471,7 +471,7 @@ class UnitDescentPlan(Plan):
         ratio = effect / math.hypot(sampling, noise)
         far = float(ndtri((1 + check_level("level", level)) / 2))
         assert self.inference is not None
-        facts = assumptions.get("prevalence", 0.5), effect
+        facts = assumptions.get("prevalence") or 0.5, effect
         clear = chance_of_ends(self.problem, self.inference, *facts)
         return clear * float(ndtr(ratio - far) + ndtr(-ratio - far))
 

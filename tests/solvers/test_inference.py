@@ -1635,6 +1635,7 @@ def test_effects_on_labels_can_be_too_strong_to_be_seen():
     """Where probabilities are near 0 and 1, second derivatives are noise: as fits find it, too."""
     plan, d = planned(1000, 5, "classification", epsilon=3.0), 5
     powers = [plan.power(effect, prevalence=0.5) for effect in (0.0, 1.0, 2.0, 4.0)]
+    assert plan.power(1.0, prevalence=None) == powers[1]
     assert powers[1] > 0.9 > 0.8 > powers[2] > 0.5 > powers[3]
     assert powers[0] == pytest.approx(0.05, abs=0.005)
     seen = {1.0: 0, 4.0: 0}
