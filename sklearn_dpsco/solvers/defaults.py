@@ -392,6 +392,10 @@ UNIT_DESCENT = rule_set(
     user_share=0.03,
     present_share=0.005,
     many_columns=30.0,  # of which one that is noise says less about the others
+    # The power of that part of the curvature which clipped derivatives leave at the start, from
+    # twice the m on: more of it would take what is little above the noise.
+    less_curved=0.5,
+    less_curved_from=20.0,
     # Of slopes of labels: noise over energy to this power is taken away, of which 1 is the factor
     # of James and Stein; and this part of the noise, which is not known exactly, is added to the
     # energy.

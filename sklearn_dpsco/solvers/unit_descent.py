@@ -312,8 +312,14 @@ class UnitDescentPlan(Plan):
                 return clear
             slopes *= clear.part
             return WHOLE
-        # at least that of noise alone: where derivatives are clipped, the loss is less curved
-        kept = walk.kept_noise(units.curvature * units.trace / problem.dimension)
+        # Where derivatives are clipped, the loss is less curved, and more of the noise is left: of
+        # targets that are normal and are not explained, so many are within the clip.
+        within, power = 2 * ndtr(NORMAL_MEDIAN * walk.clip / problem.joint_unit) - 1, 0.0
+        if problem.loss.task == "regression":
+            known = self.units.accuracy / units.ratio / UNIT_DESCENT.less_curved_from
+            power = UNIT_DESCENT.less_curved * min(1.0, max(0.0, known - 1))
+        curved = units.curvature * within**power
+        kept = walk.kept_noise(curved * units.trace / problem.dimension)
         slopes *= _clear_part(slopes, walk.variance * kept)
         return WHOLE
 
