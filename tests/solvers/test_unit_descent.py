@@ -285,6 +285,15 @@ def test_a_spread_of_hidden_values_is_not_by_chance_a_far_too_large_one():
         assert np.quantile(found, 0.9) < 0.75  # of the bounds, where it was all of them
 
 
+def test_a_norm_that_noise_selects_is_hardly_ever_far_too_short():
+    """Predictions would be as many times too long: R2 of -7 by two of forty fits of 800 rows."""
+    norms = np.full(800, 0.5)
+    data = SimpleNamespace(sum=lambda _, grid: place_counts(norms, np.ones(800, bool), grid))
+    facts = data, 800, 1.0, 0.5, SelectVertex(1.0, 200.0)
+    found = [statistics.scale_on_grid(*facts, stream(k), 1.0) for k in range(400)]
+    assert np.mean(np.array(found) < 0.5 / 4) < 0.01  # .035 with the prior of less noise
+
+
 def test_the_noise_of_a_centre_is_what_it_is_said_to_be():
     """Also of a column far from 0, among others whose centres are 0 and hide its moves."""
     plan, errors = planned(9000, 5, epsilon=8.0), []
