@@ -199,7 +199,7 @@ MIRROR_DESCENT = by_task(
     smallest_clip=(0.12, 0.3),
     # Size of a useful gradient, in units of its clip: where the noise of the mean of all steps
     # is far above it, steps are so short that the model stays near its start.
-    gradient=(0.8, 0.9),
+    gradient=(1.0, 0.9),
     reach=0.5,  # of AdaGrad's steps, in units of the diameter
     # Noise of a single release below which the clip grows to 1; a small one makes the slopes of
     # labels too steep, which ranks do not show, but probabilities do.
