@@ -573,7 +573,8 @@ PHASED_SGD = by_task(
 FTRL = by_task(
     _TASKS,
     reach=(1.0, 8.0),  # l2 norm of the noise in the prediction for the longest row
-    whitened_reach=(1.0, 5.0),  # the same after whitening, where fewer steps are enough
+    whitened_reach=(0.4, 8.0),  # the same after whitening, where fewer steps are enough
+    whitened_reach_of_open=(1.0, 5.0),  # in streams of unknown length
     # Times this and the root of the number of outputs, of classes in streams of a known length: the
     # one epoch of these is as long as the stream, and log-odds of 3 are a clear label.
     reach_of_known=(1.0, 0.4),
@@ -609,7 +610,8 @@ FTRL = by_task(
     # Records for the second moments: the part of the stream, and what is aimed at. "Noise" is that
     # of the moments in units of their mean, if the columns fill half of their bounds.
     moment_noise=0.1,
-    clear_moments=0.5,  # noise above which none are released
+    clear_moments=1.1,  # noise above which none are released
+    clear_moments_of_open=0.5,
     least_moments=0.02,
     most_moments=0.1,
     moments_per_column=40,

@@ -493,14 +493,15 @@ class FTRL(Solver):
         spread = budget.record_factor / math.sqrt(2 * allowance.amount)
         noise_of_one = 4 * d * (spread * math.sqrt(2 * d))
         least: float = rules.moments_per_column * d
+        clear = rules.clear_moments_of_open if self.doubling else rules.clear_moments
         if self.doubling:  # there is no model before, so as few as possible
-            wanted = max(least, noise_of_one / rules.clear_moments + 1)
+            wanted = max(least, noise_of_one / clear + 1)
             n_records = int(wanted) if wanted <= rules.longest_start else 0
         else:
             least = max(least, rules.least_moments * n)
             wanted = max(least, noise_of_one / rules.moment_noise)
             n_records = int(min(wanted, rules.most_moments * n, rules.longest_moments))
-        is_possible = d <= rules.widest and noise_of_one <= rules.clear_moments * n_records
+        is_possible = d <= rules.widest and noise_of_one <= clear * n_records
         if is_wanted and not is_possible:
             raise ValueError(
                 "units='learned' needs a stream that is long enough for its second moments, of at "
@@ -543,7 +544,8 @@ class FTRL(Solver):
         noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         if q == math.inf:
             noisy = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
-        reach = rules.whitened_reach if is_whitened else rules.reach
+        whitened = rules.whitened_reach_of_open if self.doubling else rules.whitened_reach
+        reach = whitened if is_whitened else rules.reach
         if problem.loss.task == "classification" and not self.doubling:
             reach *= rules.reach_of_known * math.sqrt(problem.n_outputs)
         allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))

@@ -213,6 +213,20 @@ def test_what_is_released_before_the_steps_stays_within_its_sensitivity(
     assert min(worst.values()) > 0.4, worst
 
 
+def test_second_moments_of_some_thousand_rows_serve_columns_in_far_too_wide_bounds():
+    """Without them, steps that suit the bounds leave the slopes far too small."""
+    rng, gains = np.random.default_rng(0), []
+    for seed in range(4):
+        X = np.where(rng.random((7500, 10)) < 0.8, 0.0, np.exp(rng.normal(0, 1.5, (7500, 10))))
+        X = X.clip(0, 30)
+        signal = (X - X.mean(axis=0)) @ rng.normal(size=10)
+        y = (signal / signal.std() + rng.normal(size=7500)).clip(-10, 10)
+        facts = {"delta": 1e-6, "relation": "zero-out", "random_state": seed}
+        model = DPFTRLRegressor(bounds_X=(0, 30), bounds_y=(-10, 10), **facts)
+        gains.append(model.fit(X, y).score(X, y))
+    assert np.mean(gains) > 0.44  # 0.37 without second moments, 0.5 is the most
+
+
 @pytest.mark.parametrize("d", [1, 3])
 def test_second_moments_that_are_noise_do_not_make_rows_long(d):
     """True ones may be as large as the noise where released ones are 0."""
@@ -505,7 +519,7 @@ def test_slopes_of_clear_predictions_that_have_not_come_far_yet_stay(monkeypatch
 
     kept = losses()
     monkeypatch.setattr(ftrl, "_NOISE", math.inf)  # no slopes are sure: all are shortened
-    assert (losses() - kept).min() > 0.001  # with one noise; .003 on average
+    assert (losses() - kept).min() > 0.0005  # with one noise; .0016 on average
 
 
 def test_few_noisy_steps_of_a_stream_make_rare_labels_no_more_than_they_are():
