@@ -132,7 +132,7 @@ FIRST_RELEASES = rule_set(
 # Radii, clips and levels of noise.
 FRANK_WOLFE = by_task(
     _TASKS,
-    gradient_radius=(0.65, 4.0),  # over the root of the noise
+    gradient_radius=(0.8, 6.0),  # over the root of the noise
     largest_radius=(12.0, 70.0),
     selection_radius=(1.5, 7.0),
     smallest_clip=(0.15, 0.5),
@@ -156,6 +156,7 @@ FRANK_WOLFE = by_task(
     # keeps the first steps of a run with little noise from overshooting.
     smoothing=0.2,
     curvature=0.2,
+    newest=(0.1, 0.15),  # weight in the momentum, at least
 )
 
 

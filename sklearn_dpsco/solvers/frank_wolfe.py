@@ -58,6 +58,9 @@ class FrankWolfePlan(SetPlan):
         "gradient": u_t minimizes ``<v_t, u> + q_t / 2 norm(u - w_t)^2`` over the feasible
         set, ``q_t = smoothing / sqrt(t + 1) + curvature / (t + 2)``.
     curvature : float
+    newest : float
+        "gradient": weight of the newest gradient in the momentum v_t, at least; 2 / (t + 2) makes
+        that a mean of all.
     vertices : Vertices or None
         "selection": what is chosen among, and what the scores are computed from.
     min_selections : int
@@ -71,6 +74,7 @@ class FrankWolfePlan(SetPlan):
     learning_rate: float | None = None
     smoothing: float = 0.0
     curvature: float = 0.0
+    newest: float = 0.0
     vertices: Vertices | None = None
     min_selections: int = 1
     fades_by_frequency: bool = False
@@ -344,15 +348,16 @@ class Gradient(FrankWolfe):
         first = box.first(budget, box.allowance, plan)
         change = clip * statistics.row_mean(problem, budget, norm)
         step = Gaussian.calibrate(change, box.allowance.share(first.left), max_iter, problem.size)
-        # the momentum's noise at step t has standard deviation scale sqrt(4 / (3 (t + 1)))
-        # per coordinate; its l2 norm against the radius sets the smoothing
+        # the noise at step t of a momentum of all gradients has a standard deviation of
+        # scale sqrt(4 / (3 (t + 1))) per coordinate; its l2 norm against the radius sets the
+        # smoothing
         left_over = step.scale * math.sqrt(4 * problem.size / 3)
         smoothing = left_over / (rules.smoothing * geometry.radius)
         curvature = rules.curvature * problem.loss.smoothness + self.l2_penalty
         fields = {"geometry": geometry, "first": first, "step": step, "gradient_clip": clip}
         is_free = isinstance(problem.feasible_set, type) and problem.fit_intercept
         is_binary = type(problem.base_loss) is Logistic and problem.n_outputs == 1
-        fields |= {"smoothing": smoothing, "curvature": curvature}
+        fields |= {"smoothing": smoothing, "curvature": curvature, "newest": rules.newest}
         fields |= {"fades_by_frequency": is_free and is_binary and box.is_learned}
         return self._finish(problem, budget, box.allowance.kind, max_iter, **fields)
 
@@ -452,8 +457,9 @@ def _gradient_iterates(
     for t in steps(range(plan.max_iter)):
         noisy = mechanism.release(records.mean_gradient(coef), stream)
         noisy = noisy + plan.l2_penalty * coef
-        # weights proportional to t: the momentum is a mean of all gradients so far
-        momentum += 2 / (t + 2) * (noisy - momentum)
+        # weights proportional to t, of gradients that are not long ago: those of all would make
+        # iterates swing slowly about the minimum, and noise drive them further from it
+        momentum += max(plan.newest, 2 / (t + 2)) * (noisy - momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
         target = plan.geometry.project(coef - momentum / q)
         coef = coef + _step_size(plan, t) * (target - coef)
