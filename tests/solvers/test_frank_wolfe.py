@@ -29,7 +29,7 @@ from sklearn_dpsco.geometry import AxisVertices, Geometry, L1Ball, L2Ball, Simpl
 from sklearn_dpsco.losses import Envelope, Hinge, Huber, Loss, Quantile
 from sklearn_dpsco.mechanisms import Gaussian, Laplace, SelectVertex
 from sklearn_dpsco.privacy.budget import RELATIONS, PrivacyBudget
-from sklearn_dpsco.solvers import FrankWolfe, Gradient, Selection
+from sklearn_dpsco.solvers import FrankWolfe, Gradient, Selection, defaults
 from sklearn_dpsco.solvers.defaults import smoothed_for
 
 TASKS = ["regression", "classification"]
@@ -109,6 +109,20 @@ def test_noise_does_not_drive_the_iterates_about_the_minimum():
         loss = log_loss(truth[1] > 0, labels.predict_proba(truth[0])) - math.log(2)
         scores.append((-model.score(*truth), loss))
     assert np.all(np.mean(scores, axis=0) < (0.16, 0.1))
+
+
+def test_the_set_of_labels_grows_with_the_columns():
+    """Where it did not, slopes of many columns were far too flat."""
+
+    def size(task, d):
+        facts = problem(5000, d, task=task)
+        facts = dataclasses.replace(facts, feasible_set=L1Ball, units="bounds")
+        norm = defaults.data_norm(facts)
+        noise = defaults.gradient_noise(facts, BUDGET, norm, BUDGET.rho)
+        return Gradient().plan(facts, BUDGET).geometry.radius * math.sqrt(noise)
+
+    assert size("classification", 64) == pytest.approx(2**0.5 * size("classification", 16))
+    assert size("regression", 64) == pytest.approx(size("regression", 16))
 
 
 def test_clip_never_exceeds_the_bound_of_the_loss():
