@@ -132,10 +132,10 @@ FIRST_RELEASES = rule_set(
 # Radii, clips and levels of noise.
 FRANK_WOLFE = by_task(
     _TASKS,
-    gradient_radius=(0.8, 6.0),  # over the root of the noise, for 16 features
-    # The power of the number of columns by which the radius grows: the l1 norm of as good a dense
-    # model grows with its root, that of a sparse one does not.
-    widening=(0.0, 0.25),
+    gradient_radius=(0.8, 6.0),  # over the root of the noise, of labels for 16 features
+    # The power of the number of columns by which the radius of labels grows: the l1 norm of as good
+    # a dense model grows with its root, that of a sparse one does not.
+    widening=0.25,
     largest_radius=(12.0, 70.0),
     selection_radius=(1.5, 7.0),
     smallest_clip=(0.15, 0.5),

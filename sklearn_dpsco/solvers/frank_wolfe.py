@@ -337,8 +337,9 @@ class Gradient(FrankWolfe):
         of_all = math.sqrt(problem.n_outputs) * min(1.0, rules.few_columns / problem.n_features)
         joint = noise * max(1.0, of_all * problem.joint_unit)
         fading = min(1.0, (rules.noisy / joint) ** 1.5)
-        width = (problem.n_features / 16) ** rules.widening
-        radius = rules.gradient_radius * width / math.sqrt(joint)
+        radius = rules.gradient_radius / math.sqrt(joint)
+        if problem.loss.task == "classification":
+            radius *= (problem.n_features / 16) ** rules.widening
         radius = min(rules.largest_radius, radius) * fading
         geometry = defaults.sized_set(problem, radius * problem.n_outputs)
         clip = self._clip(problem, geometry.radius, noise)

@@ -49,6 +49,7 @@ _OF_DEVIATION = 0.48
 _RARELY = 1.4  # columns in which a pair differs on average, below which most rows are alike
 _TILT = 0.25  # correlation of weights and predictions, thought of
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
+_NOISY = 0.1  # of the records, the scale of a selection beyond which its prior falls faster
 
 
 # records with targets in released units, the frame of these, and fields of `Units`
@@ -536,6 +537,9 @@ class LearnedUnits(Part):
         """
         # between rows that are 0 and others, all sizes are alike to the selection
         fall = 0.5 if of_box else 1.0
+        if self.long is not None and self.problem.loss.task == "regression" and not of_box:
+            # much too short a norm, as noise finds, makes predictions as many times too long
+            fall *= max(1.0, self.long.scale / (_NOISY * n))
         measured, rough = self._rough_length(data, n, fall, stream)
         center = np.zeros(self.problem.n_features)
         if self.center is not None:

@@ -51,7 +51,6 @@ TINY = 1e-300  # in the place of 0 in a denominator
 LARGEST_PREDICTION = 1e100  # so that no size overflows
 LONGEST = 1 - 2.0**-22  # of rows before they are rounded to float32
 _FEW, _CLEAR = 0.02, 16.0  # of the records that exceed a size: their share, and noises
-_NOISY = 0.1  # of the records, the scale of a selection beyond which its prior falls faster
 _CLEAR_COUNT = 2.0  # of rows that are there, or missing, in standard deviations of its noise
 _LEAST_CLIPPED = 0.05  # mean of clipped sizes at which a spread is sought, at least
 USUAL_OCTAVES = -2.0  # binary logarithm of usual differences of numbers in [-1, 1]
@@ -723,13 +722,11 @@ def scale_on_grid(
     """A norm up to `largest` that few of the measured rows exceed, at most half, or the guess.
 
     At most half of those that are not 0, as 0 may be most of them. The log prior falls from the
-    guess by `fall` an octave, or more where noise alone would find places far from it: much too
-    short a norm makes predictions that are as many times too long.
+    guess by `fall` an octave.
     """
     if mechanism is None:
         return guess
     grid = largest * (1 + 2.0**-20) * 2.0**_OCTAVES  # norms are rounded up
-    fall *= max(1.0, mechanism.scale / (_NOISY * n_samples))
     log_prior = -fall * np.abs(_OCTAVES - math.log2(guess / largest))
     counts = measured.sum(norm_counts, grid)
     few = min(few_longer(n_samples, mechanism), (n_samples - counts[0]) / 2)

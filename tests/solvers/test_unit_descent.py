@@ -287,11 +287,11 @@ def test_a_spread_of_hidden_values_is_not_by_chance_a_far_too_large_one():
 
 def test_a_norm_that_noise_selects_is_hardly_ever_far_too_short():
     """Predictions would be as many times too long: R2 of -7 by two of forty fits of 800 rows."""
-    norms = np.full(800, 0.5)
-    data = SimpleNamespace(sum=lambda _, grid: place_counts(norms, np.ones(800, bool), grid))
-    facts = data, 800, 1.0, 0.5, SelectVertex(1.0, 200.0)
-    found = [statistics.scale_on_grid(*facts, stream(k), 1.0) for k in range(400)]
-    assert np.mean(np.array(found) < 0.5 / 4) < 0.01  # .035 with the prior of less noise
+    X = np.random.default_rng(0).uniform(-1, 1, (800, 9))
+    plan = Descent().plan(free_problem(800, 9), PrivacyBudget(0.1, 1e-6, "zero-out"))
+    data = SolverData(Rows(X, True), X[:, 0])
+    found = [plan.units.release_center(data, 800, stream(k))[2] for k in range(200)]
+    assert np.mean(np.array(found) < math.sqrt(3) / 6) < 0.05  # .025; .08 with the usual prior
 
 
 def test_the_noise_of_a_centre_is_what_it_is_said_to_be():
