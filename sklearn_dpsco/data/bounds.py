@@ -161,7 +161,9 @@ class TargetScaling:
 def check_numbers(name: str, value: Any, *, low: float = -LARGEST, high: float = LARGEST) -> Array:
     """Numbers, one or by column, as an array if in the range; the default keeps products finite."""
     try:
-        array = np.asarray(as_numbers(name, value, strict=True), dtype=np.float64)
+        is_plain = isinstance(value, (int, float))  # by far most, and fastest
+        numbers = value if is_plain else as_numbers(name, value, strict=True)
+        array = np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         array = np.array(np.nan)
     if not np.all((array >= low) & (array <= high)):
