@@ -3,7 +3,7 @@ r"""Full-batch noisy Frank-Wolfe methods.
 Each step of "selection" releases the vertex that minimizes the linearized loss, by
 report-noisy-max; on wide sparse X it costs less than a pass over X (`sparse_walk`). "gradient"
 releases the mean gradient; everything after it is post-processing: momentum, which averages the
-noise of all past steps, and a linear minimization, smoothed according to the noise that is left.
+noise of past steps, and a linear minimization, smoothed according to the noise that is left.
 
 Both step from w to (1 - eta_t) w + eta_t u_t, where u_t is the vertex or the minimizer, and return
 the mean of the second half of the iterates, or, where a sparse model is asked for, the last one

@@ -94,9 +94,7 @@ _MOST_STEPS = 20  # of counts and costs without noise
 class Estimate(NamedTuple):
     """Coefficients that are not shrunk, and what is known of their errors."""
 
-    # Without names; coefficients in the units of a descent have the shape (size,), in plain ones
-    # (n_outputs, dimension), and the covariances are of those in that order.
-    table: Estimates
+    table: Estimates  # for plain rows, without names
     residual: Array  # of a regression, the variance of the targets about their means
     # of scores that move the estimate as little if they are shortened more and long rows count less
     clip_pvalue: float
@@ -213,9 +211,8 @@ class NewtonSteps(Part):
         of_pairs = {"sampling": basis @ (sampling / n) @ basis.T, "noise": noise + short + fallen}
         known: Any = {"unknown": np.hstack((basis @ bread.weak, gone)), "gram": basis @ basis.T}
         table = Estimates(names=(), coef=found, doubt=doubt, **of_pairs, **known)
-        n_records = units.n_present if units.users is None else units.users.starts.size
-        told = residual, _clip_pvalue(bread, pulls, before, variance), n_records, units.n_present
-        return best, level, _in_plain_units(units, Estimate(table, *told))
+        pvalue = _clip_pvalue(bread, pulls, before, variance)
+        return best, level, _in_plain_units(units, table, residual, pvalue)
 
     def _first_steps(
         self, units: Units, point: Array, n_present: int, stream: RandomStream
@@ -807,20 +804,23 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     return units.near_mean(best, of_level * (unit / size) ** 2, wider)
 
 
-def _in_plain_units(units: Units, estimate: Estimate) -> Estimate:
-    """The estimate for plain rows and targets."""
+def _in_plain_units(
+    units: Units, table: Estimates, residual: Array, clip_pvalue: float
+) -> Estimate:
+    """The estimate for plain rows and targets; coefficients in the units have shape (size,)."""
     problem, d = units.problem, units.problem.n_features
     back = np.eye(problem.dimension)
     back[d:, :d] = -units.frame.center
     back = back @ units.transform
     scales = np.broadcast_to(units.frame.target_scale, problem.n_outputs)
     matrix = np.einsum("ij,kl->kijl", back, np.diag(scales)).reshape(problem.size, problem.size)
-    model = units.result(estimate.table.coef, problem, 1)
+    model = units.result(table.coef, problem, 1)
     coef = np.atleast_2d(model.coef)
     if problem.fit_intercept:
         coef = np.column_stack((coef, np.atleast_1d(model.intercept)))
-    table = replace(estimate.table.times(matrix), coef=coef)
-    return estimate._replace(table=table, residual=estimate.residual * np.square(scales))
+    table, residual = replace(table.times(matrix), coef=coef), residual * np.square(scales)
+    n_records = units.n_present if units.users is None else units.users.starts.size
+    return Estimate(table, residual, clip_pvalue, n_records, units.n_present)
 
 
 # ------------------------------------------------------------------------------- planning
@@ -879,13 +879,7 @@ def _newton_steps(
     # of rates one more, for the least clip of the last scores
     n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else of_sizes
     of_size = purse.rank(of_sizes * rules.size_share, n_sizes, of_users=True)
-    left = purse.left
-    of_users = is_rate and problem.by_user
-    factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
-    usual = factor * rules.hessian[problem.loss.task] * k**1.5 / m
-    most = rules.hessian_of_users if of_users else rules.hessian_most
-    most = min(rules.hessian_scarce, most * max(1.0, usual) ** 2)
-    share = min(most, max(factor * rules.hessian_least, usual))
+    left, share = purse.left, _hessian_share(problem, k, m, n_hessians)
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
     products = problem.n_outputs if isinstance(problem.loss, Multinomial) else 1
     of_matrix = statistics.second_moments(problem, purse.budget) + 16 * products * UNIT_ROUNDOFF
@@ -921,6 +915,17 @@ def _newton_steps(
         rows_per_user=purse.budget.rows_per_user,
         n_enough=enough,
     )
+
+
+def _hessian_share(problem: Problem, k: int, m: float, n_hessians: int) -> float:
+    """Of second derivatives."""
+    rules, is_rate = INFERENCE, problem.loss.task == "rates"
+    of_users = is_rate and problem.by_user
+    factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
+    usual: float = factor * rules.hessian[problem.loss.task] * k**1.5 / m
+    most = rules.hessian_of_users if of_users else rules.hessian_most
+    most = min(rules.hessian_scarce, most * max(1.0, usual) ** 2)
+    return min(most, max(factor * rules.hessian_least, usual))
 
 
 def _n_first(problem: Problem, k: int, m: float) -> int:
@@ -1014,16 +1019,7 @@ def expected_std(
 
     def excess(t: float, share: float) -> float:
         """The share of the records whose scores are longer than t, beyond this one."""
-        ratios = t / lengths
-        if is_binary:
-            above = p * (ratios < 1 - p) + (1 - p) * (ratios < p)
-        elif law is not None:
-            above = law.cdf((1 - ratios) * law.mean()) + law.sf((1 + ratios) * law.mean())
-        elif problem.n_outputs == 1:  # as below, and many times as fast
-            above = erfc(ratios / math.sqrt(2 * residual))
-        else:
-            above = chi2.sf(ratios**2 / residual, problem.n_outputs)
-        return float(above.mean()) - share
+        return float(_beyond(t / lengths, problem, residual, law, p).mean()) - share
 
     told, heaviest = steps.law(n, n * float(law.sf(0)) if law else math.inf, loss)
     ends, counts = (0.0, 1e3 * max(1.0, residual) * lengths[-1]), (told // 4, max(steps.n_large, 1))
@@ -1054,6 +1050,17 @@ def expected_std(
     noise = of_scores[0] + part**2 / 2 * (k + 1) * (of_scores.sum() + 2 * sampling)
     noise += is_binary * _bend(k * information * of_scores[1], 4 * p * (1 - p)) ** 2 / information
     return math.sqrt(sampling * (1 + doubt) * inflation), factor * math.sqrt(noise * inflation)
+
+
+def _beyond(ratios: Array, problem: Problem, residual: float, law: Any, p: float) -> Any:
+    """Shares of derivatives that are larger: of labels of prevalence p, of rates by their law."""
+    if problem.loss.task == "classification":
+        return p * (ratios < 1 - p) + (1 - p) * (ratios < p)
+    if law is not None:
+        return law.cdf((1 - ratios) * law.mean()) + law.sf((1 + ratios) * law.mean())
+    if problem.n_outputs == 1:  # as below, and many times as fast
+        return erfc(ratios / math.sqrt(2 * residual))
+    return chi2.sf(ratios**2 / residual, problem.n_outputs)
 
 
 def _law(loss: Loss, mean: float, variance: float) -> Any:

@@ -399,9 +399,9 @@ class _Draft:
         problem, loss, n = self.problem, self.problem.loss, self.problem.n_samples
         units, solver = LEARNED_UNITS[loss.task], self.solver
         m = Purse(problem, self.budget).accuracy
-        # the root of `Units.growth`, for classes of the same size
-        growth = math.sqrt(max(1.0, units.growth * m / problem.dimension))
-        of_clip = math.sqrt(max(1.0, self.rules.clip_growth * m / problem.dimension))
+        # of rows and of clips, the root of `Units.growth`, for classes of the same size
+        rates = units.growth, self.rules.clip_growth
+        growth, of_clip = (math.sqrt(max(1.0, one * m / problem.dimension)) for one in rates)
         each = min(units.largest_clip, units.smallest_clip * of_clip)
         target_unit = self.rules.target_unit * each if loss.task == "regression" else 1.0
         clip = each / target_unit * problem.joint_unit

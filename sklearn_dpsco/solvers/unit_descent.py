@@ -312,13 +312,13 @@ class UnitDescentPlan(Plan):
                 return clear
             slopes *= clear.part
             return WHOLE
-        # Where derivatives are clipped, the loss is less curved, and more of the noise is left: of
-        # targets that are normal and are not explained, so many are within the clip.
-        within, power = 2 * ndtr(NORMAL_MEDIAN * walk.clip / problem.joint_unit) - 1, 0.0
-        if problem.loss.task == "regression":
+        curved = units.curvature
+        if problem.loss.task == "regression" and units.users is None:
+            # Where derivatives are clipped, the loss is less curved, and more of the noise is left:
+            # of targets that are normal and are not explained, so many are within the clip.
+            within = 2 * ndtr(NORMAL_MEDIAN * walk.clip / problem.joint_unit) - 1
             known = self.units.accuracy / units.ratio / UNIT_DESCENT.less_curved_from
-            power = UNIT_DESCENT.less_curved * min(1.0, max(0.0, known - 1))
-        curved = units.curvature * within**power
+            curved *= within ** (UNIT_DESCENT.less_curved * min(1.0, max(0.0, known - 1)))
         kept = walk.kept_noise(curved * units.trace / problem.dimension)
         slopes *= _clear_part(slopes, walk.variance * kept)
         return WHOLE

@@ -746,9 +746,9 @@ def test_the_noise_of_a_step_of_labels_does_not_bend_it(monkeypatch):
 def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(monkeypatch):
     found, in_plain_units = [], inference._in_plain_units
 
-    def noted(units, estimate):
-        found.append(estimate.table)
-        return in_plain_units(units, estimate)
+    def noted(units, table, *others):
+        found.append(table)
+        return in_plain_units(units, table, *others)
 
     monkeypatch.setattr(inference, "_in_plain_units", noted)
     monkeypatch.setattr(inference, "_left", lambda *facts: 0.0)
