@@ -74,3 +74,19 @@ def test_readme_has_one_main_and_one_test_command():
     text = (ROOT / "README.md").read_text()
     for name in ("main", "test"):
         assert len(re.findall(rf"<!-- {name} command -->\n```\n[^\n]+\n```\n", text)) == 1
+
+
+def test_the_table_of_releases_of_mirror_descent_is_whole():
+    page = (DOC / "privacy" / "4_mirror_descent.rst").read_text()
+    table = page.partition(".. csv-table::")[2].partition(".. _section")[0]
+    rows = [line.split(";") for line in table.splitlines() if line.count(";") == 4]
+    named = {name for row in rows for name in re.sub(r" \(.*", "", row[0]).strip().split(", ")}
+    solvers = ROOT / "sklearn_dpsco" / "solvers"
+    read = [solvers / f"{name}.py" for name in ("learned_units", "unit_descent", "inference")]
+    text = "".join(path.read_text() for path in (*read, solvers.parent / "moments.py"))
+    released = re.findall(r'\("([a-z ]+)", (?:self|step|tails|far|last)\b', text)
+    assert len(released) > 25
+    assert {*released, "target median", "target size"} - named == set()
+    code = "".join(path.read_text() for path in solvers.parent.rglob("*.py"))
+    functions = re.findall(r"`(?:\w+\.)?(\w+)`", " ".join(row[4] for row in rows))
+    assert [name for name in functions if not re.search(rf"(def|class) {name}\b", code)] == []

@@ -3,7 +3,8 @@ r"""Estimates with a covariance: Newton steps after a descent, in its units.
 With scores :math:`s_i = \omega_i z_i l'(z_i^T w, y_i)`, each scaled down to a norm of C, which few
 exceed, a step is :math:`w - H^{-1} \bar s`, H a release of the mean of the second derivatives.
 :math:`\omega_i` is 1 but for the few rows with the largest second derivatives, which count less in
-H and in the scores alike. The estimate after the last step has the covariance
+H and in the scores alike: else the error before the step would be left, times the difference. The
+estimate after the last step has the covariance
 
 .. math:: H^{-1} (M / n + N + N_H) H^{-1},
 
@@ -79,7 +80,7 @@ _ROOM = math.log(100.0)  # of logarithms of rates above that of the largest targ
 _SHORTER = 1.5
 _PLAUSIBLE = 4.0  # change of the logarithm of a rate by a step
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
-_SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.7 %
+_SURE = 2 / 3  # with an error of full size, 95 % intervals still hold in at least 93.6 %
 _STEEPER = 2.0  # standard deviation of effects of labels that are hidden, over them (simulation)
 _RARE = 1.25  # times the root of 1 - 4 p (1 - p), at most 1, of that where one of two is rare
 _BETWEEN = 0.1  # of the variance of a flag, that of columns whose rows are no groups
@@ -601,7 +602,8 @@ def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Arra
 def _bend(energy: float, balance: float) -> float:
     """The error of a step of labels of this squared length, in the norm of their derivatives.
 
-    These change on its way, of rare labels as exponentials: there a step is longer than it seems.
+    These change on its way, by about abs(p'' / p') <= 1 for each unit of a prediction, of rare
+    labels as exponentials: there a step is longer than it seems.
     """
     return INFERENCE.bend * energy / math.sqrt(min(1.0, balance / INFERENCE.rare_balance))
 
@@ -609,8 +611,10 @@ def _bend(energy: float, balance: float) -> float:
 def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
     """Where that error lies, as orthogonal columns in the norm of the second derivatives.
 
-    Of normal rows, what depends on predictions is correlated with rows along effects and the step
-    alone, and with levels. Several classes have more such lines, and the error is no longer.
+    It is the inverse times a mean of z f, f a function of the predictions before and after the
+    step. Of normal rows, what depends on predictions is correlated with rows along effects and the
+    step alone (Stein's lemma), and with levels. Several classes have more such lines, and the error
+    is no longer.
     """
     d, levels = problem.dimension, np.eye(problem.dimension)[:, problem.n_features :]
     lines = np.column_stack((coef.reshape(d, -1), step.reshape(d, -1), levels))

@@ -75,7 +75,7 @@ def mean_of_numbers(n_samples: int, n_features: int, record_factor: float) -> fl
 
 
 def of_users(change: float, problem: Problem, budget: PrivacyBudget) -> float:
-    """That change of a mean, or of sums over users if the plan clips those (section 4.6b).
+    """That change of a mean, or of sums over users if the plan clips those (section 4.5e).
 
     A user of m rows moves it as far as a row would, and the float error of the user's own sum. The
     m-th part is stated, which `Guarantee` multiplies back.
