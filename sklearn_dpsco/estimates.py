@@ -2,7 +2,7 @@
 
 The covariance has two parts: that of sampling, which a model without privacy has as well, and that
 of the noise of the mechanisms, which is known from the plan. See doc/inference and doc/privacy,
-section 4.6.
+sections 4.6 and 10.
 """
 
 from __future__ import annotations

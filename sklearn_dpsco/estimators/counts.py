@@ -65,7 +65,7 @@ class RateModel(Inference, DPRegressor):
     which has the same derivatives. The number of targets above 0, their size and their mean buy a
     start and a clip that few derivatives exceed; a descent in learned units follows and, where
     there are enough rows, Newton steps. The level is between that of the fit and that of the mean
-    by their noise (doc/privacy, sections 4.5d and 4.6).
+    by their noise (doc/privacy, sections 4.5d and 10.2).
 
     References
     ----------
