@@ -37,7 +37,9 @@ def exp_minus(t: float) -> float:
         return math.nan
     k = int(t * 16)
     r = t - k / 16
-    # Taylor's polynomial of degree 8 on [0, 1/16]: the remainder is below 2^-54
+    # Taylor's polynomial of degree 8 on [0, 1/16]: its remainder is below (1/16)^9 / 9! < 2^-54.
+    # Sixteen roundings, each of weight at most 1.1, and those of the table and of the product: the
+    # relative error is below 2^-48. Tests check it against 50 digits.
     p = 1.0
     for degree in range(8, 0, -1):
         p = 1 - r / degree * p
