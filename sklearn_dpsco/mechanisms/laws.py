@@ -767,7 +767,11 @@ def best_exponent(q: float, dimension: int) -> float:
 
 @lru_cache(maxsize=4096)
 def mean_noise_norm(q: float, r: float, dimension: int) -> float:
-    """E |z|_q for sigma = 1: E R * E |Y|_q / E |Y|_r of doc/privacy, section 2.2, by quadrature."""
+    """E |z|_q for sigma = 1: E R * E |Y|_q / E |Y|_r of doc/privacy, section 2.2, by quadrature.
+
+    R, of a chi law, and |Y|_r, of which |Y|_r^r has the law Gamma(d / r), are independent of the
+    direction of Y.
+    """
     d = dimension
     log_radius = math.log(2) / 2 + gammaln((d + 1) / 2) - gammaln(d / 2)
     log_length = gammaln((d + 1) / r) - gammaln(d / r)
