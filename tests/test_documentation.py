@@ -10,6 +10,8 @@ import pytest
 from joblib import parallel_config
 from support import rest_is_slow
 
+from sklearn_dpsco.metrics.releases import FORMULAS
+
 ROOT = Path(__file__).parent.parent
 DOC = ROOT / "doc"
 # "python3" marks a block that is for other libraries, and does not run here
@@ -62,6 +64,16 @@ def test_nothing_is_installed_from_an_index():
     pages = [ROOT / "README.md", *DOC.rglob("*.rst"), *ROOT.glob("[bes]*/**/*.py")]
     command = re.compile(r"pip install.*[ '\"`]sklearn_dpsco\b(?![-/])")
     assert [page.name for page in pages if command.search(page.read_text())] == []
+
+
+def test_the_table_of_proofs_names_every_release():
+    page = " ".join((DOC / "privacy" / "2_mechanisms.rst").read_text().split())
+    code = "".join(path.read_text() for path in sorted((ROOT / "sklearn_dpsco").rglob("*.py")))
+    of_parts = r'\("([a-z\' ]+)", (?:self\.)?\w+, (?:1|n_\w+|self\.n_\w+)\)'
+    named = re.findall(rf'release_name.*= "(.+)"|Release\("(.+?)"|{of_parts}', code)
+    names = {*FORMULAS, *(name for found in named for name in found if name)}
+    assert len(names) > 50
+    assert sorted(name for name in names if name not in page.partition("**Notation**")[0]) == []
 
 
 def test_readme_points_at_what_is_there():

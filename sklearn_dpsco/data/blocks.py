@@ -232,8 +232,9 @@ def results(function: Callable[..., Any], blocks: Sequence[Blocks]) -> list[Any]
 def fingerprint(X: Any, *beside: Any) -> int:
     """A checksum of a block, by which more rows, fewer, and rows in another order are told.
 
-    It covers cells of X, which is canonical if sparse, in each row at least one where rows are
-    stored in full, and all numbers and each text of a few of what goes with X row by row. Another
+    It covers the number of rows; of X, which is canonical if sparse, what `_compared` takes of its
+    cells, or of its stored entries and their places, with the ends of all lines; and of what goes
+    with X row by row all numbers, and of Python objects those that `_compared` takes. Another
     process finds the same, and so does one in which the arrays lie differently. See
     :ref:`section-2.8`.
     """
@@ -256,7 +257,12 @@ def fingerprint(X: Any, *beside: Any) -> int:
 
 
 def _compared(values: Any, n_lines: int) -> Any:
-    """Some of the values, which are in so many lines of the same length or about that."""
+    """Some of the values, which are in so many lines of the same length or about that.
+
+    All of up to 2^14; else every k-th, with the largest k below the length of a line d, at most 64,
+    that has no common factor with d, or all if d is at most 2. So each line has one of them, and d
+    lines in turn have them in all places.
+    """
     step = 1
     if values.size > _FEW:
         # each line has one, and the next line another one

@@ -207,8 +207,9 @@ def check_order(**arguments: Any) -> None:
 
     Rows go together by place, which is right for labels that are not the same: one table had its
     rows numbered anew. Where some labels are, and neither table was numbered anew, a warning says
-    so: as of parts of a table that was shuffled before. Nothing but labels is read, see
-    :ref:`section-2.14`. A text in the place of what goes with X is an error, too.
+    so: as of parts of a table that was shuffled before. Nothing but labels is read, and whether
+    they repeat decides nothing, see :ref:`section-2.14`. A text in the place of what goes with X is
+    an error, too.
     """
     for name, values in arguments.items():
         if name != "X" and isinstance(values, (str, bytes)):
