@@ -75,9 +75,10 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     """`values` with all cells numbers or NaN.
 
     Arrays and sparse matrices of numeric types are returned as they are, but for long doubles;
-    these, and data frames of such types, become float64. All else is converted cell by cell:
-    numbers of any kind, and text that `float` reads as one, become the nearest float, "true" and
-    "false" 1 and 0; those that are too large become infinite or NaN, all else NaN.
+    these become float64, as do data frames of such types, which become dense arrays. All else is
+    converted cell by cell: numbers of any kind, and text that `float` reads as one, become the
+    nearest float, "true" and "false" 1 and 0; those that are too large become infinite or NaN, all
+    else NaN.
 
     Types that hold no numbers, such as complex numbers or text, are a `ValueError`, and so are rows
     that make no table, see `as_objects`; a cell that is neither a number nor missing, or too large,
@@ -97,12 +98,15 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     if "O" not in kinds:
         with np.errstate(all="ignore"):  # a warning would tell of some record
             if is_table:
+                # Columns of pandas that are sparse make a sparse matrix if all of them are, which
+                # one cell decides: rows of others would be read another way.
+                if types and all(type(kind).__name__ == "SparseDtype" for kind in types):
+                    values = values.sparse.to_dense()
                 # (numpy would raise for a missing cell of a column that may have some)
-                found = check_array(
-                    values, accept_sparse=("csr", "csc"), dtype=np.float64, order="C",
-                    ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0,
+                return check_array(
+                    values, dtype=np.float64, order="C", ensure_all_finite=False,
+                    ensure_min_samples=0, ensure_min_features=0,
                 )  # fmt: skip
-                return found.toarray() if sparse.issparse(found) and name != "X" else found
             if np.longdouble not in types:
                 return values
             return compressed(values) if sparse.issparse(values) else values.astype(np.float64)

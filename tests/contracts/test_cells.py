@@ -335,6 +335,23 @@ def test_a_missing_cell_of_a_nullable_frame_costs_its_own_record_in_scores_and_s
     assert len(set(map(str, scores))) == 1
 
 
+@each_reader
+def test_a_cell_of_text_in_a_frame_of_sparse_columns_costs_its_own_record(name):
+    X, y = table(name)
+    plain = columns_as(X)
+    plain.loc[BAD_ROW, "a"] = np.nan
+    odd = plain.astype(pd.SparseDtype(float, 0.0))
+    odd["a"] = plain["a"].astype(object).where(plain.index != BAD_ROW, "SECRET")
+    fits = [
+        quietly(build(name, main_form(name), nonfinite="zero").fit, X, y)
+        for X in (plain, odd, plain.astype(pd.SparseDtype(float, 0.0)), plain.astype("Sparse"))
+    ]
+    for model in fits[1:]:
+        assert_same(model, fits[0], "SECRET")
+        # (also where others are scored by it)
+        np.testing.assert_array_equal(model.predict(odd), fits[0].predict(plain))
+
+
 def rows_with(values, odd, width=1):
     rows = [[value] * width for value in values.tolist()]
     rows[BAD_ROW] = odd
