@@ -789,6 +789,7 @@ def label_codes(labels: AnyArray, classes: AnyArray) -> Integers:
     cell, and objects of truth values for a missing one, which must not empty the other records.
     Of classes that are text, a label that is or spells a number is the class that spells it, if
     none is that label: without an odd cell such readers make numbers of the column, or of a chunk.
+    So are truth values, which are 0 and 1 there.
     """
     are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
     may_spell = labels.dtype.kind in "biufUS" and spell_values(classes)
@@ -816,7 +817,10 @@ def label_codes(labels: AnyArray, classes: AnyArray) -> Integers:
                 if are_numbers or not _is_number(label):
                     out[i] = codes.get(label, codes.get(read(label), -1))
                 if out[i] < 0 and spelled:
-                    out[i] = next((spelled[x] for x in _numbers_of(label) if x in spelled), -1)
+                    # (pyarrow makes truth values of a column of 0 and 1 for one cell of "True")
+                    truth = truth_of(label)
+                    numbers = [float(truth)] if isinstance(truth, bool) else _numbers_of(label)
+                    out[i] = next((spelled[x] for x in numbers if x in spelled), -1)
         return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text, and for
     # numbers against dates of which one is missing

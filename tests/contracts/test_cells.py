@@ -230,7 +230,9 @@ def test_numbers_are_the_classes_whose_text_spells_them(name):
     texts = codes.astype(str).astype(object)
     model = {"classes": ["0", "1"], "nonfinite": "zero"}
     expected = build(name, main_form(name), **model).fit(X, texts)
-    for labels in (codes, codes.astype(float), pd.Series(codes), pd.Series(texts, dtype="str")):
+    truths = codes.astype(bool)  # which pyarrow makes of the codes for one cell of "True"
+    kinds = codes, codes.astype(float), pd.Series(codes), pd.Series(texts, dtype="str"), truths
+    for labels in (*kinds, truths.astype(object), truths.astype(str)):
         fitted = quietly(build(name, main_form(name), **model).fit, X, labels)
         assert_same(fitted, expected, labels.dtype)
         scores = [
