@@ -27,6 +27,7 @@ from .declared import (
     is_passthrough,
     opened,
 )
+from .vocabulary import PrivateVocabulary
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,8 @@ def _look_at(name: str, step: Any, is_searched: bool = False) -> Iterator[LeakFi
             held, is_searched = [("estimator", step.estimator)], True
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
+        if 0 < getattr(step, "sparse_threshold", 0) < 1 and _may_be_sparse(step):
+            yield finding(*_DENSITY)
         for inner, _, columns in getattr(step, "transformers", ()):
             if callable(columns) and not isinstance(columns, make_column_selector):
                 called = f"{name}: {inner}" if name else str(inner)
@@ -262,6 +265,19 @@ def _with_negatives(name: str, step: Any, lows: Any) -> Iterator[str]:
         yield f"{name} ({type(step).__name__})"
 
 
+def _may_be_sparse(step: Any) -> bool:
+    """Whether it makes a sparse matrix, or a part of one, as far as is known."""
+    if isinstance(step, Pipeline):
+        parts = [part for _, part in step.steps if not is_passthrough(part)]
+        return bool(parts) and _may_be_sparse(parts[-1])
+    if isinstance(step, FeatureUnion | ColumnTransformer):
+        is_dense = getattr(step, "sparse_threshold", 1) == 0
+        return not is_dense and any(_may_be_sparse(part) for _, part in branches(step))
+    is_stated = getattr(step, "sparse_output", False) or getattr(step, "sparse", False)
+    of_words = isinstance(step, PrivateVocabulary) or _nearest(step, _SPARSE.split())
+    return bool(is_stated or of_words)
+
+
 def _nearest(step: Any, names: Collection[str]) -> str:
     """The name of the nearest class of scikit-learn that it derives from, of these; else ""."""
     ancestors = (k for k in type(step).__mro__ if k.__module__.partition(".")[0] == "sklearn")
@@ -310,6 +326,12 @@ _CHOICE = (
     "which columns a function of the table chooses, unless it looks at names and types alone",
     "names of columns, or make_column_selector",
 )
+_DENSITY = (
+    "whether less than sparse_threshold of its values are stored: one record may decide whether "
+    "all rows are sparse or dense, of which models learn by other steps",
+    "sparse_threshold=0, which makes dense rows, or 1 where no table can store all values",
+)
+_SPARSE = "CountVectorizer FeatureHasher HashingVectorizer TfidfTransformer"
 _STRATIFIED = "RepeatedStratifiedKFold StratifiedGroupKFold StratifiedKFold StratifiedShuffleSplit"
 _FOLDS = (
     "labels through stratified folds, so that one record moves others between folds",

@@ -359,7 +359,8 @@ def test_bounds_that_no_step_declares_are_an_error_before_words_are_bought():
             check_pipeline(make_pipeline(step, regressor(bounds_X=bounds)))
     with pytest.raises(ValueError, match=r"CountVectorizer.*learns words"):
         check_pipeline(regressor(bounds_X=CountVectorizer()))
-    for step in (words, ColumnTransformer([("words", words, "note")])):
+    beside = ColumnTransformer([("words", words, "note")], sparse_threshold=1)
+    for step in (words, beside):
         pipe = make_pipeline(step, regressor(bounds_X=step))
         for copy in (pipe, clone(pipe)):  # whose bounds are those of another vocabulary
             report = check_pipeline(copy)
@@ -387,3 +388,30 @@ def test_a_seed_is_a_leak():
     (found,) = check_pipeline(make_pipeline("passthrough", regressor(random_state=7))).findings
     assert "random_state is given" in found.leaks
     assert check_pipeline(regressor()).ok
+
+
+def test_a_record_that_decides_whether_columns_are_stacked_as_a_sparse_matrix():
+    """By their density, to which an unknown category adds nothing."""
+    codes = preprocessing.OneHotEncoder(categories=[CLASSES], handle_unknown="ignore")
+    dense = preprocessing.OneHotEncoder(categories=[CLASSES], sparse_output=False)
+    encoder = PublicEncoder({"b": ["u", "v"]}, sparse_output=True)
+    number = ("number", "passthrough", [0])
+    inner = ColumnTransformer([("codes", codes, [1])], sparse_threshold=0)
+    sparse_parts = (
+        codes,
+        encoder,
+        PrivateVocabulary(),
+        HashingVectorizer(),
+        make_pipeline(HashingVectorizer(), TfidfTransformer(use_idf=False), "passthrough"),
+        FeatureUnion([("codes", codes), ("dense", dense)]),
+    )
+    for part in sparse_parts:
+        both = ColumnTransformer([("part", part, [1]), number])
+        findings = check_pipeline(make_pipeline(both, regressor())).findings
+        assert [one.step for one in findings] == ["columntransformer"], part
+        assert "sparse_threshold=0" in str(findings[0])
+        for threshold in (0, 1):
+            both.set_params(sparse_threshold=threshold)
+            assert check_pipeline(make_pipeline(both, regressor())), part
+    for part in (dense, inner, PublicEncoder({"b": ["u", "v"]})):
+        assert check_pipeline(ColumnTransformer([("part", part, [1]), number])), part
