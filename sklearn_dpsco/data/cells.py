@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from datetime import date, datetime, time
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -691,6 +692,13 @@ def truth_of(cell: Any) -> Any:
     return _TRUTHS.get(cell.strip().lower(), cell) if isinstance(cell, str) else cell
 
 
+def dates_of(cell: Any) -> list[str]:
+    """The texts of files that pyarrow makes a date or a time of day of; none of other cells."""
+    if isinstance(cell, time):
+        return [cell.isoformat(), cell.isoformat("minutes")]
+    return [cell.isoformat()] if isinstance(cell, date) and not isinstance(cell, datetime) else []
+
+
 def _label_of(cell: Any) -> Any:
     """The label, as a number or a truth value if it is the text of one."""
     label = user_of(cell)
@@ -789,7 +797,7 @@ def label_codes(labels: AnyArray, classes: AnyArray) -> Integers:
     cell, and objects of truth values for a missing one, which must not empty the other records.
     Of classes that are text, a label that is or spells a number is the class that spells it, if
     none is that label: without an odd cell such readers make numbers of the column, or of a chunk.
-    So are truth values, which are 0 and 1 there.
+    So are truth values, which are 0 and 1 there, and dates.
     """
     are_numbers, places = classes.dtype.kind in "biuf", range(classes.size)
     may_spell = labels.dtype.kind in "biufUS" and spell_values(classes)
@@ -821,6 +829,8 @@ def label_codes(labels: AnyArray, classes: AnyArray) -> Integers:
                     truth = truth_of(label)
                     numbers = [float(truth)] if isinstance(truth, bool) else _numbers_of(label)
                     out[i] = next((spelled[x] for x in numbers if x in spelled), -1)
+                if out[i] < 0:
+                    out[i] = next((codes[x] for x in dates_of(label) if x in codes), -1)
         return out
     # numpy would compare numbers with text as text, and raise for bytes that are no text, and for
     # numbers against dates of which one is missing

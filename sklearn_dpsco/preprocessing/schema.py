@@ -21,6 +21,7 @@ from ..data.bounds import check_feature_bounds, feature_scaling
 from ..data.cells import (
     LARGEST_INTEGER,
     as_numbers,
+    dates_of,
     days_of,
     is_of_bytes,
     is_of_polars,
@@ -87,10 +88,11 @@ class Cells(NamedTuple):
 
 
 def _is_told(cell: Any) -> bool:
-    """Whether it is text, a number or a truth value, and not NaN."""
+    """Whether it is text, a number, a truth value or a date, and not NaN."""
     if isinstance(cell, Decimal):  # of which some NaN raise where they are compared
         return not cell.is_nan()
-    return isinstance(cell, (str, Real, np.bool_)) and bool(cell == cell)
+    is_date = bool(dates_of(cell))
+    return is_date or (isinstance(cell, (str, Real, np.bool_)) and bool(cell == cell))
 
 
 def read_column(X: Any, name: str) -> Cells:

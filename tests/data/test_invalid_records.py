@@ -3,6 +3,7 @@
 What becomes of them in a fit is in contracts/test_nonfinite.py.
 """
 
+from datetime import date, datetime, time
 from decimal import Decimal
 from io import StringIO
 
@@ -395,3 +396,25 @@ def test_an_odd_user_of_a_chunk_makes_no_new_users_of_the_others(spelled):
             n += np.count_nonzero(~cells.surplus_rows(users, 1, counted)[:-1])
         n_counted.append(n)
     assert n_counted == [len(own)] * 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "read"),
+    [
+        (["2020-01-01", "2021-05-06"], [date(2020, 1, 1), date(2021, 5, 6)]),
+        (["11:00", "12:30"], [time(11), time(12, 30)]),
+        (["11:00:00", "12:30:05"], [time(11), time(12, 30, 5)]),
+    ],
+)
+def test_dates_are_the_texts_that_pyarrow_made_them_of(texts, read):
+    """One odd cell leaves all of a column text."""
+    some = np.array([read[1], read[0], None, datetime(2020, 1, 1), read[1]], dtype=object)
+    found = label_codes(as_labels(some), np.array(texts))
+    np.testing.assert_array_equal(found, [1, 0, -1, -1, 1])
+    frames = (
+        pd.DataFrame({"when": pd.Series(column, dtype=object)})
+        for column in ([*read, date(1, 1, 1), None], [*texts, "SECRET", None])
+    )
+    encoder = PublicEncoder({"when": texts}, missing="indicator", unknown="other")
+    of_dates, of_texts = (encoder.transform(frame) for frame in frames)
+    np.testing.assert_array_equal(of_dates, of_texts)
