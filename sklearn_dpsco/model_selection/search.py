@@ -27,8 +27,9 @@ from .._types import SearchScoring
 from ..data import cells
 from ..data.bounds import is_declaring, largest_weight
 from ..data.compressed import compressed
-from ..exceptions import PrivacyParameterWarning
+from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
 from ..preprocessing.declared import declared_columns
+from ..preprocessing.leaks import leaks_before
 from ..privacy.budget import Composition, PrivacyBudget
 from ..randomness.stream import RandomStream, stream_from_random_state
 from .choice import Table, losses, scoring_of
@@ -316,13 +317,22 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         jobs = self.n_jobs
         if jobs is not None and check_int("n_jobs", jobs, low=-9999, high=9999) == 0:
             raise ValueError("n_jobs must not be 0: 1 fits one after the other, -1 on all cores")
+        leaks: dict[str, None] = {}
         for settings in self._candidates():  # whatever steps they bring
-            for prefix, step in private_steps(self._made(settings, None)).items():
+            made = self._made(settings, None)
+            leaks |= dict.fromkeys(map(str, leaks_before(made)))
+            for prefix, step in private_steps(made).items():
                 if step.accountant is not None and step.accountant != self.accountant:
                     raise ValueError(
                         f"{prefix}accountant is set, but the search is charged for all of its "
                         "fits: give the accountant to the search"
                     )
+        for leak in leaks:
+            warn_user(
+                f"{leak}. The guarantee of a search is for what its private steps learn: this step "
+                "learns from the records beside it, and is in best_estimator_",
+                PrivacyLeakWarning,
+            )
         steps = private_steps(self.estimator)
         # epsilons of several steps say how they share a fit
         names = ["delta", "relation", "max_rows_per_user"] + ["epsilon"] * (len(steps) == 1)

@@ -167,6 +167,15 @@ def check_pipeline(pipe: Any) -> LeakReport:
     return LeakReport(findings, repeated, tuple(_clipped(pipe)), tuple(_budgeted(pipe)))
 
 
+def leaks_before(pipe: Any) -> Iterator[LeakFinding]:
+    """Those of the steps before the last one of a pipeline, in a private search."""
+    if isinstance(pipe, Pipeline):
+        for name, step in pipe.steps[:-1]:
+            found = _look_at(name, step, is_searched=True)
+            yield from (one for one in found if isinstance(one, LeakFinding))
+        yield from leaks_before(pipe.steps[-1][1])
+
+
 # ------------------------------------------------------------------------ the walk
 
 

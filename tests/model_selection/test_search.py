@@ -21,7 +21,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 from support import rest_is_slow
 
 from sklearn_dpsco import (
@@ -971,3 +971,20 @@ def test_trial_fits_have_no_standard_errors_and_the_choice_is_noted():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             getattr(alone, asks)(*asked)
+
+
+@pytest.mark.parametrize("first", [StandardScaler(), "passthrough"])
+def test_a_step_that_learns_without_privacy_is_named_before_anything_is_spent(first):
+    X, y = table(600)
+    pipe = Pipeline([("first", first), ("last", DPMirrorRegressor(**BOUNDS, solver=FEW_STEPS))])
+    # also one that a setting brings
+    grid = {"first": ["passthrough", StandardScaler()]}
+    search = search_of(pipe, grid, epsilon=1.0, random_state=None, accountant=BudgetAccountant(1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyParameterWarning)
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        with pytest.raises(PrivacyLeakWarning, match=r"first \(StandardScaler\) leaks"):
+            search.fit(X, y)
+        assert search.accountant.ledger == ()
+        pipe.set_params(first=PolynomialFeatures(2, include_bias=False))
+        search.set_params(param_grid={"last__fit_intercept": [True, False]}).fit(X, y)
