@@ -55,8 +55,9 @@ class FeatureScaling:
     def transform(self, X: Any) -> Any:
         """Scaled X: one copy, or X itself where nothing needs to change, dense in C order.
 
-        Dense in X's dtype; sparse, which is to be canonical, in X's dtype if all columns have a
-        middle of 0 and a width of 1, else in float64.
+        In X's dtype if all columns have a middle of 0 and a width of 1, else in float64: a step
+        before may make float32 of numbers only if no cell of theirs is odd, and what others are
+        scaled to must not depend on that. Sparse X is to be canonical.
         """
         low, high, is_sparse = self.low, self.high, sparse.issparse(X)
         has_bounds = bool(np.all(np.isfinite(low)))
@@ -99,7 +100,7 @@ class FeatureScaling:
             if may_stay and all(map(is_kept, parts)):
                 return X
             # an identity clips to -1, 0 and 1, which all types of floats hold exactly
-            dtype = np.float64 if is_sparse and not is_identity else X.dtype
+            dtype = X.dtype if is_identity else np.float64
             out = np.empty(values.shape, dtype=dtype)
             on_threads(fill, parts, uses_blas=False)
         return with_values(X, out) if is_sparse else out
