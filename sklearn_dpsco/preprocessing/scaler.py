@@ -271,7 +271,7 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         return [OutputColumn(name, None, float(mid), float(size)) for name, mid, size in pairs]
 
     def transform(self, X: Any) -> Any:
-        """``clip((X - center_) / scale_, -clip, clip)``, of the kind and the dtype of X.
+        """``clip((X - center_) / scale_, -clip, clip)`` in float64, sparse or dense as X is.
 
         With ``nonfinite="zero"``, all of an invalid row is NaN (of a sparse one, what is stored).
         """
@@ -282,7 +282,6 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
             if sparse.issparse(X):
                 values, center, scale = X.data, 0.0, scale[stored_places(X, slice(0, X.nnz), 1)]
             out = np.clip((values - center) / scale, -self.clip, self.clip)
-            out = out.astype(X.dtype, copy=False)
             out = with_values(X, out) if sparse.issparse(X) else out
             # as zeros, they would be valid records of what follows
             return out if self._is_strict else clear_rows(out, nonfinite_rows(X), X, np.nan)
@@ -291,5 +290,6 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.with_centering is False
         tags.input_tags.allow_nan = tags.input_tags.string = not self._is_strict
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        # a type that one odd cell may decide must not decide on how others are rounded
+        tags.transformer_tags.preserves_dtype = []
         return tags
