@@ -68,6 +68,9 @@ _HEAVIEST = {"regression": 4.0, "classification": 1.0, "rates": 4.0}
 # (but for columns that hardly vary).
 _ENOUGH = 1.4
 _FEW = 4.0  # coefficients
+# The same of other models, beside an intercept: with one column, rows have no second moments from
+# so few on, and the level is mostly hidden.
+_FEW_OF_OTHERS = 2.8
 # Octaves above 1 up to which sizes of scores are hardly less likely: a target that few records
 # have, as a rare 1 among zeros, is several spreads away.
 _LONGEST = {"regression": 1.5, "classification": 0.0, "rates": 0.0}
@@ -863,6 +866,8 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
     # of few coefficients of labels, the error of a whole step is more than its part
     few = max(1.0, (_FEW / k) ** 1.5) if problem.loss.task == "classification" else 1.0
     enough = _ENOUGH * needed * few
+    if problem.loss.task != "classification" and problem.fit_intercept:
+        enough *= max(1.0, (_FEW_OF_OTHERS / k) ** 1.5)
     if problem.inference:
         _check_rows(problem, budget, k, needed, enough)
     elif purse.n_records < needed:

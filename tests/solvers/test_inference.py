@@ -1822,3 +1822,23 @@ def test_intervals_of_a_rare_label_as_a_number_hold():
         ends = DPLinearRegression(**settings).fit(X, y).conf_int()[:5]
         held.append((ends[:, 0] <= true) & (true <= ends[:, 1]))
     assert np.mean(held) > 0.87
+
+
+def _warns(model, n):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.plan(n, 1)
+    return len(found) > 0
+
+
+@pytest.mark.parametrize("model", [DPLinearRegression, DPPoissonRegressor])
+def test_from_where_no_fit_of_one_column_warns_its_intercept_has_ends(model):
+    made = model(epsilon=3.0, bounds_X=(-4, 4), bounds_y=(0, 50), **COMMON)
+    n = next(n for n in range(100, 1000, 5) if not _warns(made, n))
+    unknown = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 1)).clip(-4, 4)
+        made.set_params(random_state=seed).fit(X, rng.poisson(np.exp(1 + 0.4 * X[:, 0])))
+        unknown += math.isinf(made.summary().to_frame()["std err"].iloc[-1])
+    assert unknown <= 4
