@@ -798,10 +798,13 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     if problem.loss.task != "rates":
         return best
     if not _tells_level(root):
-        # the descent's level and what steps made of it, where weights may tilt the mean's
+        # the descent's level, what steps made of it, and the mean's, which weights may tilt
         along = unit * (told @ told[-1])
-        own = units.steps_noise + float(along @ noise @ along) if units.tilt > 0 else math.inf
-        return units.near_mean(best, own)
+        own = units.steps_noise + float(along @ noise @ along)
+        # (rows that are cut tell less of how far predictions are apart)
+        apart = max(units.trace, units.spread**2 * best.size)
+        wider = clip / math.sqrt(units.trace) - units.clip
+        return units._replace(trace=apart).near_mean(best, own, wider)
     # errors make exponentials larger on average, in the norm of the second derivatives
     # (but that of their level, whose logarithm was taken)
     size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])

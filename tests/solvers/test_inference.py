@@ -1842,3 +1842,17 @@ def test_from_where_no_fit_of_one_column_warns_its_intercept_has_ends(model):
         made.set_params(random_state=seed).fit(X, rng.poisson(np.exp(1 + 0.4 * X[:, 0])))
         unknown += math.isinf(made.summary().to_frame()["std err"].iloc[-1])
     assert unknown <= 4
+
+
+def test_of_counts_of_few_rows_the_mean_of_predictions_is_that_of_the_targets():
+    ratios = []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(350, 1)).clip(-4, 4)
+        mean = np.exp(1 + X[:, 0])
+        y = rng.poisson(mean)
+        model = DPPoissonRegressor(
+            epsilon=1.0, bounds_X=(-5, 5), bounds_y=(0, 1000), random_state=seed, **COMMON
+        ).fit(X, y)
+        ratios.append(model.predict(X).mean() / mean.mean())
+    assert 0.85 < np.median(ratios) < 1.15
