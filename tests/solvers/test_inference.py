@@ -1856,3 +1856,14 @@ def test_of_counts_of_few_rows_the_mean_of_predictions_is_that_of_the_targets():
         ).fit(X, y)
         ratios.append(model.predict(X).mean() / mean.mean())
     assert 0.85 < np.median(ratios) < 1.15
+
+
+def test_second_derivatives_of_costs_have_less_of_the_budget_without_a_covariance():
+    budget, ratios = PrivacyBudget(1.0, 1e-6, "replace-one"), []
+    for inferred in (False, True):
+        costs, counts = (
+            Descent().plan(Problem(10_000, 5, Tweedie(p), Geometry, inference=inferred), budget)
+            for p in (1.5, 1)
+        )
+        ratios.append(costs.inference.hessian.scale / counts.inference.hessian.scale)
+    assert ratios == pytest.approx([math.sqrt(2), 1.0], rel=0.02)
