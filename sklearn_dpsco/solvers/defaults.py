@@ -333,6 +333,7 @@ RATES = rule_set(
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be
     # most of the slopes.
     many_columns=0.25,
+    effects=0.2,  # the variance of the logarithms of means that is usual
 )
 
 

@@ -790,12 +790,16 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     near = line @ (start + gain @ (dual.T @ found - seen @ start))
     rest = np.eye(len(seen)) - seen @ gain
     energy = max(float(((dual.T @ (found - near)) ** 2).sum()), TINY)
-    far = float(np.trace(rest @ of_noise @ rest.T))
-    kept = max(0.0, 1 - far / energy)
+    of_rest, is_rate = rest @ of_noise @ rest.T, problem.loss.task == "rates"
+    far = float(np.trace(of_rest))
+    # (of rates by the factor of James and Stein, of as many directions as noise is in)
+    n_rest = far**2 / max(float((of_rest**2).sum()), TINY) if is_rate else 0.0
+    least = max(0.5, 1 - 2 / n_rest) if n_rest > 2.5 else 1.0
+    kept = max(0.0, 1 - least * far / energy)
     # what is not seen stays as it was
     told = root / np.sqrt((root**2).sum(axis=0))
     best = np.asarray(coef + told @ told.T @ (near + kept * (found - near) - coef))
-    if problem.loss.task != "rates":
+    if not is_rate:
         return best
     if not _tells_level(root):
         # the descent's level, what steps made of it, and the mean's, which weights may tilt
@@ -808,8 +812,13 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     # errors make exponentials larger on average, in the norm of the second derivatives
     # (but that of their level, whose logarithm was taken)
     size, of_level = float((dual[-1] ** 2).sum()), float(dual[-1] @ of_noise @ dual[-1])
-    error = kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size
-    best[-1] -= 0.5 * max(0.0, error) * unit / size
+    error = max(0.0, kept * far + float(np.trace(seen @ gain @ of_noise)) - of_level / size)
+    # slopes are shrunk by that, as ones of their own energy and what is usual
+    slopes = dual[:-1].T @ best[:-1]
+    energy = float(slopes @ slopes) - float(dual[-1] @ slopes) ** 2 / size
+    energy += RATES.effects * size / max(unit, TINY) ** 2
+    best[:-1] *= energy / (energy + error)
+    best[-1] -= 0.5 * error * unit / size
     wider = clip / math.sqrt(units.trace) - units.clip
     return units.near_mean(best, of_level * (unit / size) ** 2, wider)
 

@@ -1858,6 +1858,36 @@ def test_of_counts_of_few_rows_the_mean_of_predictions_is_that_of_the_targets():
     assert 0.85 < np.median(ratios) < 1.15
 
 
+@pytest.mark.parametrize(("scale", "most"), [(0.05, 0.3), (0.45, 0.56)])
+def test_slopes_of_rates_that_noise_hides_are_shrunk(scale, most):
+    """Neither as far as their energy is expected of noise, nor only where it is not above that."""
+    d, rng = 8, np.random.default_rng(0)
+    problem = Problem(1000, d, Tweedie(1.5), Geometry)
+    root, errors = np.eye(d + 1), []
+    units = SimpleNamespace(problem=problem, unit=np.ones(d + 1), trace=1.0, clip=1.0, tilt=0.0)
+    units.near_mean = lambda coef, *_: coef
+    for _ in range(400):
+        truth = np.append(rng.normal(scale=math.sqrt(scale / d), size=d), 0.0)
+        descent = np.append(truth[:d] + rng.normal(scale=0.3, size=d), 0.0)
+        found = truth + rng.normal(scale=0.2, size=d + 1)
+        best = inference._best(units, descent, found, root, 0.04 * np.eye(d + 1), 1.0)
+        errors.append([((x - truth)[:d] ** 2).sum() for x in (best, found)])
+    best, found = np.mean(errors, axis=0)
+    assert best < most * found, best / found
+
+
+def test_a_rare_category_of_rates_is_shrunk_as_much_as_its_noise_alone_asks_for():
+    """Noise in a single direction is not what the factor of James and Stein is for."""
+    d, noise = 8, np.array([1.0, *[1e-6] * 8])
+    units = SimpleNamespace(
+        problem=Problem(1000, d, Tweedie(1), Geometry), unit=np.ones(d + 1), trace=1.0, clip=1.0,
+        tilt=0.0, near_mean=lambda coef, *_: coef,
+    )  # fmt: skip
+    found = 1.2 * np.eye(d + 1)[0]
+    best = inference._best(units, 0.0 * found, found, np.eye(d + 1), np.diag(noise), 1.0)
+    assert 0.1 < best[0] < 0.3
+
+
 def test_second_derivatives_of_costs_have_less_of_the_budget_without_a_covariance():
     budget, ratios = PrivacyBudget(1.0, 1e-6, "replace-one"), []
     for inferred in (False, True):
