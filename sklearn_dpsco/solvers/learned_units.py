@@ -57,13 +57,12 @@ OfTargets = tuple[Any, Frame, dict[str, Any]]
 
 
 class Doubts(NamedTuple):
-    """Directions of whitened rows in which there may be nothing but noise.
+    """Columns that may hold nothing but noise, as those that hardly ever occur.
 
-    Such are columns that hardly ever occur: their coefficients are noise over a tiny length.
+    Their coefficients are noise over a tiny length.
     """
 
-    turn: Array  # orthogonal, a direction a line: those that are orthogonal in plain rows
-    kept: Array  # how sure it is that their moments are not noise, in [0, 1]
+    kept: Array  # of each column, how sure it is that its second moment is not noise, in [0, 1]
     moments: Array  # as far as that is sure
 
 
@@ -440,8 +439,9 @@ class LearnedUnits(Part):
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
         data = data.row_major()
-        center, by, (norm, noise, usual) = self.release_columns(data, cut, n, stream)
-        by, top, trace, doubts = self._release_moments(data, center, by, cut, longer, n, stream)
+        center, by, (norm, noise, usual, differ) = self.release_columns(data, cut, n, stream)
+        of_rows = center, by, cut, longer, differ
+        by, top, trace, doubts = self._release_moments(data, n, stream, *of_rows)
         copy = data.map(statistics.copied, center, by).kept()
         if self.far is not None:
             # a few rows count less than others, however long they are
@@ -458,15 +458,13 @@ class LearnedUnits(Part):
             top = self._release_top(eigenvalues, ratio, stream)
             top_noise = 3 * ratio * math.sqrt(self.top.variance)
         transform = by.astype(np.float64) if self.n_rounds else by * np.eye(d)
-        of_rows = transform / bound, top, trace / bound**2
-        found = self._joined(*of_rows, 1.0 if self.n_rounds else 0.5)
+        last = 1.0 if self.n_rounds else 0.5
+        found = self._joined(transform / bound, top, trace / bound**2, last)
         spread = math.sqrt(found["trace"] / problem.dimension)
         if not self.n_rounds:  # of normal rows, half of which are longer than is usual
             spread = usual / norm / math.sqrt(chdtri(d, 0.5)) / found["longest"]
         unit = np.full(problem.dimension, 1 / (found["longest"] * bound))
         unit[d:] = found["transform"][d:, -1]
-        if doubts is not None:
-            doubts = doubts._replace(moments=doubts.moments / (found["longest"] * bound) ** 2)
         data = copy.map(statistics.weighed, problem, self.cuts_rows)
         found |= {"data": data, "unit": unit, "doubts": doubts, "spread": spread}
         found["top_noise"] = top_noise
@@ -476,10 +474,11 @@ class LearnedUnits(Part):
 
     def release_columns(
         self, data: Any, cut: float, n: int, stream: RandomStream
-    ) -> tuple[Array, Array, tuple[float, Any, float]]:
+    ) -> tuple[Array, Array, tuple[float, Any, float, Any]]:
         """The centre, what columns are multiplied by then, and sizes.
 
-        These are what rows were divided by, the noise of the centre, and the usual norm of rows.
+        These are what rows were divided by, the noise of the centre, the usual norm of rows, and
+        the shares of pairs in which columns differ, if they have sizes of their own.
         """
         if self.sizes is not None:
             return self._release_in_sizes(data, cut, n, stream)
@@ -493,11 +492,11 @@ class LearnedUnits(Part):
             norm = max(norm, min(least, 0.3 * rough))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        return center, np.array(1 / norm), (norm, noise, usual)
+        return center, np.array(1 / norm), (norm, noise, usual, None)
 
     def _release_in_sizes(
         self, data: Any, cut: float, n: int, stream: RandomStream
-    ) -> tuple[Array, Array, tuple[float, Any, float]]:
+    ) -> tuple[Array, Array, tuple[float, Any, float, Any]]:
         """The same, of columns in released units, of which each is about as large as the others."""
         rules, (unit, differ) = unit_rules(self.problem), self._release_sizes(data, n, stream)
         # Of the noise of centres, in these units, the sum is least in the root of them, as columns
@@ -518,7 +517,7 @@ class LearnedUnits(Part):
             usual = max(usual, 2.0 * float(np.linalg.norm(np.sqrt(differ))))
         least = rules.clear_center * float(np.linalg.norm(noise * unit))
         norm = cut * max(rules.row_bound * usual, min(least, 0.3 * longest))
-        return center, unit / norm, (norm, noise, usual)
+        return center, unit / norm, (norm, noise, usual, differ)
 
     def _rough_length(
         self, data: Any, n: int, fall: float, stream: RandomStream
@@ -647,12 +646,13 @@ class LearnedUnits(Part):
     def _release_moments(
         self,
         data: Any,
+        n: int,
+        stream: RandomStream,
         center: Array,
         by: Array,
         cut: float,
         longer: float,
-        n: int,
-        stream: RandomStream,
+        differ: Array | None,
     ) -> tuple[Array, float, float, Doubts | None]:
         """What the rows are multiplied by, their top moment and trace then, and the doubts.
 
@@ -678,34 +678,42 @@ class LearnedUnits(Part):
             before = by if np.ndim(by) == 2 else by * np.eye(d)
             by = (before @ (root / bound)).astype(kind)
             top, trace = float(white.max()) / bound**2, trace / bound**2
-            if is_last:
-                doubts = self._doubts(before, by, bound, ridge, float(values.mean()), ratio)
+            if is_last and differ is not None:
+                facts = ridge, float(values.mean()), ratio
+                doubts = self._doubts(before, by * bound, differ, *facts)
         return by, top, trace, doubts
 
     def _doubts(
-        self, before: Array, by: Array, bound: float, ridge: float, usual: float, ratio: float
+        self,
+        before: Array,
+        white: Array,
+        differ: Array,
+        ridge: float,
+        usual: float,
+        ratio: float,
     ) -> Doubts | None:
-        """Which directions may hold noise alone, of the rows times the matrix `by`.
+        """Which columns may hold noise alone, of rows that the matrix `white` whitens.
 
-        There, the moment is the inverse square of the singular value, less the ridge.
+        Their released second moments, in the units of the rows times `before`, have this ridge. No
+        column is in doubt that differs in half of the pairs, nor one that goes with others, however
+        small their difference is.
         """
         assert self.moments is not None
         rules, scale = unit_rules(self.problem), ratio * math.sqrt(self.moments.variance)
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
-        noise = rules.clear_usual * ridge
-        # (without sizes of columns, small ones may be bounds that are too wide)
-        known = self.accuracy / ratio / len(by) ** 1.5
-        if self.sizes is None or known <= rules.doubts_from or usual <= noise:
+        noise, known = rules.clear_usual * ridge, self.accuracy / ratio / len(white) ** 1.5
+        if not scale or known <= rules.doubts_from or usual <= noise:
             return None
         # (where signals are hardly above noise, those that are shrunk by chance cost most)
         least = rules.clear_moment * math.sqrt(min(1.0, known / rules.doubts_all))
-        clear = 1 - (noise / usual) ** 2
-        plain, sizes, turn = np.linalg.svd(by.astype(np.float64) * bound)
-        ridges = ridge * (np.linalg.solve(before, plain) ** 2).sum(axis=0)
-        moments = np.maximum(1 / sizes**2 - ridges, TINY)
-        noise = ridges * scale / ridge
-        sure = 1 - np.minimum(least * noise / moments, 1.0) ** 2
-        return Doubts(turn, 1 - clear * (1 - sure), sure * moments * sizes**2 / bound**2)
+        rare = (1 - (noise / usual) ** 2) * (1 - np.minimum(2 * differ, 1.0) ** 2)
+        # the inverse of the product with its transpose has the moments with the ridge
+        with_ridge, units = (
+            (np.linalg.inv(of.astype(np.float64)) ** 2).sum(axis=0) for of in (white, before)
+        )
+        moments = np.maximum(with_ridge - ridge * units, TINY)
+        sure = 1 - np.minimum(least * scale * units / moments, 1.0) ** 2
+        return Doubts(1 - rare * (1 - sure), sure * moments)
 
     def _release_top(self, found: Array, ratio: float, stream: RandomStream) -> float:
         """As a rule an upper bound on `ratio` times the largest eigenvalue or more, in [0, 1]."""

@@ -814,15 +814,17 @@ def _shortened(p: Array, clip: float) -> tuple[Array, Array, Array]:
 
 
 def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
-    """Slopes of shape (d, K), those in doubt left out unless they are far above their noise."""
+    """Slopes of shape (d, K), without columns in doubt unless they are far above their noise."""
     if units.doubts is None:
         return slopes
-    turn, kept, moments = units.doubts
-    turned = turn @ slopes
-    noise = walk.kept_noise(units.curvature * moments)
-    least = UNIT_DESCENT.sure * walk.variance * noise * turned.shape[1]
-    clear = np.maximum(0.0, 1 - least / np.maximum((turned**2).sum(axis=1), TINY))
-    return np.asarray(turn.T @ (turned * (kept + (1 - kept) * clear)[:, None]))
+    kept, moments = units.doubts
+    plain = units.transform[: len(slopes), : len(slopes)]
+    coef, squares = plain @ slopes, (plain**2).sum(axis=1)
+    noise = walk.variance * squares * walk.kept_noise(units.curvature * moments * squares)
+    least = UNIT_DESCENT.sure * slopes.shape[1] * noise
+    clear = np.maximum(0.0, 1 - least / np.maximum((coef**2).sum(axis=1), TINY))
+    lost = (1 - kept) * (1 - clear)
+    return np.asarray(slopes - np.linalg.solve(plain, lost[:, None] * coef))
 
 
 def _restore_levels(

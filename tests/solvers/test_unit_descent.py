@@ -1152,18 +1152,17 @@ def test_labels_without_a_signal_are_predicted_by_their_frequencies(k, n, d, eps
     assert np.median(losses) < most
 
 
-def test_directions_are_in_doubt_where_noise_alone_does_not_explain_them():
+def test_columns_are_in_doubt_where_noise_alone_does_not_explain_them():
     d = 60
     units = linear((-1, 1), (0, 1), epsilon=3.0).plan(60_000, d).units
     scale = math.sqrt(units.moments.variance)
     ridge = scale * math.sqrt(2 * d)
 
-    def kept(moments):
-        """By what the coefficients of directions with these moments are multiplied, at least."""
-        root = np.diag(1 / np.sqrt(moments + ridge))
-        found = units._doubts(np.eye(d), root, 1.0, ridge, float(moments.mean()), 1.0)
-        of_column = np.abs(found.turn).argmax(axis=1)
-        return found.kept[np.argsort(of_column)]
+    def kept(moments, differ=0.0, turn=None):
+        """By what the coefficients of columns with these moments are multiplied, at least."""
+        root = (np.eye(d) if turn is None else turn) / np.sqrt(moments + ridge)
+        usual = float(np.mean(moments))
+        return units._doubts(np.eye(d), root, np.full(d, differ), ridge, usual, 1.0).kept
 
     # moments that are alike, of which noise makes some small
     alike = scale * np.linspace(2, 12, d)
@@ -1174,6 +1173,41 @@ def test_directions_are_in_doubt_where_noise_alone_does_not_explain_them():
     found = kept(clear)
     assert found[7] < 0.1
     assert np.delete(found, 7).min() > 0.9
+    # but not of a column of many values, in bounds that are too wide
+    assert kept(clear, differ=0.5).min() == 1.0
+    # nor the difference of two that go with each other
+    turn = np.eye(d)
+    turn[6:8, 6:8] = np.array([[1, 1], [1, -1]]) / math.sqrt(2)
+    assert kept(clear, turn=turn).min() > 0.9
+
+
+def test_slopes_along_the_difference_of_columns_that_go_with_each_other_stay():
+    explained = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        age = rng.uniform(20, 80, 4000)
+        years = (0.9 * (age - 20) + rng.normal(0, 2, 4000)).clip(0, 60)
+        X = np.column_stack((age, years, rng.random((4000, 3)) < 0.3))
+        z = X @ [0.1, -0.08, 1, 0.5, 0.2]
+        y = (z - z.mean() + z.std() * rng.normal(size=4000) > 0).astype(int)
+        model = DPLogisticRegression(
+            epsilon=0.7,
+            bounds_X=(0, 100),
+            classes=[0, 1],
+            delta=1e-6,
+            relation="zero-out",
+            random_state=seed,
+        ).fit(X, y)
+        losses = [
+            log_loss(y, p)
+            for p in (
+                model.predict_proba(X),
+                np.full(4000, y.mean()),
+                LogisticRegression(C=1e4, max_iter=3000).fit(X, y).predict_proba(X),
+            )
+        ]
+        explained.append((losses[1] - losses[0]) / (losses[1] - losses[2]))
+    assert np.mean(explained) > 0.97
 
 
 def test_products_of_a_column_that_is_noise_are_left_out_and_no_others():
