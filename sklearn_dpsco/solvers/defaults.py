@@ -328,6 +328,7 @@ RATES = rule_set(
     # Of what Newton steps may spend, to tell by how much the mean prediction is off. It is off by
     # some hundredths, or where means are not exponentials by up to about `most_off`.
     level_share=0.1,
+    least_level_share=0.03,  # the same with a covariance, which needs the budget more
     least_level_error=0.01,
     most_off=0.25,
     # Steps on slope and level are for an m of at most ``many_columns * d^2``, where noise may be

@@ -130,8 +130,8 @@ class Bread(NamedTuple):
 class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
 
-    # twice of second derivatives, of first scores, and twice of last ones; without a covariance of
-    # second derivatives and of the last level
+    # twice of second derivatives, of first scores, twice of last ones and once of their level;
+    # without a covariance of second derivatives and of that level
     size: SelectVertex
     n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
@@ -144,7 +144,7 @@ class NewtonSteps(Part):
     n_hessians: int
     moments: Gaussian | None  # of the scores; None where no covariance is asked for
     last: Gaussian
-    level: Gaussian | None  # of rates without a covariance
+    level: Gaussian | None  # of rates
     rows_per_user: int  # if above 1, a record is a user
     n_enough: float  # rows from which few intervals are the whole line
 
@@ -202,8 +202,9 @@ class NewtonSteps(Part):
         noise = basis @ noise @ basis.T + counted
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         level = _level_error(units, np.diag(noise))
+        best = self._on_level(units, best, stream)
         if self.moments is None:
-            return self._on_level(units, best, stream), level, None
+            return best, level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
             # noise hides by how much they differ from their mean; without it this is HC0
             bread = self._bread(problem, copy.map(curved, True), bound, stream)
@@ -897,8 +898,9 @@ def _newton_steps(
     n_first = _n_first(problem, k, m)
     # (those of the squared and of Gamma's loss are the same everywhere)
     n_hessians = 1 if loss in (Squared(), Tweedie(2)) else n_first + 1
-    # of rates one more, for the least clip of the last scores
-    n_sizes = 4 + (n_first > 0) + is_rate if problem.inference else of_sizes
+    # of rates one more for the least clip of the last scores, and one for the level, but of users
+    of_rates = is_rate * (2 - problem.by_user)
+    n_sizes = 4 + (n_first > 0) + of_rates if problem.inference else of_sizes
     of_size = purse.rank(of_sizes * rules.size_share, n_sizes, of_users=True)
     left, share = purse.left, _hessian_share(problem, k, m, n_hessians)
     # change of the mean of s s^T, or of second derivatives, of norm at most 1 (section 4.6)
@@ -916,7 +918,7 @@ def _newton_steps(
         moments = purse.noise(of_matrix, rules.moments_share * left, numbers, of_users=True)
     n_large = min(n_records // 8, math.floor(rules.large * of_size.scale))
     hessian = purse.noise(of_matrix, share * left, k * (k + 1) // 2, n_hessians, of_users=True)
-    of_level = RATES.level_share * (is_rate and not problem.inference)
+    of_level = is_rate * (RATES.least_level_share if problem.inference else RATES.level_share)
     level = purse.noise(change, of_level * left, of_users=True) if of_level else None
     last = purse.noise(change, (of_last - of_level) * left, size, of_users=True)
     purse.left = (1 - spent) * left

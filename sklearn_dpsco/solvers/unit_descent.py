@@ -822,8 +822,8 @@ def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
     coef, squares = plain @ slopes, (plain**2).sum(axis=1)
     noise = walk.variance * squares * walk.kept_noise(units.curvature * moments * squares)
     least = UNIT_DESCENT.sure * slopes.shape[1] * noise
-    clear = np.maximum(0.0, 1 - least / np.maximum((coef**2).sum(axis=1), TINY))
-    lost = (1 - kept) * (1 - clear)
+    energy = (coef**2).sum(axis=1)
+    lost = (1 - kept) * np.minimum(least, energy) / np.maximum(energy, TINY)
     return np.asarray(slopes - np.linalg.solve(plain, lost[:, None] * coef))
 
 

@@ -1858,6 +1858,19 @@ def test_of_counts_of_few_rows_the_mean_of_predictions_is_that_of_the_targets():
     assert 0.85 < np.median(ratios) < 1.15
 
 
+def test_the_mean_of_predictions_is_that_of_counts_whose_logarithm_bends():
+    ratios = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = np.exp(rng.normal(9, 1, (10_000, 1))).clip(0, 1e5)
+        y = rng.poisson(0.004 * X[:, 0])
+        model = DPPoissonRegressor(
+            epsilon=1.0, bounds_X=(0, 1e5), bounds_y=(0, 500), random_state=seed, **COMMON
+        ).fit(X, y)
+        ratios.append(model.predict(X).mean() / y.mean())
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.03)
+
+
 @pytest.mark.parametrize(("scale", "most"), [(0.05, 0.3), (0.45, 0.56)])
 def test_slopes_of_rates_that_noise_hides_are_shrunk(scale, most):
     """Neither as far as their energy is expected of noise, nor only where it is not above that."""

@@ -96,7 +96,7 @@ def test_first_steps_are_for_large_tables():
         named = {release.name: release.count for release in plan.guarantee.releases}
         assert plan.inference.n_first == named.get("first scores", 0) == n_first
         assert named["second derivatives"] == n_first + 1
-        assert named["score sizes"] == 5 + (n_first > 0)
+        assert named["score sizes"] == 6 + (n_first > 0)
         # a size that is not selected is paid for, or others have its share
         assert recomputed_epsilon(plan.guarantee) > 0.998
 
@@ -665,7 +665,7 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
 @pytest.mark.parametrize("dispersion", [1.0, 8.0])
 def test_expected_standard_errors_are_those_reported(dispersion):
     n, mean, found = 10_000, 2.0, []
-    for seed in range(7):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         X, rates = rng.normal(size=(n, 3)).clip(-5, 5), mean
         if dispersion > 1:  # of Poisson's law given a Gamma one
@@ -677,7 +677,7 @@ def test_expected_standard_errors_are_those_reported(dispersion):
         ).fit(X, y)  # fmt: skip
         found.append(np.median(model.coef_std_))
     facts = {"mean": mean, "dispersion": dispersion}
-    assert 0.85 < np.median(found) / model.plan_.expected_std(**facts) < 1.1
+    assert 0.8 < np.median(found) / model.plan_.expected_std(**facts) < 1.1
     assert np.quantile(found, 0.9) < model.plan_.expected_std(safe=True, **facts)
 
 
