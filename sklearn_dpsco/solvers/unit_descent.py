@@ -820,7 +820,9 @@ def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
     kept, moments = units.doubts
     plain = units.transform[: len(slopes), : len(slopes)]
     coef, squares = plain @ slopes, (plain**2).sum(axis=1)
-    noise = walk.variance * squares * walk.kept_noise(units.curvature * moments * squares)
+    # (of columns that go with each other the product is above all moments: steps would diverge)
+    curvatures = units.curvature * np.minimum(moments * squares, units.top)
+    noise = walk.variance * squares * walk.kept_noise(curvatures)
     least = UNIT_DESCENT.sure * slopes.shape[1] * noise
     energy = (coef**2).sum(axis=1)
     lost = (1 - kept) * np.minimum(least, energy) / np.maximum(energy, TINY)

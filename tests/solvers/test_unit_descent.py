@@ -1210,6 +1210,22 @@ def test_slopes_along_the_difference_of_columns_that_go_with_each_other_stay():
     assert np.mean(explained) > 0.97
 
 
+@pytest.mark.parametrize("has_classes", [False, True])
+def test_columns_that_are_the_same_have_coefficients_however_many_steps(has_classes):
+    """Of one alone, the moment times the inverse's is no curvature along which steps go."""
+    rng = np.random.default_rng(0)
+    X = rng.random((5000, 5))
+    X[:, 1], X[:, 3] = X[:, 0], X[:, 2]
+    y = X @ [1, -1, 0.5, 1, 2] + rng.normal(size=5000)
+    common = {"epsilon": 8.0, "delta": 1e-6, "bounds_X": (0, 1), "random_state": 0}
+    common["solver"] = Descent(max_iter=300)
+    if has_classes:
+        model = DPMirrorClassifier(classes=[0, 1, 2], **common).fit(X, np.digitize(y, [1, 2]))
+    else:
+        model = DPMirrorRegressor(bounds_y=(-6, 6), **common).fit(X, y)
+    assert model.score(X, np.digitize(y, [1, 2]) if has_classes else y) > 0.3
+
+
 def test_products_of_a_column_that_is_noise_are_left_out_and_no_others():
     noise = np.array([[0, 1, -1, 1], [1, 0, 1, -1], [-1, 1, 0, 1], [1, -1, 1, 0]]) / 2
     empty = np.diag([50.0, 50.0, 50.0, 0.5]) + noise
