@@ -817,7 +817,7 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     # slopes are shrunk by that, as ones of their own energy and what is usual
     slopes = dual[:-1].T @ best[:-1]
     energy = float(slopes @ slopes) - float(dual[-1] @ slopes) ** 2 / size
-    energy += RATES.effects * size / max(unit, TINY) ** 2
+    energy += RATES.effects * size / max(unit, RATES.least_level_unit) ** 2
     best[:-1] *= energy / (energy + error)
     best[-1] -= 0.5 * error * unit / size
     wider = clip / math.sqrt(units.trace) - units.clip

@@ -1901,6 +1901,17 @@ def test_a_rare_category_of_rates_is_shrunk_as_much_as_its_noise_alone_asks_for(
     assert 0.1 < best[0] < 0.3
 
 
+def test_slopes_of_rates_are_numbers_where_no_column_varies():
+    """Of moments that are all noise below 0 the level has no unit, which noise may seem to tell."""
+    unit, found = np.append(np.ones(2), 0.0), np.array([0.5, -0.2, 0.1])
+    units = SimpleNamespace(
+        problem=Problem(1000, 2, Tweedie(1), Geometry), unit=unit, trace=1.0, clip=1.0, tilt=0.0,
+        near_mean=lambda coef, *_: coef,
+    )  # fmt: skip
+    best = inference._best(units, 0.0 * found, found, np.eye(3), 0.01 * np.eye(3), 1.0)
+    assert np.all(np.isfinite(best))
+
+
 def test_second_derivatives_of_costs_have_less_of_the_budget_without_a_covariance():
     budget, ratios = PrivacyBudget(1.0, 1e-6, "replace-one"), []
     for inferred in (False, True):
