@@ -102,7 +102,10 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
                 # Columns of pandas that are sparse make a sparse matrix if all of them are, which
                 # one cell decides: rows of others would be read another way.
                 if types and all(type(kind).__name__ == "SparseDtype" for kind in types):
-                    values = values.sparse.to_dense()
+                    # (by place: of columns of one name, pandas would take the last for all)
+                    names, places = values.columns, range(values.shape[1])
+                    values = values.set_axis(places, axis=1).sparse.to_dense()
+                    values = values.set_axis(names, axis=1)
                 # (numpy would raise for a missing cell of a column that may have some)
                 return check_array(
                     values, dtype=np.float64, order="C", ensure_all_finite=False,

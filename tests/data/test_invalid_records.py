@@ -418,3 +418,13 @@ def test_dates_are_the_texts_that_pyarrow_made_them_of(texts, read):
     encoder = PublicEncoder({"when": texts}, missing="indicator", unknown="other")
     of_dates, of_texts = (encoder.transform(frame) for frame in frames)
     np.testing.assert_array_equal(of_dates, of_texts)
+
+
+def test_sparse_columns_of_one_name_keep_their_own_values(monkeypatch):
+    """Some versions of scikit-learn take such frames, of which pandas densifies one by its name."""
+    values = np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+    frame = pd.DataFrame(values, columns=["a", "b", "b"]).astype(pd.SparseDtype(float, 0.0))
+    monkeypatch.setattr(cells, "check_array", lambda dense, **_: dense)
+    found = cells.as_numbers("X", frame, strict=True)
+    np.testing.assert_array_equal(found.to_numpy(), values)
+    assert list(found.columns) == ["a", "b", "b"]  # newer ones refuse them by their names
