@@ -201,7 +201,8 @@ def _look_at(name: str, step: Any, is_searched: bool = False) -> Iterator[LeakFi
             held, is_searched = [("estimator", step.estimator)], True
     elif isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         held = step.steps if isinstance(step, Pipeline) else branches(step)
-        if 0 < getattr(step, "sparse_threshold", 0) < 1 and _may_be_sparse(step):
+        stacked = branches(step) if 0 < getattr(step, "sparse_threshold", 0) < 1 else ()
+        if any(_may_be_sparse(part) and not _stores_one_each(part) for _, part in stacked):
             yield finding(*_DENSITY)
         for inner, _, columns in getattr(step, "transformers", ()):
             if callable(columns) and not isinstance(columns, make_column_selector):
@@ -285,6 +286,16 @@ def _may_be_sparse(step: Any) -> bool:
     is_stated = getattr(step, "sparse_output", False) or getattr(step, "sparse", False)
     of_words = isinstance(step, PrivateVocabulary) or _nearest(step, _SPARSE.split())
     return bool(is_stated or of_words)
+
+
+def _stores_one_each(step: Any) -> bool:
+    """Whether a sparse matrix that it makes has a value for each cell, whatever that holds."""
+    if isinstance(step, Pipeline):
+        parts = [part for _, part in step.steps if not is_passthrough(part)]
+        return bool(parts) and _stores_one_each(parts[-1])
+    if not _nearest(step, ["OneHotEncoder"]):
+        return False
+    return step.handle_unknown == "error" and step.drop is None
 
 
 def _nearest(step: Any, names: Collection[str]) -> str:

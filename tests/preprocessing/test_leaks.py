@@ -415,3 +415,13 @@ def test_a_record_that_decides_whether_columns_are_stacked_as_a_sparse_matrix():
             assert check_pipeline(make_pipeline(both, regressor())), part
     for part in (dense, inner, PublicEncoder({"b": ["u", "v"]})):
         assert check_pipeline(ColumnTransformer([("part", part, [1]), number])), part
+    # an encoder that refuses unknown categories stores as many values of every table
+    strict = clone(codes).set_params(handle_unknown="error")
+    for part in (strict, make_pipeline("passthrough", strict)):
+        assert check_pipeline(ColumnTransformer([("part", part, [1]), number])), part
+    for part in (
+        clone(strict).set_params(drop=np.array(CLASSES[:1], dtype=object)),
+        # (of which a dense part becomes sparse)
+        FeatureUnion([("codes", strict), ("dense", dense)]),
+    ):
+        assert not check_pipeline(ColumnTransformer([("part", part, [1]), number])), part
