@@ -504,7 +504,6 @@ INFERENCE = rule_set(
     # points or are of users, who differ most; and the most of users.
     hessian_wanted=2.0,
     hessian_of_users=0.4,
-    hessian_of_costs=0.5,  # and of costs without a covariance, which differ less than counts' do
     # The m over k^1.5 from which rates have a first step, as others do: where a rate of few rows is
     # another one, a single step is far too long. Below, noise costs more, up to an m of 10^4.
     first_of_rates=100.0,

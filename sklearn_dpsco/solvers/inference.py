@@ -945,8 +945,6 @@ def _hessian_share(problem: Problem, k: int, m: float, n_hessians: int) -> float
     rules, is_rate = INFERENCE, problem.loss.task == "rates"
     of_users = is_rate and problem.by_user
     factor = rules.hessian_wanted if of_users or (is_rate and n_hessians > 1) else 1.0
-    if is_rate and problem.loss != Tweedie(1) and not (problem.inference or of_users):
-        factor *= rules.hessian_of_costs
     usual: float = factor * rules.hessian[problem.loss.task] * k**1.5 / m
     most = rules.hessian_of_users if of_users else rules.hessian_most
     most = min(rules.hessian_scarce, most * max(1.0, usual) ** 2)
