@@ -201,8 +201,7 @@ class NewtonSteps(Part):
         counted = counted + _left(units, longest, basis @ far, bread.inverse)
         noise = basis @ noise @ basis.T + counted
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
-        level = _level_error(units, np.diag(noise))
-        best = self._on_level(units, best, stream)
+        best, level = self._on_level(units, best, stream), _level_error(units, np.diag(noise))
         if self.moments is None:
             return best, level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
