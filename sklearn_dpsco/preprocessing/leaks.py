@@ -25,6 +25,7 @@ from .declared import (
     has_settings,
     is_given,
     is_passthrough,
+    last_of,
     opened,
 )
 from .vocabulary import PrivateVocabulary
@@ -278,8 +279,7 @@ def _with_negatives(name: str, step: Any, lows: Any) -> Iterator[str]:
 def _may_be_sparse(step: Any) -> bool:
     """Whether it makes a sparse matrix, or a part of one, as far as is known."""
     if isinstance(step, Pipeline):
-        parts = [part for _, part in step.steps if not is_passthrough(part)]
-        return bool(parts) and _may_be_sparse(parts[-1])
+        return _may_be_sparse(last_of(step))
     if isinstance(step, FeatureUnion | ColumnTransformer):
         is_dense = getattr(step, "sparse_threshold", 1) == 0
         return not is_dense and any(_may_be_sparse(part) for _, part in branches(step))
@@ -291,8 +291,7 @@ def _may_be_sparse(step: Any) -> bool:
 def _stores_one_each(step: Any) -> bool:
     """Whether a sparse matrix that it makes has a value for each cell, whatever that holds."""
     if isinstance(step, Pipeline):
-        parts = [part for _, part in step.steps if not is_passthrough(part)]
-        return bool(parts) and _stores_one_each(parts[-1])
+        return _stores_one_each(last_of(step))
     if not _nearest(step, ["OneHotEncoder"]):
         return False
     return step.handle_unknown == "error" and step.drop is None

@@ -801,13 +801,13 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     best = np.asarray(coef + told @ told.T @ (near + kept * (found - near) - coef))
     if not is_rate:
         return best
+    wider = clip / math.sqrt(units.trace) - units.clip
     if not _tells_level(root):
         # the descent's level, what steps made of it, and the mean's, which weights may tilt
         along = unit * (told @ told[-1])
         own = units.steps_noise + float(along @ noise @ along)
         # (rows that are cut tell less of how far predictions are apart)
         apart = max(units.trace, units.spread**2 * best.size)
-        wider = clip / math.sqrt(units.trace) - units.clip
         return units._replace(trace=apart).near_mean(best, own, wider)
     # errors make exponentials larger on average, in the norm of the second derivatives
     # (but that of their level, whose logarithm was taken)
@@ -819,7 +819,6 @@ def _best(units: Units, coef: Array, found: Array, root: Array, noise: Array, cl
     energy += RATES.effects * size / max(unit, RATES.least_level_unit) ** 2
     best[:-1] *= energy / (energy + error)
     best[-1] -= 0.5 * error * unit / size
-    wider = clip / math.sqrt(units.trace) - units.clip
     return units.near_mean(best, of_level * (unit / size) ** 2, wider)
 
 

@@ -214,9 +214,9 @@ def test_counts_need_a_guess_of_their_spread():
         with pytest.raises(ValueError, match="give both"):
             epsilon_needed(COUNTS, 50_000, 3, std=0.1, **told)
     n = rows_needed(COUNTS, 3, effect=0.1, mean=0.5, dispersion=1.0)
-    twice = clone(COUNTS).plan(2 * n, 3)  # is not enough for one of 2.2
+    twice = clone(COUNTS).plan(int(1.95 * n), 3)  # nearly: not enough for a dispersion of 2
     assert twice.power(0.1, mean=0.5, dispersion=1.0, **ASSUMED) > 0.8
-    assert twice.power(0.1, mean=0.5, dispersion=2.2, **ASSUMED) < 0.8
+    assert twice.power(0.1, mean=0.5, dispersion=2.0, **ASSUMED) < 0.8
 
 
 def test_displays_show_noise_above_sampling():

@@ -510,7 +510,7 @@ def test_slopes_of_clear_predictions_that_have_not_come_far_yet_stay(monkeypatch
         for seed in range(5):
             rng = np.random.default_rng(seed)
             X = rng.uniform(-1, 1, (26_000, 5))
-            y = (10 * X[:, 0] - 5 * X[:, 1] + rng.logistic(size=26_000) > 0).astype(int)
+            y = (12 * X[:, 0] - 6 * X[:, 1] + rng.logistic(size=26_000) > 0).astype(int)
             facts = {"epsilon": 0.3, "delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
             model = DPFTRLClassifier(classes=[0, 1], random_state=seed, **facts)
             model.fit(X[:20_000], y[:20_000])
@@ -519,7 +519,7 @@ def test_slopes_of_clear_predictions_that_have_not_come_far_yet_stay(monkeypatch
 
     kept = losses()
     monkeypatch.setattr(ftrl, "_NOISE", math.inf)  # no slopes are sure: all are shortened
-    assert (losses() - kept).min() > 0.0005  # with one noise; .0016 on average
+    assert (losses() - kept).min() > 0.001  # with one noise; .003 on average
 
 
 def test_few_noisy_steps_of_a_stream_make_rare_labels_no_more_than_they_are():

@@ -665,7 +665,7 @@ def test_weights_times_derivatives_are_clipped_and_not_derivatives(power):
 @pytest.mark.parametrize("dispersion", [1.0, 8.0])
 def test_expected_standard_errors_are_those_reported(dispersion):
     n, mean, found = 10_000, 2.0, []
-    for seed in range(15):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         X, rates = rng.normal(size=(n, 3)).clip(-5, 5), mean
         if dispersion > 1:  # of Poisson's law given a Gamma one
@@ -677,7 +677,7 @@ def test_expected_standard_errors_are_those_reported(dispersion):
         ).fit(X, y)  # fmt: skip
         found.append(np.median(model.coef_std_))
     facts = {"mean": mean, "dispersion": dispersion}
-    assert 0.8 < np.median(found) / model.plan_.expected_std(**facts) < 1.1
+    assert 0.85 < np.median(found) / model.plan_.expected_std(**facts) < 1.1
     assert np.quantile(found, 0.9) < model.plan_.expected_std(safe=True, **facts)
 
 
