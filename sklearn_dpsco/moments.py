@@ -189,7 +189,7 @@ class MomentsPlan(Plan):
             kept = np.minimum(np.maximum(squares, scale) / np.maximum(told, TINY), 1.0)
             np.fill_diagonal(matrix, np.where(kept < 1, told / kept, squares))
             vector = statistics.isometric_vector(matrix)
-            root, values, ridge = statistics.whitening(vector, d, scale)
+            root, (values, _), ridge = statistics.whitening(vector, d, scale)
             size = math.sqrt(max(float(np.sum(values / (values + ridge))), TINY))
             usual = size + _BEYOND
             # rows beyond 1 are cut for the next round

@@ -282,13 +282,17 @@ LEARNED_UNITS = by_task(
     far_share=0.02,
     clear_center=3.0,  # of rows, in units of the noise of their centre
     clear_count=4.0,
-    # Coefficients along directions whose moment is not above `clear_moment` times its noise are
+    # Coefficients of columns whose moment is not above `clear_moment` times its noise are
     # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
     # spectral norm of the noise. (From `doubts_all` on; below, moments need be less clear.)
     doubts_from=30.0,
     doubts_all=60.0,
     clear_moment=2.0,
     clear_usual=0.63,
+    # Those along directions are of which the moment is no more than this part of it with the ridge,
+    # as far as it is more than that of the usual direction.
+    unclear_part=0.25,
+    usual_part=0.6,
     scalar_share=0.01,  # for the top eigenvalue
     scalars=30.0,  # the m from which it is released
     least_for_center=0.0,  # the m below which the centre is not released
@@ -416,7 +420,11 @@ UNIT_DESCENT = rule_set(
     clear_groups=0.2,
     not_normal=0.15,
     explained=0.7,
-    sure=6.0,  # squares of doubtful coefficients, over their noise, that are kept
+    # squares of doubtful coefficients, over their noise, that are kept, and of those along doubtful
+    # directions, unless their noise is less than this part of the energy of all others
+    sure=6.0,
+    sure_along=4.0,
+    usual=0.3,
 )
 
 

@@ -213,7 +213,7 @@ class SecondMoments(Part):
         """
         unit, d = self.norm**2 / self.n_records, self.n_features
         noisy = self.noise.release(total, stream) * unit
-        root, values, ridge = statistics.whitening(noisy, d, unit * self.noise.scale)
+        root, (values, _), ridge = statistics.whitening(noisy, d, unit * self.noise.scale)
         white = values / (values + ridge)
         # they may be as large as their noise, where released ones are 0
         longest = _LARGEST_MOMENT / max(float(white.max()), 0.5)

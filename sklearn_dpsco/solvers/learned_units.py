@@ -57,13 +57,17 @@ OfTargets = tuple[Any, Frame, dict[str, Any]]
 
 
 class Doubts(NamedTuple):
-    """Columns that may hold nothing but noise, as those that hardly ever occur.
+    """Columns, and directions of whitened rows, that may hold nothing but noise.
 
-    Their coefficients are noise over a tiny length.
+    As columns that hardly ever occur, and as directions along which columns are equal, or add up to
+    1. Coefficients of these are noise over a tiny length.
     """
 
     kept: Array  # of each column, how sure it is that its second moment is not noise, in [0, 1]
     moments: Array  # as far as that is sure
+    axes: Array  # the directions, orthonormal
+    unclear: Array  # of each of these, how far it is in doubt, in [0, 1]
+    coefs: Array  # what 1 along each is in coefficients, of columns of about the same size
 
 
 class Units(NamedTuple):
@@ -668,7 +672,8 @@ class LearnedUnits(Part):
             scale = ratio * math.sqrt(self.moments.variance)
             # (rounded rows are much faster to multiply)
             kind = np.float32 if scale > _ROUNDED else np.float64
-            root, values, ridge = statistics.whitening(noisy, d, scale)
+            root, axes, ridge = statistics.whitening(noisy, d, scale)
+            values = axes[0]
             white = values / (values + ridge)
             trace = max(float(white.sum()), 0.7)  # one deviation of noise
             # rows over their root mean square
@@ -679,8 +684,7 @@ class LearnedUnits(Part):
             by = (before @ (root / bound)).astype(kind)
             top, trace = float(white.max()) / bound**2, trace / bound**2
             if is_last and differ is not None:
-                facts = ridge, float(values.mean()), ratio
-                doubts = self._doubts(before, by * bound, differ, *facts)
+                doubts = self._doubts(before, by * bound, differ, axes, ridge, ratio)
         return by, top, trace, doubts
 
     def _doubts(
@@ -688,19 +692,21 @@ class LearnedUnits(Part):
         before: Array,
         white: Array,
         differ: Array,
+        axes: tuple[Array, Array],
         ridge: float,
-        usual: float,
         ratio: float,
     ) -> Doubts | None:
-        """Which columns may hold noise alone, of rows that the matrix `white` whitens.
+        """What may hold noise alone, of rows that the matrix `white` whitens.
 
-        Their released second moments, in the units of the rows times `before`, have this ridge. No
-        column is in doubt that differs in half of the pairs, nor one that goes with others, however
-        small their difference is.
+        Their released second moments, in the units of the rows times `before`, have these
+        eigenvalues and eigenvectors, and this ridge. No column is in doubt that differs in half of
+        the pairs, nor one that goes with others, however small their difference is; directions are
+        where most others are clear of the ridge.
         """
         assert self.moments is not None
         rules, scale = unit_rules(self.problem), ratio * math.sqrt(self.moments.variance)
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
+        (values, vectors), usual = axes, float(axes[0].mean())
         noise, known = rules.clear_usual * ridge, self.accuracy / ratio / len(white) ** 1.5
         if not scale or known <= rules.doubts_from or usual <= noise:
             return None
@@ -713,7 +719,11 @@ class LearnedUnits(Part):
         )
         moments = np.maximum(with_ridge - ridge * units, TINY)
         sure = 1 - np.minimum(least * scale * units / moments, 1.0) ** 2
-        return Doubts(1 - rare * (1 - sure), sure * moments)
+        parts = values / (values + ridge)
+        unclear = np.clip(2 - parts / rules.unclear_part, 0.0, 1.0)
+        unclear *= np.clip(5 * (np.median(parts) - rules.usual_part), 0.0, 1.0)
+        coefs = np.sqrt(moments)[:, None] * (white @ vectors)
+        return Doubts(1 - rare * (1 - sure), sure * moments, vectors, unclear, coefs)
 
     def _release_top(self, found: Array, ratio: float, stream: RandomStream) -> float:
         """As a rule an upper bound on `ratio` times the largest eigenvalue or more, in [0, 1]."""

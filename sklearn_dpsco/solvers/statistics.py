@@ -600,8 +600,10 @@ def isometric_vector(matrix: Array) -> Array:
     return matrix[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 
-def whitening(vector: Array, n_columns: int, scale: float) -> tuple[Array, Array, float]:
-    """(G + ridge I)^(-1/2), the eigenvalues of G, negative ones as 0, and the ridge.
+def whitening(
+    vector: Array, n_columns: int, scale: float
+) -> tuple[Array, tuple[Array, Array], float]:
+    """(G + ridge I)^(-1/2), the eigenvalues of G, negative ones as 0, its eigenvectors, the ridge.
 
     G has this `isometric_vector`, each number with noise of this scale; the ridge is about the
     spectral norm of the noise in G. Products with a column are left out if neither they, together,
@@ -619,7 +621,11 @@ def whitening(vector: Array, n_columns: int, scale: float) -> tuple[Array, Array
     values = np.maximum(values, 0.0)
     # where there is no noise, above the float errors of the eigenvalues
     ridge = max(scale * math.sqrt(2 * n_columns), 1e-10 * float(values.max()), 1e-30)
-    return np.asarray((vectors / np.sqrt(values + ridge)) @ vectors.T), values, ridge
+    parts = 1 / np.sqrt(values + ridge)
+    if not scale:  # columns that add up to a constant, say, are no direction of the rows
+        parts[values <= 1e-12 * values.max()] = 0.0
+    root = (vectors * parts) @ vectors.T
+    return np.asarray(root), (values, vectors), ridge
 
 
 # ------------------------------------------------------------------------------------------ medians

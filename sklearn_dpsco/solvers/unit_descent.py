@@ -814,16 +814,26 @@ def _shortened(p: Array, clip: float) -> tuple[Array, Array, Array]:
 
 
 def _without_doubts(units: Units, slopes: Array, walk: Walk) -> Array:
-    """Slopes of shape (d, K), without columns in doubt unless they are far above their noise."""
+    """Slopes of shape (d, K), without what is in doubt unless it is far above its noise.
+
+    Along directions coefficients are also kept if their noise is no larger than they usually are.
+    """
     if units.doubts is None:
         return slopes
-    kept, moments = units.doubts
+    rules, (kept, moments, axes, unclear, coefs) = UNIT_DESCENT, units.doubts
+    along, noise = axes.T @ slopes, slopes.shape[1] * walk.variance
+    of_one = noise * walk.kept_noise(0.0)
+    usual = float(((coefs @ ((1 - unclear)[:, None] * along)) ** 2).sum())
+    large = of_one * (coefs**2).sum(axis=0)
+    unclear = unclear * large / np.maximum(large + rules.usual * usual, TINY)
+    energy = (along**2).sum(axis=1)
+    lost = unclear * np.minimum(rules.sure_along * of_one, energy) / np.maximum(energy, TINY)
+    slopes = slopes - axes @ (lost[:, None] * along)
     plain = units.transform[: len(slopes), : len(slopes)]
     coef, squares = plain @ slopes, (plain**2).sum(axis=1)
     # (of columns that go with each other the product is above all moments: steps would diverge)
     curvatures = units.curvature * np.minimum(moments * squares, units.top)
-    noise = walk.variance * squares * walk.kept_noise(curvatures)
-    least = UNIT_DESCENT.sure * slopes.shape[1] * noise
+    least = rules.sure * noise * squares * walk.kept_noise(curvatures)
     energy = (coef**2).sum(axis=1)
     lost = (1 - kept) * np.minimum(least, energy) / np.maximum(energy, TINY)
     return np.asarray(slopes - np.linalg.solve(plain, lost[:, None] * coef))

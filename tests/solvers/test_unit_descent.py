@@ -1152,21 +1152,24 @@ def test_labels_without_a_signal_are_predicted_by_their_frequencies(k, n, d, eps
     assert np.median(losses) < most
 
 
-def test_columns_are_in_doubt_where_noise_alone_does_not_explain_them():
+def test_columns_and_directions_are_in_doubt_where_noise_alone_does_not_explain_them():
     d = 60
     units = linear((-1, 1), (0, 1), epsilon=3.0).plan(60_000, d).units
     scale = math.sqrt(units.moments.variance)
     ridge = scale * math.sqrt(2 * d)
 
-    def kept(moments, differ=0.0, turn=None):
+    def doubts(moments, turn, differ=0.0):
+        root = turn / np.sqrt(moments + ridge)
+        return units._doubts(np.eye(d), root, np.full(d, differ), (moments, turn), ridge, 1.0)
+
+    def kept(moments, differ=0.0):
         """By what the coefficients of columns with these moments are multiplied, at least."""
-        root = (np.eye(d) if turn is None else turn) / np.sqrt(moments + ridge)
-        usual = float(np.mean(moments))
-        return units._doubts(np.eye(d), root, np.full(d, differ), ridge, usual, 1.0).kept
+        return doubts(moments, np.eye(d), differ).kept
 
     # moments that are alike, of which noise makes some small
     alike = scale * np.linspace(2, 12, d)
     assert kept(alike).min() > 0.9
+    assert doubts(alike, np.eye(d)).unclear.max() == 0.0
     # one that is small beside others that are far above what noise does
     clear = np.full(d, 60 * scale)
     clear[7] = 1e-3 * scale
@@ -1175,10 +1178,12 @@ def test_columns_are_in_doubt_where_noise_alone_does_not_explain_them():
     assert np.delete(found, 7).min() > 0.9
     # but not of a column of many values, in bounds that are too wide
     assert kept(clear, differ=0.5).min() == 1.0
-    # nor the difference of two that go with each other
+    # nor of two that go with each other: then their difference is
     turn = np.eye(d)
     turn[6:8, 6:8] = np.array([[1, 1], [1, -1]]) / math.sqrt(2)
-    assert kept(clear, turn=turn).min() > 0.9
+    found = doubts(clear, turn)
+    assert found.kept.min() > 0.9
+    assert list(found.unclear) == [0.0] * 7 + [1.0] + [0.0] * (d - 8)
 
 
 def test_slopes_along_the_difference_of_columns_that_go_with_each_other_stay():
@@ -1224,6 +1229,22 @@ def test_columns_that_are_the_same_have_coefficients_however_many_steps(has_clas
     else:
         model = DPMirrorRegressor(bounds_y=(-6, 6), **common).fit(X, y)
     assert model.score(X, np.digitize(y, [1, 2]) if has_classes else y) > 0.3
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=inf adds no noise")
+@pytest.mark.parametrize("epsilon", [30.0, math.inf])
+def test_columns_that_are_the_same_share_a_coefficient_of_usual_size(epsilon):
+    """No record tells of their difference: along it, coefficients would be noise alone."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 9)).clip(-4, 4)
+    X[:, 6:] = X[:, :3]
+    y = X[:, :6] @ [0.5, -0.3, 0.4, 0.6, -0.4, 0.2] + rng.standard_normal(5000)
+    expected, off = np.array([0.25, -0.15, 0.2, 0.6, -0.4, 0.2, 0.25, -0.15, 0.2]), []
+    bounds = {"bounds_X": (-4, 4), "bounds_y": (-6, 6)}
+    for seed in range(8):
+        model = DPLinearRegression(epsilon=epsilon, random_state=seed, **bounds).fit(X, y)
+        off.append(np.linalg.norm(model.coef_ - expected) / np.linalg.norm(expected))
+    assert np.mean(off) < (0.8 if epsilon < math.inf else 0.1)  # 3 and 10,000, were all kept
 
 
 def test_products_of_a_column_that_is_noise_are_left_out_and_no_others():
