@@ -17,11 +17,12 @@ from ..losses import Tweedie
 from ..model_selection.private_steps import last_step
 from ..preprocessing.declared import declared_columns, opened
 from ..preprocessing.encoder import PublicEncoder
+from ..privacy.selections import bracketed
 from ..solvers.inference import TooFewRowsError
 from . import axes_for, stand_ins
 
 _MOST_ROWS = 10**12
-_EPSILONS = 1e-3, 1e4
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 1e4
 _POWER = 0.8
 # of simulations
 _N_FITS = 20
@@ -155,6 +156,16 @@ def _scores(
     return is_enough, _SAFE + 1 / n_columns
 
 
+def _question(
+    estimator: Any, n_features: Any, wanted: _Wanted, scores: Any, assumptions: dict[str, Any]
+) -> tuple[Callable[..., bool], float | None]:
+    """What is asked for, as `_infers` or `_scores`; without a factor of safety for the former."""
+    n_features = _columns(estimator, n_features)
+    if scores == (None, None):
+        return _infers(estimator, n_features, wanted, assumptions), None
+    return _scores(estimator, n_features, wanted, scores, assumptions)
+
+
 def _columns(estimator: Any, n_features: Any) -> Any:
     """What is given, or the encoder that begins a pipeline, or how many columns are declared."""
     last, before = opened(estimator)
@@ -257,25 +268,16 @@ def rows_needed(
     True
     """
     wanted, scores = (std, effect, power), (score, score_without_privacy)
-    n_features = _columns(estimator, n_features)
-    if scores != (None, None):
-        scores_well, safe = _scores(estimator, n_features, wanted, scores, assumptions)
+    is_enough, safe = _question(estimator, n_features, wanted, scores, assumptions)
+    if safe is not None:
         n = 64.0
         # fits can be worse from more rows, where a plan changes its releases
-        while not (scores_well(math.ceil(n)) and scores_well(math.ceil(safe * n))):
+        while not (is_enough(math.ceil(n)) and is_enough(math.ceil(safe * n))):
             n *= _STEP
         return math.ceil(safe * n)
-    is_enough = _infers(estimator, n_features, wanted, assumptions)
-    high = 64
-    while not is_enough(high):
-        high *= 2
-        if high > _MOST_ROWS:
-            raise ValueError("10^12 rows are not enough: ask for less, or take a larger epsilon")
-    low = high // 2
-    while high - low > max(1, low // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    if not is_enough(_MOST_ROWS):
+        raise ValueError("10^12 rows are not enough: ask for less, or take a larger epsilon")
+    return math.ceil(bracketed(lambda n: is_enough(math.ceil(n)), 1e-3, 32, 64)[1])
 
 
 def epsilon_needed(
@@ -323,30 +325,24 @@ def epsilon_needed(
     """
     check_count("n_samples", n_samples, low=2)
     wanted, scores = (std, effect, power), (score, score_without_privacy)
-    n_features = _columns(estimator, n_features)
-    if scores != (None, None):
+    is_enough, safe = _question(estimator, n_features, wanted, scores, assumptions)
+    if safe is not None:
         stand_ins.check_one_budget(estimator)
-        scores_well, safe = _scores(estimator, n_features, wanted, scores, assumptions)
         for epsilon in _SIMULATED:
-            if all(scores_well(n_samples, epsilon=one) for one in (epsilon, safe * epsilon)):
+            if all(is_enough(n_samples, epsilon=one) for one in (epsilon, safe * epsilon)):
                 return rounded(safe * epsilon, 3)
         raise ValueError(
             f"no epsilon is sure to be large enough: {n_samples} rows leave nearly as much, or "
             "more, by sampling alone, or what the estimator clips does; rows_needed says how many "
             "are enough"
         )
-    is_enough = _infers(estimator, n_features, wanted, assumptions)
-    low, high = map(math.log, _EPSILONS)
-    if not is_enough(n_samples, epsilon=math.exp(high)):
+    if not is_enough(n_samples, epsilon=_LARGEST_EPSILON):
         raise ValueError(
             f"no epsilon is large enough: {n_samples} rows leave more by sampling alone; "
             "rows_needed says how many are enough"
         )
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        holds = is_enough(n_samples, epsilon=math.exp(middle))
-        low, high = (low, middle) if holds else (middle, high)
-    return rounded(math.exp(high), 3)
+    ends = _LEAST_EPSILON, 2 * _LEAST_EPSILON
+    return rounded(bracketed(lambda e: is_enough(n_samples, epsilon=e), 1e-3, *ends)[1], 3)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
