@@ -62,17 +62,15 @@ class LedgerDisplay:
     names: list[str] | None = None
 
     @classmethod
-    def from_accountant(
-        cls, accountant: BudgetAccountant, *, ax: Any = None, **kwargs: Any
-    ) -> Self:
+    def from_accountant(cls, accountant: BudgetAccountant, **kwargs: Any) -> Self:
         """Draw the ledger of an accountant.
 
         Parameters
         ----------
         accountant : BudgetAccountant
             A charge without a label has the name of its estimator.
-        ax, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         spans = accountant.spans()
         ledger = accountant.ledger  # others may be charging
@@ -91,7 +89,7 @@ class LedgerDisplay:
             starts=starts,
             columns=[list(words).index(key) for key in keys],
             names=list(words.values()),
-        ).plot(ax=ax, **kwargs)
+        ).plot(**kwargs)
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the bars.
@@ -160,7 +158,7 @@ class PlanDisplay:
     title: str | None = None
 
     @classmethod
-    def from_plan(cls, plan: Any, *, ax: Any = None, max_bars: int = 30, **kwargs: Any) -> Self:
+    def from_plan(cls, plan: Any, **kwargs: Any) -> Self:
         """Draw the shares of a plan.
 
         Parameters
@@ -168,26 +166,16 @@ class PlanDisplay:
         plan : object with a `guarantee`, or Guarantee
             Such as ``model.plan(n_samples, n_features)`` or ``model.plan_``, of an estimator, a
             search, a scaler or a score.
-        ax, max_bars, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         guarantee = getattr(plan, "guarantee", plan)
         found = guarantee.shares()
         names, shares = [name for name, _ in found], np.array([share for _, share in found])
-        display = cls(names=names, shares=shares, title=guarantee.claim)
-        return display.plot(ax=ax, max_bars=max_bars, **kwargs)
+        return cls(names=names, shares=shares, title=guarantee.claim).plot(**kwargs)
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        n_samples: int,
-        n_features: int,
-        *,
-        ax: Any = None,
-        max_bars: int = 30,
-        **kwargs: Any,
-    ) -> Self:
+    def from_estimator(cls, estimator: Any, n_samples: int, n_features: int, **kwargs: Any) -> Self:
         """Draw the shares of the plan that a fit would follow; spends nothing.
 
         Parameters
@@ -196,15 +184,14 @@ class PlanDisplay:
             A `TypeError` says if it has no `plan`, as a pipeline has none.
         n_samples, n_features : int
             As its `plan` takes them.
-        ax, max_bars, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         if not hasattr(estimator, "plan"):
             raise TypeError(
                 f"estimator must have a plan, which {type(estimator).__name__} has not: of a "
                 "pipeline give model[-1], and the number of columns that reach it"
             )
-        kwargs |= {"ax": ax, "max_bars": max_bars}
         return cls.from_plan(estimator.plan(n_samples, n_features), **kwargs)
 
     def plot(self, *, ax: Any = None, max_bars: int = 30, **kwargs: Any) -> Self:
@@ -269,13 +256,7 @@ class TradeoffCurveDisplay:
 
     @classmethod
     def from_guarantee(
-        cls,
-        guarantee: Guarantee,
-        *,
-        name: str | None = None,
-        ax: Any = None,
-        plot_chance_level: bool = True,
-        **kwargs: Any,
+        cls, guarantee: Guarantee, *, name: str | None = None, **kwargs: Any
     ) -> Self:
         """Draw the curve of a guarantee.
 
@@ -285,8 +266,8 @@ class TradeoffCurveDisplay:
             Of a plan or of a fitted estimator. A `TypeError` says if it is something else.
         name : str or None, default=None
             For the legend. None: its epsilon and delta.
-        ax, plot_chance_level, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         if not isinstance(guarantee, Guarantee):
             raise TypeError(
@@ -295,8 +276,8 @@ class TradeoffCurveDisplay:
             )
         missed = np.array([guarantee.trade_off(float(alpha)) for alpha in _FALSE_ALARMS])
         name = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}" if name is None else name
-        display = cls(false_alarms=_FALSE_ALARMS.copy(), missed_detections=missed, name=name)
-        return display.plot(ax=ax, plot_chance_level=plot_chance_level, **kwargs)
+        rates = {"false_alarms": _FALSE_ALARMS.copy(), "missed_detections": missed}
+        return cls(**rates, name=name).plot(**kwargs)
 
     def plot(self, *, ax: Any = None, plot_chance_level: bool = True, **kwargs: Any) -> Self:
         """Draw the curve.

@@ -83,8 +83,6 @@ class CoefficientDisplay:
         encoder: Any = None,
         units: str = "auto",
         exponentiate: bool = False,
-        ax: Any = None,
-        max_features: int = 20,
         **kwargs: Any,
     ) -> Self:
         """Draw the coefficients of a fitted model. Costs nothing.
@@ -101,8 +99,8 @@ class CoefficientDisplay:
         exponentiate : bool, default=False
             Whether to draw ratios, of odds or of rates: see `summary` of the model. A `ValueError`
             says if they are none.
-        ax, max_features, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         if units == "auto":
             units = "data" if exponentiate else "scaled"
@@ -114,8 +112,7 @@ class CoefficientDisplay:
             half = found.half_widths(np.eye(found.coef.size)).reshape(found.coef.shape)
             coef, std = (of[:, : len(names)].T for of in (found.coef, half))
         shown: Any = {"outputs": list(frame.columns), "units": units, "exponentiate": exponentiate}
-        display = cls(names=names, coef=coef, std=std, **shown)
-        return display.plot(ax=ax, max_features=max_features, **kwargs)
+        return cls(names=names, coef=coef, std=std, **shown).plot(**kwargs)
 
     @classmethod
     def from_refits(
@@ -130,8 +127,6 @@ class CoefficientDisplay:
         units: str = "scaled",
         random_state: int | None = None,
         n_jobs: int | None = None,
-        ax: Any = None,
-        max_features: int = 20,
         **kwargs: Any,
     ) -> Self:
         """Fit a public or synthetic table with fresh noise, and draw means and deviations.
@@ -153,8 +148,8 @@ class CoefficientDisplay:
             Decides on the noise.
         n_jobs : int or None, default=None
             Fits at the same time.
-        ax, max_features, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         stand_ins.check_public(f"{cls.__name__}.from_refits", X, estimator, data_is_public)
         size = check_int("n_refits", n_refits, low=2)
@@ -163,8 +158,8 @@ class CoefficientDisplay:
         frame, names, _ = found[0]
         coefs = np.array([frame.to_numpy() for frame, *_ in found])
         shown: Any = {"names": names, "outputs": list(frame.columns), "units": units}
-        display = cls(coef=coefs.mean(axis=0), std=coefs.std(axis=0, ddof=1), **shown)
-        return display.plot(ax=ax, max_features=max_features, **kwargs)
+        coef, std = coefs.mean(axis=0), coefs.std(axis=0, ddof=1)
+        return cls(coef=coef, std=std, **shown).plot(**kwargs)
 
     def plot(self, *, ax: Any = None, max_features: int = 20, **kwargs: Any) -> Self:
         """Draw a point for each coefficient, with its standard deviation if there is one.
@@ -387,7 +382,6 @@ class PrivacyUtilityDisplay:
         scoring: Any = None,
         random_state: int | None = None,
         n_jobs: int | None = None,
-        ax: Any = None,
         **kwargs: Any,
     ) -> Self:
         """Fit and score at each epsilon, and draw.
@@ -420,8 +414,8 @@ class PrivacyUtilityDisplay:
             Decides on the splits and the noise.
         n_jobs : int or None, default=None
             Fits at the same time.
-        ax, **kwargs
-            As in `plot`.
+        **kwargs
+            As `plot` takes them.
         """
         stand_ins.check_public(cls.__name__, X, estimator, data_is_public)
         stand_ins.check_one_budget(estimator)
@@ -456,7 +450,7 @@ class PrivacyUtilityDisplay:
                 others[which] = cross_val_score(model, X, y, cv=splits, n_jobs=n_jobs, **given)
         scores = np.reshape(found, (-1, len(splits)))
         display = cls(epsilons=epsilons, scores=scores, score_name=str(name), **others)
-        return display.plot(ax=ax, **kwargs)
+        return display.plot(**kwargs)
 
     @classmethod
     def from_schema(

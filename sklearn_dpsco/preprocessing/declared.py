@@ -330,5 +330,19 @@ def branches(step: ColumnTransformer | FeatureUnion) -> Iterator[tuple[str, Any]
             yield name, branch
 
 
+def leaves(step: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The transformers whose outputs, side by side, are those of a step, and what they are called.
+
+    A pipeline is called as its last step, and a branch after what it is a branch of.
+    """
+    if isinstance(step, Pipeline):
+        yield from leaves(last_of(step), name)
+    elif isinstance(step, ColumnTransformer | FeatureUnion):
+        for inner, part in branches(step):
+            yield from leaves(part, f"{name}: {inner}")
+    else:
+        yield name, step
+
+
 def _refuse(name: str, kind: str, why: str) -> NoReturn:
     raise ValueError(f"bounds_X is a transformer, and {name!r} ({kind}) in it {why}. {_REMEDY}")

@@ -12,15 +12,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .._checks import check_bool, check_choice, check_count, naming, shown, warn_user
 from .._overview import DOCUMENTATION_LINK
 from .._types import AnyArray, Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, check_order, check_spelling, is_frame
 from ..exceptions import PrivacyParameterWarning
-from .declared import DeclaredOutput, branches, last_of
+from .declared import DeclaredOutput, leaves
 from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
@@ -423,13 +421,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
 
 def encoders_of(step: Any) -> Iterator[PublicEncoder]:
     """The encoders whose columns are those of a step, or among them."""
-    if isinstance(step, PublicEncoder):
-        yield step
-    elif isinstance(step, Pipeline):
-        yield from encoders_of(last_of(step))
-    elif isinstance(step, ColumnTransformer | FeatureUnion):
-        for _, part in branches(step):
-            yield from encoders_of(part)
+    return (part for _, part in leaves(step) if isinstance(part, PublicEncoder))
 
 
 def references(encoder: Any) -> dict[str, Any] | None:

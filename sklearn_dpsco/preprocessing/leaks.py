@@ -26,6 +26,7 @@ from .declared import (
     is_given,
     is_passthrough,
     last_of,
+    leaves,
     opened,
 )
 from .vocabulary import PrivateVocabulary
@@ -256,24 +257,18 @@ def _clipped(pipe: Any) -> Iterator[str]:
     """Steps of a pipeline with negative values that the bounds of its model cut off."""
     steps = pipe.steps if isinstance(pipe, Pipeline) else []
     ends = check_feature_bounds(getattr(steps[-1][1], "bounds_X", None)) if steps else None
-    if ends is not None and np.any(ends[0] >= 0):
-        for name, step in steps[:-1]:
-            yield from _with_negatives(name, step, ends[0])
-
-
-def _with_negatives(name: str, step: Any, lows: Any) -> Iterator[str]:
-    """Of a step, those parts whose values are below the lower ends, as far as both are known."""
-    if isinstance(step, FeatureUnion | ColumnTransformer):
-        if lows.ndim == 0:  # else it is not known which are its ends
-            for inner, part in branches(step):
-                yield from _with_negatives(f"{name}: {inner}", part, lows)
+    if ends is None or not np.any((lows := ends[0]) >= 0):
         return
-    is_cut = getattr(step, "alternate_sign", False) and not getattr(step, "binary", False)
-    if hasattr(step, "declared_output"):
-        low = step.declared_output().low
-        is_cut = lows.shape in ((), low.shape) and bool(np.any((low < 0) & (lows >= 0)))
-    if is_cut:
-        yield f"{name} ({type(step).__name__})"
+    found = [(step, leaf) for name, step in steps[:-1] for leaf in leaves(step, name)]
+    for whole, (name, part) in found:
+        if lows.ndim and part is not whole:  # it is not known which are its ends
+            continue
+        is_cut = getattr(part, "alternate_sign", False) and not getattr(part, "binary", False)
+        if hasattr(part, "declared_output"):
+            low = part.declared_output().low
+            is_cut = lows.shape in ((), low.shape) and bool(np.any((low < 0) & (lows >= 0)))
+        if is_cut:
+            yield f"{name} ({type(part).__name__})"
 
 
 def _may_be_sparse(step: Any) -> bool:
