@@ -27,18 +27,12 @@ from .._checks import check_bool, check_choice, check_int, check_real, check_str
 from .._types import Array
 from ..randomness.stream import current_process
 from .branches import BranchPath
-from .budget import (
-    ROUNDING,
-    Currency,
-    PrivacyBudget,
-    pure_of_mu,
-    renyi_epsilon,
-    size_epsilon,
-)
+from .budget import ROUNDING, Currency, PrivacyBudget, pure_of_mu, renyi_epsilon, size_epsilon
 from .guarantee import Guarantee
 
 FORMAT = "sklearn_dpsco budget ledger"
 VERSION = 1
+_CLAIM = ("epsilon", "delta", "relation")
 COSTS = ("pure_epsilon", "rho", "rho_at_order", "half_mu_squared", "slack")
 _LATER = "noise_is_secret", "has_groups", "noise_is_exact"  # files of earlier versions lack them
 # Costs that are left out of a file where they are this, the default: earlier versions lack both.
@@ -116,7 +110,7 @@ class Charge:
     def __post_init__(self) -> None:
         # a file that holds what was charged can be read again
         facts = vars(self)
-        PrivacyBudget(*(facts[key] for key in ("epsilon", "delta", "relation")))
+        PrivacyBudget(*(facts[key] for key in _CLAIM))
         check_string("composition", self.composition)
         for key in COSTS:
             if facts[key] != math.inf:
@@ -279,7 +273,7 @@ class Snapshot(NamedTuple):
                 raise ValueError(
                     f"it has version {version!r} of the format, this is version {VERSION}"
                 )
-            budget = PrivacyBudget(*(document[key] for key in ("epsilon", "delta", "relation")))
+            budget = PrivacyBudget(*(document[key] for key in _CLAIM))
             rows = check_int("max_rows_per_user", document["max_rows_per_user"], low=1)
             order = check_real("order", document["order"], low=1)
             slack = check_slack(document.get("slack", 0.0), budget)
@@ -315,27 +309,18 @@ class Snapshot(NamedTuple):
         It is written beside the file, forced to the disk, and put in its place in one step, so that
         every state of the file is complete.
         """
-        budget = self.budget
-        entries = [
+        document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "id": self.id}
+        document |= {key: getattr(self.budget, key) for key in _CLAIM}
+        document |= {key: getattr(self, key) for key in ("max_rows_per_user", "order")}
+        document |= {"slack": self.slack} if self.slack else {}
+        document |= {"composition": self.composition} if self.composition != "zcdp" else {}
+        document |= {"total": _stated(self.ledger.total())}
+        document["charges"] = [
             {key: value for key, value in charge.summary().items() if key not in COSTS}
             | _stated(charge.cost)
             | {"time": charge.time.isoformat()}
             for charge in self.ledger.charges
         ]
-        document = {
-            "format": FORMAT,
-            "version": VERSION,
-            "id": self.id,
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "relation": budget.relation,
-            "max_rows_per_user": self.max_rows_per_user,
-            "order": self.order,
-            **({"slack": self.slack} if self.slack else {}),
-            **({"composition": self.composition} if self.composition != "zcdp" else {}),
-            "total": _stated(self.ledger.total()),
-            "charges": entries,
-        }
         text = json.dumps(document, indent=1, allow_nan=False).encode() + b"\n"
         fresh = path.with_name(path.name + ".new")
         fresh.unlink(missing_ok=True)
