@@ -330,6 +330,8 @@ def test_hashed_signs_that_bounds_cut_off_are_named():
         assert found.ok
         assert found.clipped == (f"{kind.lower()} ({kind})",)
         assert str(found).endswith("alternate_sign=False makes none")
+        branches = FeatureUnion([("words", make_pipeline("passthrough", step))])
+        assert report(branches, (0, 1)).clipped == (f"featureunion: words ({kind})",)
         for bounds in ((-1, 1), None, HashingVectorizer()):
             assert not report(step, bounds).clipped
         assert not report(step.set_params(alternate_sign=False), (0, 1)).clipped
