@@ -42,6 +42,11 @@ _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, a
 _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": "Structured"}
 _NO_NUMBERS |= dict.fromkeys("TU", "Text")
 _TRUTHS = {"true": True, "false": False}
+# what readers of files take for a missing cell, pyarrow unless an odd one makes text of the column
+_GAPS = frozenset(
+    "|NA|#NA|N/A|n/a|#N/A|#N/A N/A|<NA>|None|NULL|null|nan|NaN|-nan|-NaN|1.#IND|-1.#IND|1.#QNAN|"
+    "-1.#QNAN".split("|")
+)
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
@@ -585,19 +590,21 @@ def is_missing(labels: AnyArray) -> Flags:
 def is_nameless(labels: AnyArray) -> Flags:
     """Whether a label is missing or cannot be compared, shape (n,).
 
-    Text of an infinity, such as "1e400", is: of a chunk of numbers, files give an infinity.
+    Text of an infinity, such as "1e400", is, and that of a missing cell, such as "" or "NA": of a
+    chunk of numbers, readers of files give an infinity, and a missing cell.
     """
     found = is_missing(labels)
-    if labels.dtype.kind in "US":  # most text has no letter of an infinity, and loops take time
+    if labels.dtype.kind in "US":  # most text has no letter of these, and loops take time
         letters = "nNeE" if labels.dtype.kind == "U" else (b"n", b"N", b"e", b"E")
-        may_be = np.char.str_len(labels) >= _LONGEST_NUMBER
+        sizes = np.char.str_len(labels)
+        may_be = (sizes == 0) | (sizes >= _LONGEST_NUMBER)
         for letter in letters:
             may_be |= np.char.find(labels, letter) >= 0
         at = np.flatnonzero(may_be)
-        found[at] = np.fromiter(map(_spells_infinity, labels[at].tolist()), bool, at.size)
+        found[at] = np.fromiter(map(_names_nobody, labels[at].tolist()), bool, at.size)
     for i, label in enumerate(labels.tolist() if labels.dtype.kind == "O" else ()):
         try:
-            found[i] |= not {label: True}.get(label, False) or _spells_infinity(label)
+            found[i] |= not {label: True}.get(label, False) or _names_nobody(label)
         except Exception:
             found[i] = True
     return found
@@ -678,8 +685,11 @@ def user_of(label: Any) -> Any:
     return label
 
 
-def _spells_infinity(label: Any) -> bool:
+def _names_nobody(label: Any) -> bool:
+    """Whether it is the text of an infinity or of a missing cell."""
     label = _decoded(label)
+    if isinstance(label, str) and label in _GAPS:
+        return True
     # (most text is none, and an exception takes time)
     if not isinstance(label, str) or (len(label) < _LONGEST_NUMBER and label.isdecimal()):
         return False

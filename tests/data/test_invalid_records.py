@@ -265,8 +265,22 @@ def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
         np.testing.assert_array_equal(surplus, [True, False, True, False, False])
     for text in (np.array([spelled, "a"]), np.array([spelled.encode(), b"a"])):
         assert cells.is_nameless(text).tolist() == [True, False]
-    names = ["Ines", "i", "infinite", "+", "", "1e3", "Inf.", "10", "9" * 400]
+    names = ["Ines", "i", "infinite", "+", " ", "1e3", "Inf.", "10", "9" * 400, "Nan", "none", "NaN."]
     assert not cells.is_nameless(np.array(names)).any()
+
+
+@pytest.mark.parametrize("gap", ["", "NA", "#N/A", "NULL", "nan"])
+def test_who_has_no_name_is_no_user_in_any_table(gap):
+    # pyarrow gives gaps in a column of numbers, and text in one that an odd label makes text
+    pa, csv = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
+    for odd in ("3", "x"):
+        table = "\n".join(["user,x", f"{gap},1", "1,1", f"{gap},1", "2,1", f"{odd},1"])
+        users = cells.as_users(csv.read_csv(pa.BufferReader(table.encode()))["user"])
+        for labels in (users, users.astype(str).astype(object)):
+            surplus = cells.surplus_rows(labels, 9)
+            np.testing.assert_array_equal(surplus, [True, False, True, False, False])
+    for text in (np.array([gap, "a"]), np.array([gap.encode(), b"a"])):
+        assert cells.is_nameless(text).tolist() == [True, False]
 
 
 def test_one_missing_label_does_not_decide_about_bytes_of_others():
@@ -299,7 +313,7 @@ def test_text_of_numpy_is_read_at_once_where_it_is_clear(monkeypatch):
         monkeypatch.setattr(cells, name, lambda x: looked_at.append(x) or of_one(x))
 
     counted("_numbers_of")
-    counted("_spells_infinity")
+    counted("_names_nobody")
     labels = np.array(["0", "1"] * 500 + ["1.0", "x"])
     expected = np.append(np.tile([0, 1], 500), [1, -1])
     np.testing.assert_array_equal(label_codes(labels, np.array(["0", "1"])), expected)
