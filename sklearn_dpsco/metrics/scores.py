@@ -984,8 +984,9 @@ def dp_score(
     invalid : {"auto", "exclude", "count"}, default="auto"
         What is done with a record that is invalid: a label that is missing or not among the
         classes, a target that is not finite, a prediction that is NaN, and of an estimator with
-        ``nonfinite="zero"`` what its fit would leave out: a row that holds NaN or an infinity where
-        it comes to the last step, and a count below 0. "exclude" leaves it out:
+        ``nonfinite="zero"``, or one that holds such, what its fit would leave out: a row that holds
+        NaN or an infinity where it comes to the last step, and a count below 0. "exclude" leaves it
+        out:
         scores are those of the valid records, whose noisy number is a part of the release
         (`DPScore.n_valid`) and widens intervals a little. "count" takes it for a wrong prediction
         in the accuracy, for half of the largest loss, and in the variance of y for half a record
@@ -1121,9 +1122,9 @@ def _take_from_model(
         if of_fit is not None and of_fit.loss.task == "rates":
             planned["n_bins"] = "doubling"  # by the model's link alone
     if planned["max_rows_per_user"] == "auto" and planned["accountant"] is None:
-        planned["max_rows_per_user"] = getattr(_public(estimator, "guarantee_"), "rows_per_user", 1)
+        planned["max_rows_per_user"] = _rows_of_model(estimator)
     if planned["invalid"] == "auto" and not is_grouped:  # the rule of the fit
-        excludes = has_groups or _public(estimator, "nonfinite") == "zero"
+        excludes = has_groups or bool(_emptying(estimator))
         planned["invalid"] = "exclude" if excludes else "count"
 
 
@@ -1139,14 +1140,14 @@ def _targets(y: Any) -> tuple[Any, list[Any]]:
 
 def _warn_of_less(plan: ScorePlan, estimator: Any, *, is_charged: bool, has_groups: bool) -> None:
     """Warn where the model was charged and the score is not, or is for users of fewer rows."""
-    if _public(estimator, "_is_charged") and not is_charged:
+    models = estimator, *_members(estimator)
+    if not is_charged and any(_public(one, "_is_charged") for one in models):
         warn_user(
             "an accountant was charged for the model, and none is for this score: nothing adds up "
             "the two. Pass accountant=, or score within its block",
             PrivacyParameterWarning,
         )
-    most = plan.guarantee.rows_per_user
-    rows = getattr(_public(estimator, "guarantee_"), "rows_per_user", 1)
+    most, rows = plan.guarantee.rows_per_user, _rows_of_model(estimator)
     if most < rows and not has_groups:
         whom = "any single row" if most == 1 else f"persons of up to {most} rows"
         warn_user(
@@ -1165,11 +1166,10 @@ def _without_invalid(
     without a prediction, and those of users after their first ones.
     """
     is_invalid = np.zeros(n, dtype=bool)
-    if _public(estimator, "nonfinite") == "zero":
-        last, reached = reaching(estimator, X)
-        is_invalid |= cells.empty_rows(reached)
+    if models := _emptying(estimator):
+        is_invalid |= cells.empty_rows(reaching(estimator, X)[1])
         if "y" in answers:
-            is_below = answers["y"] < getattr(last, "_lowest", -np.inf)
+            is_below = answers["y"] < max(getattr(model, "_lowest", -np.inf) for model in models)
             is_invalid |= is_below.reshape(n, -1).any(axis=1)
     for name in {"prediction", "score", "own_probability"} & answers.keys():
         is_invalid |= np.isnan(answers[name]).reshape(n, -1).any(axis=1)
@@ -1203,6 +1203,26 @@ def _public(estimator: Any, name: str) -> Any:
     """An attribute of the estimator or of its last step; None if neither has it."""
     found = getattr(estimator, name, None)
     return getattr(opened(estimator)[0], name, None) if found is None else found
+
+
+def _members(estimator: Any) -> list[Any]:
+    """What its last model holds, if that is an ensemble."""
+    last = opened(estimator)[0]
+    held = [getattr(last, name, None) for name in ("estimator_", "regressor_")]
+    held += getattr(last, "estimators_", ())
+    return held + [part.estimator for part in getattr(last, "calibrated_classifiers_", ())]
+
+
+def _emptying(estimator: Any) -> list[Any]:
+    """The last model and its members, if an invalid row that reaches them is an empty one."""
+    models = opened(estimator)[0], *_members(estimator)
+    return [one for one in models if getattr(one, "nonfinite", None) == "zero"]
+
+
+def _rows_of_model(estimator: Any) -> int:
+    """Rows of a user whom the model protects."""
+    claims = (_public(one, "guarantee_") for one in (estimator, *_members(estimator)))
+    return max(getattr(claim, "rows_per_user", 1) for claim in claims)
 
 
 def _n_records(X: Any, y: Any) -> int:

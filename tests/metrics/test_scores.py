@@ -10,11 +10,15 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.stats import binom
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_classification
+from sklearn.ensemble import VotingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.metrics import r2_score
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import KFold, train_test_split
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from support import assert_refuses, joined, rest_is_slow, stream
 
@@ -387,6 +391,34 @@ def test_invalid_records_are_left_out_as_in_the_fit():
     assert dp_score(model, X, y, **facts).n_valid is None
     with pytest.raises(ValueError, match="invalid must be"):
         dp_score(model, X, y, invalid="drop", **facts)
+
+
+def private_regressor(**settings):
+    return DPLinearRegression(bounds_X=(-4, 4), bounds_y=(0, 1), random_state=0, **settings)
+
+
+HOLDERS = {
+    "voting": lambda **facts: VotingRegressor([("model", private_regressor(**facts))]),
+    "target": lambda **facts: TransformedTargetRegressor(
+        private_regressor(**facts), check_inverse=False
+    ),
+    "classes": lambda **facts: OneVsRestClassifier(private_classifier(**facts)),
+    "calibrated": lambda **facts: CalibratedClassifierCV(private_classifier(**facts), cv=KFold(2)),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+@pytest.mark.filterwarnings("ignore:random_state was given")
+def test_what_holds_private_models_is_scored_as_they_are(data, name):
+    accountant = BudgetAccountant(100.0, max_rows_per_user=3)
+    fitted = HOLDERS[name](nonfinite="zero", accountant=accountant).fit(data[0], data[2])
+    X, facts = data[1].copy(), {"epsilon": 20.0, "random_state": 0}
+    X[:200] = np.nan  # which is empty for them
+    facts |= {} if is_classifier(fitted) else {"bounds_y": (0, 1)}
+    with pytest.warns(PrivacyParameterWarning, match="none is for this score"):
+        found = dp_score(fitted, X, data[3], **facts)
+    assert found.n_valid == pytest.approx(len(X) - 200, abs=50)
+    assert found.guarantee.rows_per_user == 3
 
 
 def test_no_label_of_a_fit_is_kept_or_answered(data):
