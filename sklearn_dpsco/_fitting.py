@@ -380,6 +380,11 @@ class PrivateFit:
             state["accountant"] = active
         return state
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[misc]
+        if "guarantee_" not in state:  # others are perhaps fitted elsewhere, as in other workers
+            self.__dict__["_lineage"] = Lineage(has_copies=True)
+
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
         twin.__dict__["_lineage"] = self.__dict__.setdefault("_lineage", Lineage())
