@@ -43,10 +43,8 @@ _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": 
 _NO_NUMBERS |= dict.fromkeys("TU", "Text")
 _TRUTHS = {"true": True, "false": False}
 # what readers of files take for a missing cell, pyarrow unless an odd one makes text of the column
-_GAPS = frozenset(
-    "|NA|#NA|N/A|n/a|#N/A|#N/A N/A|<NA>|None|NULL|null|nan|NaN|-nan|-NaN|1.#IND|-1.#IND|1.#QNAN|"
-    "-1.#QNAN".split("|")
-)
+_GAPS = {"", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "<NA>", "None", "NULL", "null", "nan"}
+_GAPS |= {"NaN", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
@@ -731,20 +729,28 @@ def _numbers_of(cell: Any) -> list[Any]:
 
 
 def check_spelling(name: str, labels: Any) -> None:
-    """Warn of two texts that spell the same number or truth value: see `label_codes`."""
+    """Warn of texts that readers of files make the same, or none: see `label_codes`."""
     known: dict[Any, str] = {}
+    gaps = [text for text in labels if isinstance(text, str) and text in _GAPS]
+    said, are_spelled = "", bool(gaps)
     for text in labels:
         truth = truth_of(text)
         found = [str(truth)] if isinstance(truth, bool) else _numbers_of(text)[-1:]
+        if text in gaps:
+            continue
+        are_spelled &= bool(found)
         if isinstance(text, str) and found and known.setdefault(found[0], text) != text:
-            warn_user(
-                f"{name} names the same twice, {shown(known[found[0]])} and {shown(text)}: readers "
-                "of files, which make numbers or truth values of a column unless one cell is odd, "
-                "do not tell them apart, so that one record decides about others. Read the column "
-                "as text (dtype=str), or declare one of the two",
-                PrivacyParameterWarning,
-            )
-            return
+            said = f"names the same twice, {shown(known[found[0]])} and {shown(text)}"
+            instead = "declare one of the two"
+    if known and are_spelled:
+        said, instead = f"has {shown(gaps[0])}, which means a missing number", "name it otherwise"
+    if said:
+        warn_user(
+            f"{name} {said}: readers of files, which make numbers or truth values of a column "
+            "unless one cell is odd, do not tell these apart, so that one record decides about "
+            f"others. Read the column as text (dtype=str), or {instead}",
+            PrivacyParameterWarning,
+        )
 
 
 def check_classes(classes: Any, name: str = "classes") -> AnyArray:

@@ -169,8 +169,16 @@ def test_texts_that_readers_of_files_do_not_tell_apart_are_named(texts):
         PublicEncoder({"a": texts}).fit()
 
 
+@pytest.mark.parametrize("texts", [["1", "2", "NA"], ["", "0.5"], ["false", "None", "true"]])
+def test_a_text_that_readers_of_files_take_for_a_missing_number_is_named(texts):
+    for check in (cells.check_classes, lambda texts: PublicEncoder({"a": texts}).fit()):
+        with pytest.warns(PrivacyParameterWarning, match="means a missing number"):
+            check(texts)
+
+
 @pytest.mark.parametrize(
-    "texts", [["1", "True"], ["nan", "NaN"], ["a", "b"], [0, 1], [b"1", b"01"]]
+    "texts",
+    [["1", "True"], ["nan", "NaN"], ["a", "b"], ["a", "NA"], ["1", "a", ""], [0, 1], [b"1", b"01"]],
 )
 def test_other_texts_are_not_named(texts):
     cells.check_classes(texts)
@@ -265,7 +273,20 @@ def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
         np.testing.assert_array_equal(surplus, [True, False, True, False, False])
     for text in (np.array([spelled, "a"]), np.array([spelled.encode(), b"a"])):
         assert cells.is_nameless(text).tolist() == [True, False]
-    names = ["Ines", "i", "infinite", "+", " ", "1e3", "Inf.", "10", "9" * 400, "Nan", "none", "NaN."]
+    names = [
+        "Ines",
+        "i",
+        "infinite",
+        "+",
+        " ",
+        "1e3",
+        "Inf.",
+        "10",
+        "9" * 400,
+        "Nan",
+        "none",
+        "NaN.",
+    ]
     assert not cells.is_nameless(np.array(names)).any()
 
 
