@@ -86,53 +86,37 @@ def single_steps(
 
 
 @njit(cache=True)
-def joint_dense_steps(
-    X: Any, records: Any, form: RowForm, slope: Any, offset: Any, steps: Steps, w: Any, total: Any
-) -> int:
-    """`single_steps` for dense rows and K outputs."""
-    scale, weight, y = records
-    center, bias, bound, norm_error = form
-    n, d, count = y.shape[0], center.size, 0
-    z, r = np.empty(w.shape[1]), np.empty(w.shape[1])
-    for start in range(0, n, steps.block):
-        end = min(n, start + steps.block)
-        for t in range(start, end):
-            if scale[t] > 0.0:
-                row, square = X[t], 0.0
-                for k in range(z.size):
-                    z[k] = bias * w[d, k]
-                for j in range(d):
-                    value = row[j] - center[j]
-                    square += value * value
-                    for k in range(z.size):
-                        z[k] += value * w[j, k]
-                s = row_factor(scale[t], square * (1.0 + norm_error) + bias * bias, bound)
-                for k in range(z.size):
-                    z[k] = offset[k] + s * z[k]
-                joint_derivative(slope, z, y[t], r)
-                for k in range(z.size):
-                    r[k] *= steps.learning_rate * s * weight[t]
-                for j in range(d):
-                    value = row[j] - center[j]
-                    for k in range(z.size):
-                        w[j, k] -= r[k] * value
-                for k in range(z.size):
-                    w[d, k] -= r[k] * bias
-        count += _close_block(w, steps.radius, end > steps.first, total)
-    return count
+def _add_products(X: Any, stored: Any, t: int, center: Any, w: Any, z: Any) -> Any:
+    """Add <x - center, w> to z, shape (K,); returns 0 and the squared norm of x - center.
+
+    Of stored rows add <x, w>, and return <x, center> and the squared norm of x.
+    """
+    row_center, square = 0.0, 0.0
+    if X is not None:
+        for j in range(center.size):
+            value = X[t, j] - center[j]
+            square += value * value
+            for k in range(z.size):
+                z[k] += value * w[j, k]
+    if stored is not None:
+        for e in range(stored.indptr[t], stored.indptr[t + 1]):
+            x, at = np.float64(stored.data[e]), np.uint64(stored.indices[e])
+            row_center += x * center[at]
+            square += x * x
+            for k in range(z.size):
+                z[k] += x * w[at, k]
+    return row_center, square
 
 
 @njit(cache=True)
-def joint_csr_steps(
-    X: Any, records: Any, form: RowForm, slope: Any, offset: Any, steps: Steps, w: Any, total: Any
+def joint_steps(
+    X: Any, stored: Any, records: Any, form: RowForm, slopes: Any, steps: Steps, w: Any, total: Any
 ) -> int:
-    """The same for rows in CSR storage: within a block the coefficients are w + center shift^T."""
-    data, indices, indptr = X
-    scale, weight, y = records
+    """`single_steps` for K outputs; `slopes` are the slope and the offsets."""
+    (scale, weight, y), (slope, offset) = records, slopes
     center, bias, bound, norm_error = form
-    n, d, count = y.shape[0], center.size, 0
-    n_outputs = w.shape[1]
-    z, r, row_w = np.empty(n_outputs), np.empty(n_outputs), np.empty(n_outputs)
+    n, d, n_outputs, count = y.shape[0], center.size, w.shape[1], 0
+    z, r = np.empty(n_outputs), np.empty(n_outputs)
     center_w, shift = np.empty(n_outputs), np.empty(n_outputs)
     center_square = inner_product(center, center)
     for start in range(0, n, steps.block):
@@ -144,31 +128,36 @@ def joint_csr_steps(
                 center_w[k] += center[i] * w[i, k]
         for t in range(start, end):
             if scale[t] > 0.0:
-                row_w[:] = 0.0
-                row_center, square = 0.0, 0.0
-                for e in range(indptr[t], indptr[t + 1]):
-                    x, j = np.float64(data[e]), np.uint64(indices[e])
-                    row_center += x * center[j]
-                    square += x * x
+                for k in range(n_outputs):
+                    z[k] = bias * w[d, k] if X is not None else 0.0
+                row_center, square = _add_products(X, stored, t, center, w, z)
+                if X is not None:
+                    square *= 1.0 + norm_error
+                if stored is not None:
+                    error = norm_error * (square + center_square)
+                    square = max(square - 2.0 * row_center + center_square, 0.0) + error
                     for k in range(n_outputs):
-                        row_w[k] += x * w[j, k]
-                error = norm_error * (square + center_square)
-                square = max(square - 2.0 * row_center + center_square, 0.0) + error
+                        z[k] = z[k] - center_w[k] + shift[k] * (row_center - center_square)
+                        z[k] += bias * w[d, k]
                 s = row_factor(scale[t], square + bias * bias, bound)
                 for k in range(n_outputs):
-                    product = row_w[k] - center_w[k] + shift[k] * (row_center - center_square)
-                    z[k] = offset[k] + s * (product + bias * w[d, k])
+                    z[k] = offset[k] + s * z[k]
                 joint_derivative(slope, z, y[t], r)
                 for k in range(n_outputs):
                     r[k] *= steps.learning_rate * s * weight[t]
                     w[d, k] -= r[k] * bias
                     center_w[k] -= r[k] * row_center
                     shift[k] += r[k]
-                for e in range(indptr[t], indptr[t + 1]):
-                    x, j = np.float64(data[e]), np.uint64(indices[e])
-                    for k in range(n_outputs):
-                        w[j, k] -= r[k] * x
-        w[:d] += np.outer(center, shift)
+                if X is not None:
+                    for j in range(d):
+                        for k in range(n_outputs):
+                            w[j, k] -= r[k] * (X[t, j] - center[j])
+                if stored is not None:
+                    for e in range(stored.indptr[t], stored.indptr[t + 1]):
+                        for k in range(n_outputs):
+                            w[np.uint64(stored.indices[e]), k] -= r[k] * stored.data[e]
+        if stored is not None:
+            w[:d] += np.outer(center, shift)
         count += _close_block(w, steps.radius, end > steps.first, total)
     return count
 

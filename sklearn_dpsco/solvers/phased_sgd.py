@@ -535,13 +535,11 @@ class _Descent:
                 table = tables(problem.base_loss, targets, slope.clip, slope.beta)
                 found, y = Tables(*table, slope.clip, slope.offset), numbers
             records = part.rows.scales(), part.rows.sample_weights(), y
-            facts, of_descent = (records, self.form, found), (steps, w, total)
+            rows, of_descent = (X, stored, records, self.form), (steps, w, total)
             if k == 1:
-                count += kernels.single_steps(X, stored, *facts, *of_descent)
-            elif stored is None:
-                count += kernels.joint_dense_steps(X, *facts, self.offsets, *of_descent)
+                count += kernels.single_steps(*rows, found, *of_descent)
             else:
-                count += kernels.joint_csr_steps(stored, *facts, self.offsets, *of_descent)
+                count += kernels.joint_steps(*rows, (found, self.offsets), *of_descent)
         return total.ravel() / count
 
 
