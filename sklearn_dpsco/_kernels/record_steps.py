@@ -29,18 +29,6 @@ IMPOSSIBLE = -3
 _SMALLEST = 1e-100  # of the factor of a point
 
 
-@njit(cache=True, inline="always")
-def _change(
-    slope: Slope, walk: RecordWalk, factors: Any, product: float, moved: float, y: float
-) -> float:
-    """What the record's derivative contributes; `moved` is what the last move added to <x, w>."""
-    scale, factor = factors
-    before = (product - moved) / walk.kept
-    change = derivative(slope, scale * product, y)
-    change -= walk.kept * derivative(slope, scale * before, y)
-    return factor * min(max(change, -walk.clip), walk.clip)
-
-
 # No NaN is compared here, and the sign of 0 does not matter: with that the loops are vector code.
 @njit(cache=True, fastmath={"nnan", "nsz"})
 def _correct(v: Any, row: Any, kept: float, r: float) -> Any:
@@ -143,7 +131,11 @@ def record_steps(
                     moved += last[1] * stored.data[k]
         if w.size > d:
             product += w[d]
-        r = _change(slope, walk, (scales[t], factors[t]), factor * product, moved, y[t])
+        product *= factor
+        before = (product - moved) / walk.kept
+        r = derivative(slope, scales[t] * product, y[t])
+        r -= walk.kept * derivative(slope, scales[t] * before, y[t])
+        r = factors[t] * min(max(r, -walk.clip), walk.clip)
         ends = math.inf, -math.inf
         if X is not None:
             ends = _correct(v[:d], X[t], walk.kept, r)

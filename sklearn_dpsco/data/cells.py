@@ -26,14 +26,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from .._checks import listed, shown, warn_user
 from .._types import AnyArray, Array, Flags, Indices, Integers
 from ..exceptions import PrivacyLeakWarning, PrivacyParameterWarning
-from .compressed import (
-    canonical,
-    compressed,
-    slices,
-    stored_places,
-    value_parts,
-    with_values,
-)
+from .compressed import canonical, compressed, slices, stored_places, value_parts, with_values
 
 LARGEST_INTEGER = 2**53  # those below are told apart as floats
 _LONGEST_NUMBER = 309  # digits, from which on a number without an exponent may be infinite

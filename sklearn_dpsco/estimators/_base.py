@@ -875,17 +875,15 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         least ``plan_.least_probability``, so that they add up to 1: all records together are then
         off by half of the noise of one count at most, and a row far from all others is not certain.
         """
-        return self._probabilities(X, is_log=False)
+        check_is_fitted(self)
+        facts = self.plan_.problem.loss, self.plan_.least_probability
+        return self._predicted(X, functools.partial(probabilities, *facts))
 
     @available_if(_loss_has_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`, shape (n_samples, n_classes)."""
-        return self._probabilities(X, is_log=True)
-
-    def _probabilities(self, X: Any, *, is_log: bool) -> Array:
-        check_is_fitted(self)
-        facts = self.plan_.problem.loss, self.plan_.least_probability, is_log
-        return self._predicted(X, functools.partial(probabilities, *facts))
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -964,12 +962,11 @@ def likeliest(classes: AnyArray, raw: Array) -> AnyArray:
     return classes[(found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)]
 
 
-def probabilities(loss: Any, least: float, is_log: bool, raw: Array) -> Array:
-    """Probability of each class, at least `least`, or its logarithm."""
+def probabilities(loss: Any, least: float, raw: Array) -> Array:
+    """Probability of each class, at least `least`."""
     found: Array = loss.probability(scores(raw))
     found = np.column_stack((1 - found, found)) if found.ndim == 1 else found
     if least > 0:
         above = np.maximum(found - least, 0.0)
         found = least + above * ((1 - least * found.shape[1]) / above.sum(axis=1, keepdims=True))
-    with np.errstate(divide="ignore"):
-        return np.log(found) if is_log else found
+    return found

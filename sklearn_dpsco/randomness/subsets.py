@@ -33,10 +33,7 @@ class RandomBatches:
         return take(self.n_samples, self.batch_size, stream)
 
 
-# A map of n bytes is the fastest way to find repeated numbers, unless n is far above their
-# count (_LARGEST_MAP), and the fastest way to sort them, unless they are few (_DENSE_MAP).
-_LARGEST_MAP = 10_000
-_DENSE_MAP = 50
+_DENSE_MAP = 50  # times their count, up to which a map of n bytes sorts numbers fastest
 
 
 def _subset(n: int, size: int, stream: RandomStream) -> Indices:
@@ -45,23 +42,14 @@ def _subset(n: int, size: int, stream: RandomStream) -> Indices:
         return np.sort(stream.permutation(n)[:size])
     if size == 1:
         return np.array([stream.integer(n)], dtype=np.intp)
-    if n <= _LARGEST_MAP * size:
-        from .._kernels.sampling import distinct_indices
+    from .._kernels.sampling import distinct_indices
 
-        is_in = np.zeros(n, dtype=bool)
-        found, out = 0, np.empty(size, dtype=np.int64)
-        while found < size:
-            found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
-        return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
-    seen: Indices = np.empty(0, dtype=np.intp)
-    largest = np.uint64(2**64 - 1 - 2**64 % n)
-    while seen.size < size:
-        words = stream.words(size - seen.size)
-        # exactly uniform, by refusing the highest words
-        fresh = (words[words <= largest] % np.uint64(n)).astype(np.intp)
-        seen = np.concatenate((seen, fresh))
-        seen = seen[np.sort(np.unique(seen, return_index=True)[1])]
-    return np.sort(seen)
+    # of which memory holds the pages that are written to
+    is_in = np.zeros(n, dtype=bool)
+    found, out = 0, np.empty(size, dtype=np.int64)
+    while found < size:
+        found = distinct_indices(stream.words(size - found + 4), is_in, out, found)
+    return np.flatnonzero(is_in) if n < _DENSE_MAP * size else np.sort(out)
 
 
 def _coins(n: int, size: int, stream: RandomStream) -> Indices:
