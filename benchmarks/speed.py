@@ -45,8 +45,7 @@ from sklearn_dpsco import (
     HeavyTailDPClassifier,
     HeavyTailDPRegressor,
 )
-from sklearn_dpsco._kernels.arguments import Move
-from sklearn_dpsco.data.rows import Rows, SolverData, Terms
+from sklearn_dpsco.data.rows import Move, Rows, SolverData, Terms
 from sklearn_dpsco.losses import Huber, Logistic, SmoothedHinge, Squared
 from sklearn_dpsco.randomness.stream import stream_from_random_state
 from sklearn_dpsco.solvers import NoisyMD

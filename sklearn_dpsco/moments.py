@@ -145,7 +145,6 @@ class MomentsPlan(Plan):
         """The released matrix A, and the way back Q to scaled columns, as the field `estimate`."""
         n, d = self.problem.n_samples, self.problem.n_features
         n_present = statistics.rows_present(data, self.units.present, stream)
-        data = data.row_major()
         center, transform, usual, kept = self._units(data, n_present, stream)
         copy, least = data.map(copied, center, transform), 0.0
         if self.tails is not None:

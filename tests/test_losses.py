@@ -701,7 +701,7 @@ def test_the_kernels_know_the_classes_of_this_package_alone():
         objective = y, Terms(0.0, Tilted(), 5.0)
         found = rows.gradient_sum(np.zeros(1), *objective)
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
-        found = rows.row_major().clipped_gradient_sum(np.zeros(1), *objective, 9.0)
+        found = rows.clipped_gradient_sum(np.zeros(1), *objective, 9.0)
         np.testing.assert_allclose(found, X.T @ (-0.1 * y), rtol=1e-12)
 
 

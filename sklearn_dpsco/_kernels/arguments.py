@@ -97,13 +97,6 @@ class Steps(NamedTuple):
     first: int  # the record from which on coefficients are averaged
 
 
-class Change(NamedTuple):
-    """How far a derivative changes between two points: l'(z) - kept l'(z')."""
-
-    kept: float  # if it is 0, l'(z) stays as it is
-    largest: float  # else a bound on the result
-
-
 class RecordWalk(NamedTuple):
     """Numbers of a run of Frank-Wolfe steps on single records, see `record_steps`."""
 
@@ -114,14 +107,3 @@ class RecordWalk(NamedTuple):
     most_words: int  # that a selection may read before another sampler takes over
     n_columns: int
     values: Any  # of the vertices, for every coordinate
-
-
-class Move(NamedTuple):
-    """The new coefficients ``decay * coef + amount * e_coordinate``."""
-
-    decay: float
-    coordinate: int  # the number of columns for the intercept, negative for no move
-    amount: float
-
-
-NO_MOVE = Move(1.0, -1, 0.0)

@@ -1,7 +1,6 @@
 """One pass over rows that adds up clipped gradients at fixed coefficients.
 
-All but the first are for dense rows, in C order, as `sparse_sums.gradient_at` is for those in CSR
-storage.
+The second is for dense rows, in C order, as `sparse_sums.gradient_at` is for those in CSR storage.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import products
-from .arguments import Change, RowForm, Slope
+from .arguments import RowForm, Slope
 from .derivatives import derivative, replace_by_derivatives
 from .jit import njit
 
@@ -58,9 +57,7 @@ def gradient_sum(
 
 
 @njit(cache=True, nogil=True)
-def dense_gradient_at(
-    X: Any, records: Any, chunks: Any, coef: Any, moved: Any, of_loss: Any
-) -> Any:
+def dense_gradient_at(X: Any, records: Any, chunks: Any, coef: Any, of_loss: Any) -> Any:
     """Sum of factor_i r_i [x_i, 1], r_i the clipped derivatives of the K outputs, as (K, d + 1).
 
     At ``offset + scale_i <[x_i, 1], coef>``, over the rows of ``range(*chunks)``, by its step; the
@@ -68,9 +65,7 @@ def dense_gradient_at(
     scale, factor, and bounds on the l2 norms of the derivatives beside the loss's clip; of these
     arrays, those of shape (0,) stand for ones.
 
-    Where the coefficients are None, `moved` is (product, move, output), else that is None: first
-    the products <[x_i, 1], coef>, of shape (n, K), move in that output as `Move` says, and in the
-    others by the decay. The rows of a block stay in the cache from their products to their sum.
+    The rows of a block stay in the cache from their products to their sum.
     """
     (begin, last, chunk), d, n_outputs = chunks, X.shape[1], records[0].shape[1]
     total, part = np.zeros((n_outputs, d + 1)), np.empty((n_outputs, d + 1))
@@ -83,21 +78,10 @@ def dense_gradient_at(
         end = min(last, first + chunk)
         for start in range(first, end, _BLOCK):
             stop = min(end, start + _BLOCK)
-            if coef is not None:
-                for k in range(n_outputs):
-                    products.row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
-                    for t in range(_BLOCK):
-                        z[k, t] += coef[k, d]
-            if moved is not None:
-                product, move, output = moved
-                column = min(move.coordinate, d - 1)
-                for i in range(start, stop):
-                    for k in range(n_outputs):
-                        product[i, k] *= move.decay
-                    x = np.float64(X[i, column]) if column == move.coordinate else 1.0
-                    product[i, output] += move.amount * x
-                    for k in range(n_outputs):
-                        z[k, i - start] = product[i, k]
+            for k in range(n_outputs):
+                products.row_products(X[start:stop], coef[k, :d], z[k, : stop - start])
+                for t in range(_BLOCK):
+                    z[k, t] += coef[k, d]
             _add_block(X[start:stop], records, start, of_loss, buffers, part)
         total += part
     return total
@@ -128,39 +112,3 @@ def _add_block(X: Any, records: Any, start: int, of_loss: Any, buffers: Any, par
             line[t] *= factor[t]
         products.add_rows(X, line, part[k, :d])
         part[k, d] += products.plain_sum(line)
-
-
-@njit(cache=True, nogil=True)
-def dense_change_at(
-    X: Any, rows: Any, records: Any, points: Any, change: Change, slope: Slope, chunk: int, out: Any
-) -> None:
-    """Add to `out` the sum over `rows` of clip(l'(z) - kept l'(z')) [x, 1], at the two points.
-
-    `records` are scale, factor and y of all rows: the scale is in z and z', the factor on the
-    result.
-    """
-    scale, factor, y = records
-    coef, before = points
-    n, d = rows.size, X.shape[1]
-    intercept, intercept_before = 0.0, 0.0
-    if coef.size > d:
-        intercept, intercept_before = coef[d], before[d]
-    part = np.empty(d)
-    for first in range(0, n, chunk):
-        part[:] = 0.0
-        part_b = 0.0
-        for t in range(first, min(n, first + chunk)):
-            i = rows[t]
-            row = X[i]
-            z = products.inner_product(row, coef[:d]) + intercept
-            r = derivative(slope, scale[i] * z, y[i])
-            if change.kept > 0.0:
-                z = products.inner_product(row, before[:d]) + intercept_before
-                r -= change.kept * derivative(slope, scale[i] * z, y[i])
-                r = min(max(r, -change.largest), change.largest)
-            r *= factor[i]
-            part_b += r
-            for j in range(d):
-                part[j] += r * row[j]
-        out[:d] += part
-        out[d] += part_b

@@ -95,26 +95,12 @@ def canonical(X: Any) -> Any:
     X = with_arrays(X, X.data[:n_stored], indices[:n_stored], indptr)
     if X.has_canonical_format:
         return X
-    # scipy sorts all lines where one is out of order, and its sort changes the order of entries of
-    # one place. If they cancel out (1e16 - 1e16 + 1), a record would change the values of others.
-    # So where a place has several, all are sorted once more, in the order of their record.
-    found = X.copy()
-    found.sort_indices()
-    if with_arrays(X, found.data, found.indices, found.indptr).has_canonical_format:
-        return found
-    del found
-    X = _sorted(X)
+    # Two transpositions sort the entries, those of one place as they come: scipy's sort changes the
+    # order of these. If they cancel out (1e16 - 1e16 + 1), a record would change the values of
+    # others, as all lines are sorted where one is out of order.
+    X = X.tocsc().tocsr() if X.format == "csr" else X.tocsr().tocsc()
     X.sum_duplicates()
     return X
-
-
-def _sorted(X: Any) -> Any:
-    """A copy of CSR or CSC X whose lines are sorted, several entries of a place as they come."""
-    if max(X.shape) <= X.nnz:  # by two transpositions, which keep their order
-        return X.tocsc().tocsr() if X.format == "csr" else X.tocsr().tocsc()
-    line = np.repeat(np.arange(X.indptr.size - 1), np.diff(X.indptr))
-    order = np.lexsort((X.indices, line))  # which is stable
-    return with_arrays(X, X.data[order], X.indices[order], X.indptr.copy())
 
 
 def row_range(X: Any, which: slice) -> Any:

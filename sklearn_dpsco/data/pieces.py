@@ -124,10 +124,6 @@ class Pieces:
         steps = (*self.steps, (function, None, arguments))
         return replace(self, meta=meta, steps=steps, _whole=None)
 
-    def row_major(self) -> Pieces:
-        """Each piece in a storage of which parts are cheap."""
-        return self.map(SolverData.row_major)
-
     def part(self, which: Which, *, is_drawn: bool = False) -> Pieces:
         """The records of a range or of a list of numbers, perhaps a random batch."""
         if isinstance(which, slice):

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -30,10 +30,7 @@ from .. import losses
 from .._checks import during
 from .._kernels.arguments import (
     MULTINOMIAL,
-    NO_MOVE,
-    Change,
     Compressed,
-    Move,
     RowForm,
     Slope,
     UsualSlope,
@@ -42,11 +39,19 @@ from .._kernels.arguments import (
 )
 from .._types import Array, Flags, Indices, Which
 from .cells import clear_rows, nonfinite_rows
-from .compressed import row_range, slices, with_values
+from .compressed import row_range, slices
 
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 _OF_RECORDS = ("scale", "sample_weight", "users")  # fields that are arrays, or None
 _TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
+
+
+class Move(NamedTuple):
+    """The new coefficients ``decay * coef + amount * e_coordinate``."""
+
+    decay: float
+    coordinate: int  # the number of columns for the intercept
+    amount: float
 
 
 def _slope_of(terms: Terms, *, is_joint: bool = False) -> Slope | None:
@@ -90,8 +95,8 @@ class Rows:
     product for all of them.
     """
 
-    # (n, d), float64 or float32, in [-1, 1]: canonical CSR or CSC, or an ndarray, which is copied
-    # unless it is in C order
+    # (n, d), float64 or float32, in [-1, 1]: canonical CSR, or an ndarray in C order; canonical CSC
+    # and other arrays are copied
     X: Any
     has_intercept: bool
     scale: Array | None = None  # in [0, 1], 0 for a record that contributes nothing; None for ones
@@ -107,9 +112,8 @@ class Rows:
         self.n_samples, self.n_columns = self.X.shape
         self.dimension = self.n_columns + self.has_intercept  # of a row, with the intercept's
         self.chunk = chunk_rows(self.n_samples, self.n_columns)
-        self._storage = self.X.format if sparse.issparse(self.X) else "dense"
-        if self._storage == "dense":
-            self.X = read_only(np.ascontiguousarray(self.X))
+        self.is_sparse = sparse.issparse(self.X)
+        self.X = self.X.tocsr() if self.is_sparse else read_only(np.ascontiguousarray(self.X))
         weight = self.sample_weight
         # on each clipped derivative; None for ones
         self.factor = self.scale if weight is None else times_rows(weight, self.scale)
@@ -155,10 +159,6 @@ class Rows:
         shrink = bound / np.maximum(self.norms(), bound)
         return replace(self, scale=times_rows(shrink, self.scale))
 
-    def row_major(self) -> Rows:
-        """The same rows in a storage of which parts are cheap."""
-        return replace(self, X=self.X.tocsr()) if self._storage == "csc" else self
-
     def part(self, which: Which, *, is_drawn: bool = False) -> Rows:
         """The rows of a range or of a list of numbers, perhaps of a random batch.
 
@@ -169,7 +169,7 @@ class Rows:
         if isinstance(which, slice):
             X = row_range(self.X, which)
         else:  # for few rows, `take` is twice as fast as an index
-            X = self.X.take(which, axis=0) if self._storage == "dense" else self.X[which]
+            X = self.X[which] if self.is_sparse else self.X.take(which, axis=0)
         arrays = {name: getattr(self, name) for name in _OF_RECORDS}
         some = {name: array[which] for name, array in arrays.items() if array is not None}
         return replace(self, X=X, is_drawn=is_drawn or self.is_drawn, **some)
@@ -179,14 +179,14 @@ class Rows:
     def dense(self, which: slice) -> Array:
         """The features of a range of rows, unscaled and uncentred, in float64 and read-only."""
         X = self.X[which]
-        X = np.asarray(X if self._storage == "dense" else X.toarray(), dtype=np.float64)
+        X = np.asarray(X.toarray() if self.is_sparse else X, dtype=np.float64)
         return read_only(X)
 
     def norms(self, unit: Array | None = None) -> Array:
         """l2 norms of the unscaled rows [unit (x - center), 1], rounded up; `unit` is optional."""
         error = norm_error(self.n_columns)
         unit = np.ones(self.n_columns) if unit is None else unit
-        if self._storage == "dense":
+        if not self.is_sparse:
             from .._kernels.products import squared_norms
 
             squares = np.empty(self.n_samples)
@@ -195,14 +195,10 @@ class Rows:
                 lambda part: squared_norms(self.X[part], center, unit, squares[part]), self.tasks
             )
             return np.sqrt(squares * (1 + error) + self.has_intercept)
-        weights = unit**2
-        if self._storage == "csr":
-            from .._kernels.sparse_sums import row_norms
+        from .._kernels.sparse_sums import row_norms
 
-            squares = row_norms(Compressed.of(self.X), weights)
-        else:
-            squares = with_values(self.X, self.X.data.astype(np.float64) ** 2) @ weights
-        largest = squares
+        weights = unit**2
+        largest = squares = row_norms(Compressed.of(self.X), weights)
         if self.center is not None:
             point = np.zeros(self.dimension)
             point[: self.n_columns] = weights * self.center
@@ -213,44 +209,27 @@ class Rows:
 
     def product(self, coef: Array) -> Array:
         """<[x_i, 1], coef> for every row, shape (n,), without scale and centre."""
-        if not np.any(coef):
-            return np.zeros((self.n_samples, *coef.shape[1:]))
         weights = coef[: self.n_columns]
         intercept = coef[self.n_columns] if self.has_intercept else 0.0
-        if self._storage != "dense" and self.X.dtype == np.float64:
+        if self.is_sparse and self.X.dtype == np.float64:
             return self.X @ weights + intercept
         out = np.zeros((self.n_samples, *weights.shape[1:]))
 
         def fill(part: slice) -> None:
             out[part] = self._predicted(self.X[part], weights)
 
-        if self._storage == "dense":
+        if self.is_sparse:  # scipy would make a copy in float64
+            from .._kernels.sparse_sums import add_product
+
+            add_product(Compressed.of(self.X), _columns(weights), _columns(out))
+        else:
             on_threads(fill, self.tasks)
-        else:  # scipy would make a copy in float64
-            self._add_product(weights, out, max(1, *self.X.shape), is_transposed=False)
         return out + intercept
-
-    def _add_product(self, values: Array, out: Array, chunk: int, is_transposed: bool) -> None:
-        """Add the product of sparse X, or of its transpose, in chunks of what is added up."""
-        from .._kernels.sparse_sums import csc_transposed_product, csr_transposed_product
-
-        # X is the transpose of a matrix in the other storage
-        is_csr = (self._storage == "csr") == is_transposed
-        kernel = csr_transposed_product if is_csr else csc_transposed_product
-        values, out = (part if part.ndim == 2 else part[:, None] for part in (values, out))
-        kernel(Compressed.of(self.X), values, chunk, out)
 
     def centered_product(self, coef: Array) -> Array:
         """<[x_i - m, 1], coef> for every row, without scale."""
         product = self.product(coef)
         return product if self.center is None else product - self.center @ coef[: self.n_columns]
-
-    def _uncentred(self, coef: Array) -> Array:
-        """A copy of coefficients: those with which rows [x, 1] have the same predictions."""
-        coef = coef.copy()
-        if self.center is not None:
-            coef[self.n_columns] -= self.center @ coef[: self.n_columns]
-        return coef
 
     def _predicted(self, block: Array, weights: Array) -> Array:
         # BLAS would need a copy of single numbers
@@ -276,11 +255,14 @@ class Rows:
             total[d:] = weights[part].sum(axis=0)
             return total
 
-        if self._storage == "dense":
+        if not self.is_sparse:
             return self._centered(sum_on_threads(added, self.tasks, np.zeros(shape)))
+        from .._kernels.sparse_sums import add_transposed_product
+
         total = np.zeros(shape)
         # scipy's product would sum a whole column in one go, beyond the stated error
-        self._add_product(weights, total[:d], BLOCK_ROWS, is_transposed=True)
+        facts = _columns(weights), BLOCK_ROWS, _columns(total[:d])
+        add_transposed_product(Compressed.of(self.X), *facts)
         total[d:] += sum_over_records(weights)
         return self._centered(total)
 
@@ -291,14 +273,13 @@ class Rows:
         return total
 
     def _derivative(
-        self, product: Array, part: slice, y: Array, terms: Terms, bounds: Array | None = None
+        self, product: Array, y: Array, terms: Terms, bounds: Array | None = None
     ) -> Array:
-        """`factor` times the clipped derivative, for the rows of one part."""
-        scale, factor = (None if a is None else a[part] for a in (self.scale, self.factor))
-        z = times_rows(product, scale) + terms.offset
-        r = losses.clipped_derivative(terms.loss, z, y[part], terms.clip)
-        r = r if bounds is None else losses.clipped_rows(r, bounds[part], 2)
-        return times_rows(r, factor)
+        """`factor` times the clipped derivative."""
+        z = times_rows(product, self.scale) + terms.offset
+        r = losses.clipped_derivative(terms.loss, z, y, terms.clip)
+        r = r if bounds is None else losses.clipped_rows(r, bounds, 2)
+        return times_rows(r, self.factor)
 
     def gradient_sum(
         self, coef: Array, y: Array, terms: Terms, bounds: Array | None = None
@@ -310,29 +291,15 @@ class Rows:
         the offset b. `bounds` of shape (n,) are on the l2 norms of the records' derivatives,
         beside the clip.
         """
-        d, is_dense = self.n_columns, self._storage == "dense"
-        slope = terms.joint_slope if is_dense else terms.slope
-        coef = self._uncentred(coef)
-        if is_dense and slope is not None:
-            outputs = coef.reshape(self.dimension, -1)
-            lines = np.zeros((outputs.shape[1], d + 1))
-            lines[:, : self.dimension] = outputs.T
-            total = self._dense_sweep(lines, None, y, terms, slope, bounds).reshape(coef.shape)
-        elif self._storage == "csr" and slope is not None and bounds is None:
-            total = self._csr_sweep((coef, _NONE, NO_MOVE), y, slope)
-        elif not is_dense:
-            r = self._derivative(self.product(coef), slice(None), y, terms, bounds)
-            return self.weighted_sum(r)
-        else:
-            total = np.zeros(coef.shape)
-            for part in slices(self.n_samples, self.chunk):  # never two calls of a loss at once
-                block, added = self.dense(part), np.empty(coef.shape)
-                z = self._predicted(block, coef[:d]) + (coef[d] if self.has_intercept else 0.0)
-                r = self._derivative(z, part, y, terms, bounds)
-                added[:d] = block.T @ r
-                added[d:] = r.sum(axis=0)
-                total += added
-        return self._centered(total)
+        coef = coef.copy()
+        if self.center is not None:  # those with which rows [x, 1] have the same predictions
+            coef[self.n_columns] -= self.center @ coef[: self.n_columns]
+        slope = terms.slope if self.is_sparse else terms.joint_slope
+        if slope is None or (self.is_sparse and bounds is not None):
+            return self.weighted_sum(self._derivative(self.product(coef), y, terms, bounds))
+        if self.is_sparse:
+            return self._centered(self._csr_sweep(coef, y, slope))
+        return self._centered(self._dense_sweep(coef, y, terms, slope, bounds))
 
     def clipped_gradient_sum(self, coef: Array, y: Array, terms: Terms, bound: float) -> Array:
         r"""Sum of :math:`s_i l'(z_i, y_i) [x_i - m, 1]`, :math:`z_i = b + <[x_i - m, 1], w>`.
@@ -342,7 +309,7 @@ class Rows:
         the gradient of a weighted mean of losses.
         """
         d, slope = self.n_columns, terms.slope
-        if slope is None or self._storage == "csc":
+        if slope is None:
             z = self.centered_product(coef) + terms.offset
             r = losses.clipped_derivative(terms.loss, z, y, terms.clip)
             return self.weighted_sum(times_rows(r, self.with_norm_bound(bound).factor))
@@ -357,86 +324,52 @@ class Rows:
         return total[: self.dimension]
 
     def gradient_sum_after_move(self, product: Array, move: Move, y: Array, terms: Terms) -> Array:
-        """`gradient_sum` at the coefficients after a move towards a vertex, without a centre.
+        """`gradient_sum` of dense rows at the coefficients after a move towards a vertex.
 
         `product` holds <[x_i, 1], w> and is updated in place, which costs one column of X instead
         of a product with all of it. The coordinate counts the entries of a matrix row by row.
         """
-        is_dense = self._storage == "dense"
-        slope = terms.joint_slope if is_dense else terms.slope
-        if self._storage == "csr" and slope is not None:
-            return self._csr_sweep((_NONE, product, move), y, slope)
         outputs = product.reshape(self.n_samples, -1)
         coordinate, output = divmod(move.coordinate, outputs.shape[1])
-        if is_dense and slope is not None:
-            moved = outputs, move._replace(coordinate=coordinate), output
-            total = self._dense_sweep(None, moved, y, terms, slope, None)
-            return total.reshape(self.dimension, *product.shape[1:])
         product *= move.decay
-        if coordinate == self.n_columns:
-            outputs[:, output] += move.amount
-        elif is_dense:
-            outputs[:, output] += move.amount * self.X[:, coordinate].astype(np.float64)
-        else:
-            stored = self.X[:, [coordinate]].tocoo()
-            outputs[stored.row, output] += move.amount * stored.data.astype(np.float64)
-        return self.weighted_sum(self._derivative(product, slice(None), y, terms))
-
-    def change_sum(
-        self, which: Indices, points: tuple[Array, Array], change: Change, y: Array, terms: Terms
-    ) -> Array | None:
-        """Sum over the listed rows, of the clipped change of each derivative times weight and row.
-
-        None where it is not compiled. `which` is in increasing order; the points of shape
-        (dimension,) are the coefficients, and those before.
-        """
-        slope = terms.slope
-        if slope is None or self._storage != "dense":
-            return None
-        from .._kernels.gradient_sums import dense_change_at
-
-        d, chunk = self.n_columns, chunk_rows(which.size, self.n_columns)
-        records = self.scales(), self.factors(), y
-        both = self._uncentred(points[0]), self._uncentred(points[1])
-
-        def added(part: slice) -> Array:
-            total = np.zeros(d + 1)
-            dense_change_at(self.X, which[part], records, both, change, slope, chunk, total)
-            return total
-
-        # rows that are far apart take longer: smaller tasks pay
-        tasks = slices(which.size, 2 * chunk)
-        total = sum_on_threads(added, tasks, np.zeros(d + 1), uses_blas=False)
-        return self._centered(total[: self.dimension])
+        column: Any = 1.0
+        if coordinate < self.n_columns:
+            column = self.X[:, coordinate].astype(np.float64)
+        outputs[:, output] += move.amount * column
+        return self.weighted_sum(self._derivative(product, y, terms))
 
     def _dense_sweep(
-        self, coef: Any, moved: Any, y: Array, terms: Terms, slope: Slope, bounds: Array | None
+        self, coef: Array, y: Array, terms: Terms, slope: Slope, bounds: Array | None
     ) -> Array:
-        """One pass over dense rows that differentiates and adds up, shape (dimension, K).
-
-        At coefficients, or where these are None at products and how they move.
-        """
+        """One pass over dense rows that differentiates and adds up."""
         from .._kernels.gradient_sums import dense_gradient_at
 
-        y = np.ascontiguousarray(y.reshape(self.n_samples, -1))
+        outputs, y = coef.reshape(self.dimension, -1), y.reshape(self.n_samples, -1)
+        lines = np.zeros((outputs.shape[1], self.n_columns + 1))
+        lines[:, : self.dimension] = outputs.T
         factors = self.scale, self.factor, bounds
-        records = y, *(_NONE if numbers is None else numbers for numbers in factors)
-        offset = np.full(y.shape[1], terms.offset, dtype=np.float64)
-        facts = coef, moved, (offset, slope)
+        records = np.ascontiguousarray(y), *(_NONE if a is None else a for a in factors)
+        of_loss = np.full(len(lines), terms.offset, dtype=np.float64), slope
 
         def added(part: slice) -> Any:
-            return dense_gradient_at(self.X, records, (part.start, part.stop, self.chunk), *facts)
+            chunks = part.start, part.stop, self.chunk
+            return dense_gradient_at(self.X, records, chunks, lines, of_loss)
 
         total = sum_on_threads(added, self.tasks, uses_blas=False)
-        return np.ascontiguousarray(total.T[: self.dimension])
+        return np.ascontiguousarray(total.T[: self.dimension]).reshape(coef.shape)
 
-    def _csr_sweep(self, point: Any, y: Array, slope: Slope) -> Array:
-        """The same over CSR rows, of a single output."""
+    def _csr_sweep(self, coef: Array, y: Array, slope: Slope) -> Array:
+        """The same over sparse rows, of a single output."""
         from .._kernels.sparse_sums import gradient_at
 
         X, total, records = self.X, np.zeros(self.n_columns), (self.scales(), self.factors(), y)
-        total_b = gradient_at(Compressed.of(X), records, point, slope, BLOCK_ROWS, total)
+        total_b = gradient_at(Compressed.of(X), records, coef, slope, BLOCK_ROWS, total)
         return np.append(total, total_b) if self.has_intercept else total
+
+
+def _columns(values: Array) -> Array:
+    """A view of numbers of one output or several, shape (n, K)."""
+    return values if values.ndim == 2 else values[:, None]
 
 
 def times_rows(values: Array, factors: Any) -> Array:
@@ -495,7 +428,7 @@ class SolverData:
     @property
     def is_sparse(self) -> bool:
         """Whether the rows are stored as a sparse matrix."""
-        return sparse.issparse(self.rows.X)
+        return self.rows.is_sparse
 
     def sum_over(self, which: Indices, function: Callable[..., Any], *arguments: Any) -> Any:
         """The sum of ``function(piece, numbers, ...)`` over the records `which`, in order."""
@@ -518,8 +451,7 @@ class SolverData:
             if getattr(first, name) is not None
         }
         X: Any = [part.rows.X for part in parts]
-        is_sparse = sparse.issparse(first.X)
-        X = sparse.vstack(X, format=first.X.format) if is_sparse else np.concatenate(X)
+        X = sparse.vstack(X, format="csr") if first.is_sparse else np.concatenate(X)
         rows = replace(first, X=X, **arrays)
         return SolverData(rows, np.concatenate([part.y for part in parts]))
 
@@ -536,10 +468,6 @@ class SolverData:
         weights = class_weight[y.argmax(axis=1) if y.ndim == 2 else (y > 0) * 1]
         weights = times_rows(weights, self.rows.sample_weight)
         return SolverData(replace(self.rows, sample_weight=weights), y)
-
-    def row_major(self) -> SolverData:
-        """The same records in a storage of which parts are cheap."""
-        return replace(self, rows=self.rows.row_major())
 
 
 def gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:

@@ -320,7 +320,6 @@ def learned_box(
         width = target_width(problem, units.accuracy)
         frame = statistics.bounded_frame(frame.target_center, frame.target_scale, width)
         data = data.map(statistics.in_target_units, frame.target_center, frame.target_scale, 1.0)
-    data = data.row_major()
     center, rough, length = units.release_center(data, n, stream, of_box=True)
     measured = data.map(statistics.measure, None if data.is_sparse else center)
     if max(length, float(np.linalg.norm(center))) < rough / 4:

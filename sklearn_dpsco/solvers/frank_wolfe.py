@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 
 from .._checks import LARGEST, auto_or, check_count, check_size
-from .._kernels.arguments import Move
 from .._progress import steps
 from .._types import Array, Auto
-from ..data.rows import UNIT_ROUNDOFF, SolverData, Terms, gamma, summation_error
+from ..data.rows import UNIT_ROUNDOFF, Move, SolverData, Terms, gamma, summation_error
 from ..geometry import AnySet, Geometry, L1Ball, Vertex, Vertices, known_vertices, moved
 from ..losses import Logistic, Loss, bounded_clip
 from ..mechanisms import Gaussian, Release, SelectVertex
@@ -428,14 +427,16 @@ def _vertex_iterates(
 ) -> Iterator[Array]:
     """The points after each selection, from `coef`.
 
-    Products with local rows are kept, and moved by a column.
+    Products with local dense rows are kept where these are wide, and moved by a column: for others
+    the whole gradient takes no longer.
     """
     data, shape = records.data, plan.problem.shape
+    is_kept = data.is_local and not data.is_sparse and plan.problem.is_wide
     mechanism: Any = plan.step
     vertices: Any = plan.vertices
     product, move = None, Move(1.0, 0, 0.0)
     for t in steps(range(plan.max_iter)):
-        if data.is_local:
+        if is_kept:
             if product is None:
                 product, move = data.rows.product(coef.reshape(shape)), Move(1.0, 0, 0.0)
             total = data.rows.gradient_sum_after_move(product, move, data.y, records.terms)

@@ -297,7 +297,7 @@ class FTRLPlan(Plan):
 
     def run(self, data: SolverData, stream: RandomStream) -> SolverResult:
         """One stream over all records."""
-        data, n = data.row_major(), self.problem.n_samples
+        n = self.problem.n_samples
         order = stream.substream("order").permutation(n) if self.shuffle else slice(0, n)
         noise, run = stream.substream("noise"), FTRLRun(self)
         for part in data.in_order(order, piece_rows(n, self.problem.n_features, data.is_sparse)):

@@ -397,7 +397,7 @@ class LearnedUnits(Part):
 
         The unit of a feature that is left out is 0.
         """
-        problem, rules, data = self.problem, unit_rules(self.problem), data.row_major()
+        problem, rules = self.problem, unit_rules(self.problem)
         measured, rough = self._rough_length(data, n, 0.5, stream)
         d, ratio = problem.n_features, data.n_samples / n
         center, unit, usual = np.zeros(d), np.ones(d), rough
@@ -442,7 +442,6 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        data = data.row_major()
         center, by, (norm, noise, usual, differ) = self.release_columns(data, cut, n, stream)
         of_rows = center, by, cut, longer, differ
         by, top, trace, doubts = self._release_moments(data, n, stream, *of_rows)

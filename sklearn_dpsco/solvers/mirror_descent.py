@@ -84,8 +84,6 @@ class Stage(Part):
     ) -> Iterator[Array]:
         """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
         noise, mirror_map = self.noise, plan.mirror_map
-        if noise.batches is not None:
-            part = replace(part, data=part.data.row_major())
         center = coef if self.anchor > 0 else None
         total, weights, energy = np.zeros(coef.size), 0.0, 0.0
         for t in steps(range(self.n_steps)):
@@ -205,7 +203,6 @@ class MirrorDescentPlan(SetPlan):
         order: Any = None
         if any(stage.records is not None for stage in self.stages):
             order = stream.substream("slices").permutation(problem.n_samples)
-            data = data.row_major()
         whole = Records(data.kept(), terms, problem)
         coef = result = self.geometry.center(problem.size)
         # all stages run in any case: what is released does not depend on the draw

@@ -472,7 +472,7 @@ class _Descent:
     ) -> None:
         problem = plan.problem
         self.plan, self.order, self.block = plan, order, _block(problem.n_features)
-        data, d = data.row_major(), problem.n_features
+        d = problem.n_features
         if plan.target_unit is None:
             before = data.part(self._which(0, plan.n_first)) if plan.n_first else data
             _, frame = plan.first.run(before, stream)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._kernels.arguments import Change, read_only
+from .._kernels.arguments import read_only
 from .._types import Array, Flags, Indices, Which
 from ..data.compressed import slices, value_parts, with_values
 from ..data.rows import (
     Rows,
     SolverData,
     Terms,
+    alone,
     chunk_rows,
     gradient_sum,
     norm_error,
@@ -87,14 +89,14 @@ class Records:
         The change of each record's derivative is clipped to `largest`, so that the sensitivity
         depends neither on the loss nor on float errors. Over the listed records, or all.
         """
-        of_change = Change(0.0 if before is None else kept, largest), self.terms
-        points = (coef, coef if before is None else before)
-        points = tuple((self.units * point).reshape(self.problem.shape) for point in points)
+        points = [coef] if before is None or kept == 0 else [coef, before]
+        points = [(self.units * point).reshape(self.problem.shape) for point in points]
+        facts = points, kept, largest, self.terms
         if which is None:
-            total, n = self.data.sum(_change_sum, points, *of_change), self.data.n_samples
+            total, n = self.data.sum(_change_sum, *facts), self.data.n_samples
         else:
             which, n = np.sort(which), which.size  # rows in their order are read faster
-            total = self.data.sum_over(which, _sum_of_some, points, *of_change)
+            total = self.data.sum_over(which, _sum_of_some, *facts)
         return self.units * (total / n)
 
 
@@ -105,7 +107,7 @@ def in_box(
 
     CSR if sparse and uncentred, else dense and of this type, or that of dense features.
     """
-    rows, is_sparse = data.rows.row_major(), data.is_sparse
+    rows, is_sparse = data.rows, data.is_sparse
     X: Any
     with np.errstate(over="ignore"):
         if is_sparse and not np.any(center):
@@ -157,9 +159,9 @@ def user_gradients(
 
 
 def _change_sum(
-    data: SolverData, points: tuple[Array, Array], change: Change, terms: Terms
+    data: SolverData, points: list[Array], kept: float, largest: float, terms: Terms
 ) -> Array:
-    """Sum of the gradients at one point, less `change.kept` times those at the other."""
+    """Sum of the gradients at the first point, less `kept` times those at the other, if any."""
     rows = data.rows
 
     def derivative(coef: Array) -> Array:
@@ -167,20 +169,20 @@ def _change_sum(
         return clipped_derivative(terms.loss, z, data.y, terms.clip)
 
     r = derivative(points[0])
-    if change.kept > 0:
-        r = clipped_to(r - change.kept * derivative(points[1]), change.largest)
+    for before in points[1:]:
+        r = clipped_to(r - kept * derivative(before), largest)
     return rows.weighted_sum(times_rows(r, rows.factor)).ravel()
 
 
 def _sum_of_some(
-    data: SolverData, which: Indices, points: tuple[Array, Array], change: Change, terms: Terms
+    data: SolverData, which: Indices, points: list[Array], kept: float, largest: float, terms: Terms
 ) -> Array:
-    """`_change_sum` over the listed records. Where it is not compiled, copies some at a time."""
-    if points[0].ndim == 1:
-        total = data.rows.change_sum(which, points, change, data.y, terms)
-        if total is not None:
-            return total
-    total = np.zeros(points[0].size)
-    for part in slices(which.size, chunk_rows(which.size, data.rows.n_columns)):
-        total = total + _change_sum(data.part(which[part]), points, change, terms)
-    return total
+    """`_change_sum` over copies of the listed records, some at a time."""
+
+    def added(part: slice) -> Array:
+        return _change_sum(data.part(which[part]), points, kept, largest, terms)
+
+    tasks = slices(which.size, chunk_rows(which.size, data.rows.n_columns))
+    # never two calls of a user's loss at once
+    with alone() if terms.slope is None else nullcontext():
+        return np.asarray(sum_on_threads(added, tasks, np.zeros(points[0].size)))

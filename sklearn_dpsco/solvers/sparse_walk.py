@@ -22,6 +22,7 @@ import numpy as np
 from .._kernels.arguments import Compressed, read_only
 from .._progress import steps
 from .._types import AnyArray, Array
+from ..data.compressed import with_values
 from ..data.rows import SolverData, Terms
 from ..geometry import AxisVertices, Vertex, Vertices
 from ..mechanisms import softmax_scale
@@ -87,13 +88,9 @@ class SparseWalk:
         self.rows, self.y, self.terms, self.rates = rows, data.y, terms, rates
         self.factors, self.bounds = schedule(rates)
         self.center, self.vertices, self.mechanism = center, plan.vertices, plan.step
-        self.X = Compressed.of(rows.row_major().X)
+        self.X = Compressed.of(rows.X)
         # the rows that store a column; no copy of the values
-        columns = rows.X
-        if columns.format == "csr":
-            is_stored = np.ones(columns.nnz, dtype=bool)
-            columns = type(columns)((is_stored, columns.indices, columns.indptr), columns.shape)
-        columns = columns.tocsc()
+        columns = with_values(rows.X, np.ones(rows.X.nnz, dtype=bool)).tocsc()
         self.columns = columns.indptr, read_only(columns.indices)
         self.everyone = read_only(np.arange(n, dtype=columns.indices.dtype))
         # <[x_i, 1], u>, without what later steps add to the intercept

@@ -17,9 +17,10 @@ from scipy import sparse
 from support import cells_of, half_is_enough, problem, rest_is_slow, storage
 
 from sklearn_dpsco._kernels import sparse_sums as kernels
-from sklearn_dpsco._kernels.arguments import NO_MOVE, Compressed, Move, Slope
+from sklearn_dpsco._kernels.arguments import Compressed, Slope
 from sklearn_dpsco.data.rows import (
     BLOCK_ROWS,
+    Move,
     Rows,
     SolverData,
     Terms,
@@ -93,7 +94,7 @@ def test_gradient_sum_against_whole_matrices(kind, cells):
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=case)
 
             # the same point reached by a move along a coordinate
-            for coordinate in {0, coef.size // 2, coef.size - 1}:
+            for coordinate in () if rows.is_sparse else {0, coef.size // 2, coef.size - 1}:
                 move = Move(0.7, coordinate, -0.4)
                 before = coef.copy()
                 before[coordinate] -= move.amount
@@ -135,14 +136,15 @@ def test_weights_multiply_derivatives_and_no_prediction(kind, has_scale):
         stay = Move(1.0, 0, 0.0)
         found = {
             "gradient": rows.gradient_sum(coef, *objective) / 37,
-            "move": rows.gradient_sum_after_move(rows.product(coef), stay, *objective) / 37,
-            "row major": rows.row_major().gradient_sum(coef, *objective) / 37,
-            "list": replace(whole, data=whole.data.row_major()).mean_over(np.arange(37), coef),
+            "list": whole.mean_over(np.arange(37), coef),
             "change": whole.mean_over(None, coef, 0 * coef, np.inf, 0.0),
         }
+        if not rows.is_sparse:
+            product = rows.product(coef)
+            found["move"] = rows.gradient_sum_after_move(product, stay, *objective) / 37
         for name, gradient in found.items():
             np.testing.assert_allclose(gradient, expected, atol=1e-12, err_msg=f"{name} {case}")
-        part = rows.row_major().part(np.arange(5, 20), is_drawn=True)
+        part = rows.part(np.arange(5, 20), is_drawn=True)
         drawn = part.gradient_sum(coef, y[5:20], objective[1]) / 15
         taken = None if scale is None else scale[5:20]
         expected = reference_gradient(
@@ -205,7 +207,7 @@ def test_gradients_of_several_outputs_and_of_bounded_derivatives(loss, kind):
             found = rows.gradient_sum(coef, *objective, bounds) / n
             expected = joint_reference(rows, coef, *objective, np.inf if bounds is None else bounds)
             np.testing.assert_allclose(found, expected, atol=1e-13, err_msg=f"{n} x {d}")
-        for coordinate in range(3 * rows.dimension) if n < 100 else ():
+        for coordinate in range(3 * rows.dimension) if n < 100 and not rows.is_sparse else ():
             product = rows.product(coef)
             target = 0.5 * coef
             target.ravel()[coordinate] += 2.0
@@ -313,10 +315,10 @@ def test_sums_are_accurate_within_the_stated_error(kind, dtype):
     allowed = summation_error(n, d) * clip
     assert allowed < 1e-10
     move = Move(1.0, 0, 0.0)
-    for gradient in (
-        rows.gradient_sum(np.zeros(d + 1), *objective) / n,
-        rows.gradient_sum_after_move(np.zeros(n), move, *objective) / n,
-    ):
+    gradients = [rows.gradient_sum(np.zeros(d + 1), *objective) / n]
+    if not rows.is_sparse:
+        gradients.append(rows.gradient_sum_after_move(np.zeros(n), move, *objective) / n)
+    for gradient in gradients:
         assert np.abs(gradient - expected).max() <= allowed
 
 
@@ -347,35 +349,29 @@ def test_kernels_without_the_compiler():
     A = sparse.csr_array(X)
     expected = reference_gradient(X, y, scale, coef, 0.1, Huber(0.3), 0.2)
     python = {name: getattr(kernel, "py_func", kernel) for name, kernel in vars(kernels).items()}
-    total, no_products = np.zeros(3), np.zeros(0)
+    total = np.zeros(3)
     slope = Slope(kernel_id(Huber()), 0.3, 0.2, 0.1)
     arrays = (Compressed.of(A), (scale, scale, y))
-    total_b = python["gradient_at"](*arrays, (coef, no_products, NO_MOVE), slope, 2, total)
+    total_b = python["gradient_at"](*arrays, coef, slope, 2, total)
     np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)
 
-    product, total = X @ coef[:3] + coef[3], np.zeros(3)
-    product[:] -= 0.5 * X[:, 1]
-    move = Move(1.0, 1, 0.5)
-    total_b = python["gradient_at"](*arrays, (coef, product, move), slope, 2, total)
-    np.testing.assert_allclose(np.append(total, total_b) / 7, expected, atol=1e-13)
-
-    r, C = np.arange(7.0), sparse.csc_array(X)
-    for name, M in (("csr_transposed_product", A), ("csc_transposed_product", C)):
-        total, both = np.zeros((3, 2)), np.column_stack((r, r**2))
-        python[name](Compressed.of(M), both, 2, total)
-        np.testing.assert_allclose(total, X.T @ both, atol=1e-13)
+    r, stored = np.arange(7.0), Compressed.of(A)
+    both, total, products = np.column_stack((r, r**2)), np.zeros((3, 2)), np.zeros((7, 2))
+    python["add_transposed_product"](stored, both, 2, total)
+    np.testing.assert_allclose(total, X.T @ both, atol=1e-13)
+    python["add_product"](stored, total, products)
+    np.testing.assert_allclose(products, X @ total, atol=1e-12)
     np.testing.assert_allclose(python["row_norms"](Compressed.of(A), r[:3]), X**2 @ r[:3])
 
 
 SLOPE_AT_1 = """
 import numpy as np
-from copied._kernels.arguments import NO_MOVE, Compressed, Slope
+from copied._kernels.arguments import Compressed, Slope
 from copied._kernels.sparse_sums import gradient_at
 
 total, one = np.zeros(1), np.ones(1)
 X = Compressed(one, np.zeros(1, dtype=np.int32), np.array([0, 1], dtype=np.int32))
-point = one, one, NO_MOVE
-gradient_at(X, (one, one, 0 * one), point, Slope(0, 0.0, 0.25, 0.0), 1, total)
+gradient_at(X, (one, one, 0 * one), one, Slope(0, 0.0, 0.25, 0.0), 1, total)
 print(total[0])
 """
 

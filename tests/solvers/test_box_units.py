@@ -135,7 +135,7 @@ def test_vectors_of_sizes_and_squares_are_not_negative_and_have_norm_one_at_most
         length = 10.0 ** rng.uniform(-6, 1)
         vectors = []
         for row in X:
-            data = solver_data(storage(row[None], kind), [0.0]).row_major()
+            data = solver_data(storage(row[None], kind), [0.0])
             measured = statistics.measure(data, center if kind == "dense" else None)
             vectors.append(first_releases._spread_sum(measured, center, length))
         V = np.array(vectors)

@@ -524,7 +524,7 @@ def _slices(data: SolverData, plan: HeavyTailPlan, stream: RandomStream) -> list
     if n_slices == 1:
         return [data.map(_limited, *limits).kept()]
     n_step, order = n // n_slices, stream.permutation(n)
-    data = data.row_major().kept()
+    data = data.kept()
     slices = [np.sort(order[k * n_step : (k + 1) * n_step]) for k in range(n_slices)]
     return [data.part(which).map(_limited, *limits) for which in slices]
 

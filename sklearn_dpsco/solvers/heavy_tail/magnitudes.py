@@ -441,14 +441,13 @@ def _octaves(data: SolverData, center: Array, of_sizes: bool = False) -> Counts:
     if of_sizes:
         rows, center = _sizes(rows, center), np.zeros(1)
     counts = np.zeros((rows.n_columns, _EXPONENTS.size + 1), dtype=np.int64)
-    X = dense_or_stored(rows.row_major().X)
+    X = dense_or_stored(rows.X)
     octave_counts(*X, rows.present(), center, _LOWEST, counts)
     return counts
 
 
 def _sizes(rows: Rows, center: Array) -> Rows:
     """Root mean squares of the rows' deviations, as a table of one column."""
-    rows = rows.row_major()
     sizes = np.empty((rows.n_samples, 1))
     with np.errstate(over="ignore", invalid="ignore"):
         for part in slices(rows.n_samples, rows.chunk):
@@ -499,7 +498,7 @@ def _deviation_sum(
     data: SolverData, center: Array, scale: Array, bound: float, order: float
 ) -> Array:
     """Sum of the clipped deviations over the scales, over records of bounded norm."""
-    present, rows = data.rows.present(), data.rows.row_major()
+    present, rows = data.rows.present(), data.rows
     total = np.zeros(rows.n_columns)
     for part in slices(rows.n_samples, rows.chunk):
         with np.errstate(over="ignore"):

@@ -166,7 +166,7 @@ class SinglePassPlan(SetPlan):
         problem = self.problem
         terms = Terms(frame.offset, problem.loss, self.gradient_clip)
         order = stream.substream("slices").permutation(problem.n_samples)
-        whole = Records(data.row_major().kept(), terms, problem, frame.units(problem))
+        whole = Records(data.kept(), terms, problem, frame.units(problem))
         coef = np.array(self.geometry.center(problem.size), dtype=np.float64)
         for run in self.runs:
             coef = run.result(whole, order[slice(*run.records)], self, coef, stream)
