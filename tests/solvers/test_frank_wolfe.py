@@ -484,3 +484,17 @@ def test_vertices_that_state_their_own_range_are_refused_before_anything_is_spen
     fact = problem(100, 3, feasible_set=Stated)
     with pytest.raises(ValueError, match="must be AxisVertices or a VertexMatrix"):
         Selection().plan(fact, BUDGET)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_kept_products_of_wide_dense_rows_give_the_same_steps(n_outputs):
+    rng = np.random.default_rng(0)
+    X, y = rng.choice([-1.0, 0.0, 0.5], (60, 1001)), rng.uniform(-1, 1, (60, n_outputs))
+    facts = problem(60, 1001, n_outputs=n_outputs)
+    plan = Selection(max_iter=12).plan(facts, PrivacyBudget(20.0, 1e-3))
+    results = [
+        plan.run(solver_data(storage(X, kind), y.squeeze()), stream(1)) for kind in ("dense", "csr")
+    ]
+    coef, whole = (result.coef for result in results)
+    assert np.count_nonzero(coef) > 5
+    np.testing.assert_allclose(coef, whole, rtol=1e-12)
