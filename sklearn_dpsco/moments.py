@@ -72,6 +72,7 @@ _OUTSIDE = 0.07  # of normal rows exceed the root of their mean square by 1, the
 _SKEWED = 2.5  # deviations of what columns have on one side by chance
 # Rows that may be longer than a column's tail: of the noise of counts, and a part of the root of n.
 _FEW, _MANY = 1.0, 8.0
+_SHOWN = 2.0  # what is to be told from noise, over what eigenvalues of noise hardly ever exceed
 _BEYOND = 2.0  # few normal rows exceed the root of their mean square by more
 _FINEST = 1e-6  # of the moments, beside those that are large
 _NO_NOISE = 1e-8  # of the largest eigenvalue: what is below is of float errors
@@ -156,7 +157,9 @@ class MomentsPlan(Plan):
         grid, prior = usual * 2.0**octaves, -3 * np.abs(octaves)
         counts = copy.sum(statistics.norm_counts, grid)
         further = prior, self.far, stream, self.n_far
-        bound = max(least, statistics.median_on_grid(counts, n_present, grid, *further))
+        found = statistics.median_on_grid(counts, n_present, grid, *further)
+        # not so long that noise hides what is usual
+        bound = max(least, min(found, max(usual, 1 / math.sqrt(self._hidden(d)))))
         mean = copy.sum(joined_sum, bound) / n
         noisy = self.moments.release(statistics.isometric_vector(mean), stream)
         back = np.zeros((d + 1, d + 1))
@@ -225,12 +228,15 @@ class MomentsPlan(Plan):
         # of this length in one column, and usual in others, rows are not far
         short = math.sqrt(2 * (usual - 1))
         # not so wide that noise hides what is not far
-        hidden = max(2 * _edge(math.sqrt(self.moments.variance), 1), _NO_NOISE)
         squares = np.maximum(np.sum(is_clear * counts * grid[:, None] ** 2, axis=0) / n, kept)
-        widest = np.maximum(np.sqrt(squares / hidden) / usual, 1.0)
+        widest = np.maximum(np.sqrt(squares / self._hidden(1)) / usual, 1.0)
         widths = np.where(is_clear.any(axis=0), np.clip(ends / short, 1.0, widest), 1.0)
         least = math.sqrt(max(short**2 + (usual - _BEYOND) ** 2 - 1, 0.0))
         return widths, least * bool((widths > 1).any())
+
+    def _hidden(self, r: int) -> float:
+        """What noise hides in r directions, with some room; more than float errors do."""
+        return max(_SHOWN * float(_edge(math.sqrt(self.moments.variance), r)), _NO_NOISE)
 
 
 def _edge(scale: float, r: Any) -> Any:

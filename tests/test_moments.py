@@ -151,6 +151,15 @@ def test_rows_are_hardly_cut_by_a_skewed_target():
     assert one.std[0, 0] < 4 * one.residual_std[0] / math.sqrt(20_000 / 12)
 
 
+def test_a_length_by_chance_does_not_hide_usual_columns():
+    common, smallest = {"relation": "replace-one", "epsilon": 1.0}, []
+    for seed in range(30):
+        X = np.random.default_rng(seed).normal(size=(1000, 5))
+        facts = {**COMMON, **common, "bounds_X": (-6, 6), "random_state": seed}
+        smallest.append(np.diag(PrivateMoments(**facts).fit(X).covariance_).min())
+    assert min(smallest) > 0.3, smallest
+
+
 def test_a_rare_flag_does_not_widen_intervals_of_other_columns():
     rng = np.random.default_rng(0)
     X = np.column_stack((table(20_000), rng.random(20_000) < 0.01))
