@@ -691,6 +691,34 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows
 
 
+class Groups(NamedTuple):
+    """Rows that have one column at an end of its bounds, those of all first ends first.
+
+    At the other end are the flags that hardly occur with it, too: those of one list, of which the
+    reference category is left.
+    """
+
+    rows: Array
+    alike: Array  # in how far each column varies as if all of its values were at the ends
+    is_reference: Flags
+
+
+def _groups(units: Units) -> Groups:
+    d, center = units.problem.n_features, units.frame.center
+    plain, ends = units.transform[:d, :d], np.where(center < 0, -1.0, 1.0)
+    others = np.where(np.resize(units.problem.from_zero or (False,), d), 0.0, -ends)
+    back = units.spread * np.linalg.pinv(plain) / (ends - others)
+    shares, cov = (center - others) / (ends - others), back.T @ back
+    alike = cov.diagonal() / np.maximum(shares * (1 - shares), TINY)
+    alike = np.clip((alike - _BETWEEN) / (1 - _BETWEEN), 0.0, 1.0)
+    # (independent ones have no covariance, and those of one list less the product of their shares)
+    lists = np.where(np.eye(d) > 0, 1.0, cov < -0.5 * np.outer(shares, shares))
+    rows = np.vstack((np.diag(ends - center), lists * (others - center))) @ plain
+    rows = np.column_stack((rows, np.full(2 * d, units.unit[-1])))
+    is_reference = np.append(np.zeros(d, dtype=bool), lists.sum(axis=1) > 1)
+    return Groups(rows, np.resize(alike, 2 * d), is_reference)
+
+
 def _fallen(
     units: Units,
     bread: Bread,
@@ -705,23 +733,14 @@ def _fallen(
     With p before the step and :math:`p^*` in truth, its second derivatives are p (1 - p) and its
     scores :math:`p - p^*`, so that a step moves its log-odds by :math:`(1 - p^* / p) / (1 - p)`:
     hardly by more than 1, however rare the label is. What is left follows from that but for noise
-    in the step. Groups are rows that have one column at an end of its bounds, in as far as it
-    varies as if all of its values were at the ends. The result is a covariance of what is not
-    `counted` yet, the largest such error first; and as columns the directions of flags of which
-    steps are so near 1 that the label may not occur at all: these have no ends.
+    in the step. The result is a covariance of what is not `counted` yet, the largest such error
+    first; and as columns the directions of flags of which steps are so near 1 that the label may
+    not occur at all: these have no ends.
     """
-    problem, d = units.problem, units.problem.n_features
-    left = np.zeros((point.size, point.size))
+    problem, left = units.problem, np.zeros((point.size, point.size))
     if problem.loss.task != "classification" or problem.n_outputs > 1 or not problem.fit_intercept:
         return left, np.zeros((point.size, 0))
-    center, plain = units.frame.center, units.transform[:d, :d]
-    ends = np.where(center < 0, -1.0, 1.0)
-    others = np.where(np.resize(problem.from_zero or (False,), d), 0.0, -ends)
-    variances = units.spread**2 * (np.linalg.pinv(plain) ** 2).sum(axis=0)
-    alike = variances / np.maximum(np.abs((ends - center) * (center - others)), TINY)
-    alike = np.clip((alike - _BETWEEN) / (1 - _BETWEEN), 0.0, 1.0)
-    rows = np.vstack([(end - center)[:, None] * plain for end in (ends, others)])
-    rows = np.column_stack((rows, np.full(2 * d, units.unit[-1])))
+    rows, alike, is_reference = _groups(units)
     p = expit(rows @ point.ravel() + units.frame.offset)
     seen = rows @ bread.basis
     moved, pulled, longer = seen @ step, seen @ bread.inverse, seen @ inverse
@@ -736,10 +755,10 @@ def _fallen(
     # (step and noise together: what noise may make of 0 is no bound, either. And second derivatives
     # that are hardly clear of noise are seen where it made them larger, and steps by it too short)
     clear = np.maximum(1 - _UPWARD * unsure, 0.01)
-    is_gone = np.maximum(size, (np.abs(moved) + noise) / clear) * other >= _GONE
-    is_gone &= np.resize(alike, 2 * d) > 0.5
+    is_gone = (np.abs(moved) + noise) / clear * other >= _GONE
+    is_gone &= (alike > 0.5) & ~is_reference  # all others would have none, either
     size = part / other
-    errors = np.resize(alike, 2 * d) * (np.log1p(size * rarer) - np.log1p(-part) - size)
+    errors = alike * (np.log1p(size * rarer) - np.log1p(-part) - size)
     lengths = np.maximum((longer * seen).sum(axis=1), TINY)
     order = np.argsort(-errors)
     for j in order[errors[order] > 0]:

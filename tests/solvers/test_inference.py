@@ -1030,6 +1030,40 @@ def test_what_a_step_leaves_of_a_group_is_in_its_interval(share, effect, seeds):
     assert np.mean(held) > 0.7, held
 
 
+def test_what_a_step_leaves_of_a_reference_category_is_in_all_intervals():
+    """Of tables and noise that showed the defect."""
+    held = []
+    for seed in (29, 55, 121, 125, 132, 156):
+        rng = np.random.default_rng(seed)
+        places = rng.choice(5, 20_000, p=[0.03, *[0.97 / 4] * 4])
+        y = rng.random(20_000) < expit(np.where(places > 0, -3.0, -4.0))
+        X = np.eye(5)[places][:, 1:]
+        ends = fitted(X, y.astype(int), 2, 3.0, seed, bounds_X=(0, 1)).conf_int()
+        assert np.isfinite(ends).all()
+        held.append(ends[-1, 0] < -4 < ends[-1, 1])
+    assert np.mean(held) > 0.7, held
+
+
+def test_the_reference_of_a_list_of_flags_is_a_group():
+    shares = np.array([0.3, 0.6, 0.2])  # two of one list, and one by itself
+    cov = np.diag(shares) - np.outer(shares, shares)
+    cov[2, :2] = cov[:2, 2] = 0.0
+    units = SimpleNamespace(
+        problem=SimpleNamespace(n_features=3, from_zero=(True,)),
+        frame=SimpleNamespace(center=shares),
+        transform=np.linalg.inv(np.linalg.cholesky(cov)).T,
+        unit=np.ones(4),
+        spread=1.0,
+    )
+    groups = inference._groups(units)
+    found = groups.rows[:, :3] @ np.linalg.inv(units.transform) + shares
+    reference, lone = [0, 0, 0.2], [0.3, 0.6, 0]
+    ends = np.where(np.eye(3) > 0, 1.0, shares)
+    np.testing.assert_allclose(found, [*ends, reference, reference, lone], atol=1e-12)
+    np.testing.assert_allclose(groups.alike, 1.0)
+    assert groups.is_reference.tolist() == [False, False, False, True, True, False]
+
+
 def test_means_that_bend_in_a_skewed_column_are_told():
     def pvalue(seed, bends):
         X, noise = (np.random.default_rng([seed, k]).normal(size=(25_000, 2)) for k in (0, 1))
