@@ -28,7 +28,7 @@ _KINDS += DPPhasedSGDRegressor, DPPhasedSGDClassifier, DPFTRLRegressor, DPFTRLCl
 _KINDS += HeavyTailDPRegressor, HeavyTailDPClassifier
 # few columns, and so many that a default method is another one; shares of entries that are not 0
 _SHAPES = ((300, 5, 0.8), (600, 2000, 0.01))
-_LAYOUTS = (np.asarray, sparse.csr_array, sparse.csc_array)
+_LAYOUTS = (np.asarray, sparse.csr_array)
 
 
 def compile_kernels(*, verbose: Any = 0) -> None:

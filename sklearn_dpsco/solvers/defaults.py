@@ -289,8 +289,8 @@ LEARNED_UNITS = by_task(
     doubts_all=60.0,
     clear_moment=2.0,
     clear_usual=0.63,
-    # Those along directions are of which the moment is no more than this part of it with the ridge,
-    # as far as it is more than that of the usual direction.
+    # Those along directions of which the moment is up to this part of it with the ridge are, and
+    # none from twice this part on, as far as two in five directions have more than `usual_part`.
     unclear_part=0.25,
     usual_part=0.6,
     scalar_share=0.01,  # for the top eigenvalue

@@ -720,7 +720,7 @@ class LearnedUnits(Part):
         sure = 1 - np.minimum(least * scale * units / moments, 1.0) ** 2
         parts = values / (values + ridge)
         unclear = np.clip(2 - parts / rules.unclear_part, 0.0, 1.0)
-        unclear *= np.clip(5 * (np.median(parts) - rules.usual_part), 0.0, 1.0)
+        unclear *= np.clip(5 * (np.quantile(parts, 0.6) - rules.usual_part), 0.0, 1.0)
         coefs = np.sqrt(moments)[:, None] * (white @ vectors)
         return Doubts(1 - rare * (1 - sure), sure * moments, vectors, unclear, coefs)
 
