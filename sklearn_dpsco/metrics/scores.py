@@ -102,8 +102,8 @@ _LONG = 0.6  # interval of an R^2 of .5, of which a plan warns
 _HINTED = 0.3  # interval of a released R^2 that has a hint
 _SELECTED = 41  # times that ranges are, of which the middle is told
 _HIDDEN = (
-    "* noise hides the value: it is at the end of its range, or its interval is all of the range. "
-    "Take more records or a larger epsilon"
+    "* noise hides the value: it is at the end of its range, and its interval is half of the range "
+    "or more, or its interval is all of the range. Take more records or a larger epsilon"
 )
 _HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
 # Scores by other names; of an RMSE the square.
@@ -602,8 +602,9 @@ class DPScore(Overviewed):
     noise_is_secret : bool
         False if `random_state` was given: then `guarantee` does not hold against those who know it.
     limits : pair (low, high) of floats, or of arrays
-        The smallest and the largest value that the score can have, of "binned_means" in each bin. A
-        value at either was put there by noise, as ``print`` says.
+        The smallest and the largest value that the score can have, of "binned_means" in each bin.
+        Noise may have put a value there: ``print`` says so where the interval is half of the range
+        or more.
     clipped : str
         What the losses are clipped to, such as "errors clipped at 5", or the range that was
         released; "" if to nothing but the bounds. R^2 has errors clipped to `max_error` over the
@@ -684,8 +685,12 @@ class DPScore(Overviewed):
         """Whether nothing is known of the value, of a curve of each."""
         (low, high), (least, most) = self.interval, self.limits
         is_all = np.isclose(low, least, atol=1e-12) & np.isclose(high, most, atol=1e-12)
-        # Laplace or normal noise is at an end of the range with probability 0 unless clipped
-        return is_all | (self.value == least) | (self.value == most)
+        # Noise that was clipped is at an end of the range, and so is what a perfect model has. (R^2
+        # and the logarithmic loss say most from 0 to 1, and have a wider range.)
+        of_usual = self.scoring in ("r2", "neg_log_loss")
+        of_range = 1.0 if of_usual else np.subtract(most, least)
+        is_at_end = (self.value == least) | (self.value == most)
+        return is_all | (is_at_end & (2 * np.subtract(high, low) >= of_range))
 
     @property
     def of_class(self) -> str:

@@ -540,6 +540,12 @@ def spans(score):
     return np.allclose(score.interval, score.limits, atol=1e-9)
 
 
+def is_hidden_at_end(score):
+    (low, high), (least, most) = score.interval, score.limits
+    of_range = 1 if score.scoring in ("r2", "neg_log_loss") else most - least
+    return score.value in (least, most) and high - low >= of_range / 2
+
+
 @pytest.mark.parametrize("scoring", ["r2", "roc_auc", "accuracy", "neg_log_loss", "mean_bias"])
 def test_a_value_whose_interval_is_all_of_its_range_is_marked(scoring):
     X, n_hidden = np.linspace(0.01, 0.99, 40)[:, None], 0
@@ -551,7 +557,7 @@ def test_a_value_whose_interval_is_all_of_its_range_is_marked(scoring):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             score = dp_score(model, X, y, **facts)
-        is_hidden = spans(score) or score.value in score.limits
+        is_hidden = spans(score) or is_hidden_at_end(score)
         n_hidden += spans(score) and score.value not in score.limits
         assert str(score).startswith(f"{scoring} = hidden* in [") == is_hidden
         assert ("interval is all of the range. Take more" in joined(score)) == is_hidden
@@ -567,14 +573,22 @@ def test_a_value_at_the_end_of_its_range_is_marked():
         found += dp_score(Fixed(), X, X[:, 0], by=half, by_values=[0, 1], **facts).values()
         for score in found:
             all_of_them = [score, *(score.by_group or {}).values()]
-            n_ends = sum(one.value in one.limits for one in all_of_them)
-            n_hidden = sum(one.value in one.limits or spans(one) for one in all_of_them)
+            n_ends = sum(map(is_hidden_at_end, all_of_them))
+            n_hidden = sum(is_hidden_at_end(one) or spans(one) for one in all_of_them)
             marked, more = marked + n_ends, more + n_hidden - n_ends
             assert str(score).count("*") == n_hidden + (n_hidden > 0)
             assert score._repr_html_().count("*") == n_hidden + (n_hidden > 0)
     assert 20 < marked < 90
     assert more > 5
     assert "*" not in str(dp_score(Fixed(), X, np.ones(200), **LOUD))
+
+
+def test_the_score_of_a_perfect_model_is_told():
+    X = np.arange(8000.0)[:, None] % 2
+    for seed in range(10):
+        score = dp_score(Fixed(), X, X[:, 0], epsilon=1.0, random_state=seed)
+        assert score.interval[0] > 0.99
+        assert str(score).startswith(f"accuracy = {score.value:.4g} in [0.99")
 
 
 def test_bins_that_noise_hides_are_marked():
@@ -584,7 +598,8 @@ def test_bins_that_noise_hides_are_marked():
         facts = {"scoring": "calibration_curve", "epsilon": 0.5, "random_state": seed}
         score = dp_score(Fixed(), X, y, n_bins=5, **facts)
         low, high = score.interval
-        hidden = np.isin(score.value, (0, 1)) | ((low == 0) & (high == 1))
+        is_wide = high - low >= 0.5
+        hidden = (np.isin(score.value, (0, 1)) & is_wide) | ((low == 0) & (high == 1))
         assert not hidden[0]
         n_hidden += hidden.sum()
         for shown in (str(score), score._repr_html_()):
