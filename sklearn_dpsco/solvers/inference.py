@@ -317,7 +317,10 @@ class NewtonSteps(Part):
         off -= RATES.given_back * math.sqrt(float(lost[k] * most[k]))
         noise, least = float(errors[k]) ** 2, max(RATES.least_level_error, 0.5 * float(lost[0]))
         doubt = max(least**2, min(off**2 - 2 * noise, RATES.most_off**2))
-        level = math.log1p(min(20.0, max(-0.97, doubt / (doubt + noise) * off)))
+        off *= doubt / (doubt + noise)
+        # (over the smaller of the two means, or noise in one that is too low would be a factor of
+        # any size)
+        level = math.copysign(math.log1p(min(20.0, abs(off))), off)
         return np.append(coef[:-1], coef[-1] - level / unit)
 
     def _lost(self, copy: Any, units: Units, clips: Array, stream: RandomStream) -> Array:

@@ -538,6 +538,23 @@ def test_the_mean_prediction_is_about_that_of_costs_and_of_rare_flags(rare):
     assert abs(np.mean(off)) < (0.08 if rare else 0.025), off
 
 
+@pytest.mark.parametrize("seed", [36, 132])
+def test_levels_that_are_much_too_low_are_not_raised_beyond_what_is_told(seed):
+    """Of few costs above 0: predictions were 4 and 25 times too large."""
+    n, rng = 5000, np.random.default_rng([seed, 5])
+    X = rng.normal(size=(n + 20_000, 5))
+    X[:, 1::2] = rng.uniform(size=X[:, 1::2].shape) < 0.3
+    coef = np.array([0.5, 1.0, -0.5, -1.0, 0.5]) / math.sqrt(5)
+    mean = np.exp(X @ coef) / np.exp(coef[::2] @ coef[::2] / 2)
+    mean *= 50 / np.prod(1 + 0.3 * np.expm1(coef[1::2]))
+    y = rng.binomial(1, 0.1, len(X)) * rng.gamma(1.0, mean / 0.1)
+    settings = {"epsilon": 0.5, "delta": 1e-6, "relation": "zero-out", "precision": "float"}
+    bounds = {"bounds_X": (-5, 5), "bounds_y": (0, 1e5)}
+    model = DPTweedieRegressor(random_state=1000 * seed + 7, **settings, **bounds)
+    model.fit(X[:n], y[:n])
+    assert 0.5 < model.predict(X[n:]).mean() / y[n:].mean() < 2
+
+
 def test_slopes_of_rare_costs_are_close_to_those_of_newton_steps():
     n, slopes, off = 20_000, np.tile([0.2, -0.2], 10), []
     for seed in range(8):
