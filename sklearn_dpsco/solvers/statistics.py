@@ -621,10 +621,10 @@ def whitening(
     values = np.maximum(values, 0.0)
     # where there is no noise, above the float errors of the eigenvalues
     ridge = max(scale * math.sqrt(2 * n_columns), 1e-10 * float(values.max()), 1e-30)
-    parts = 1 / np.sqrt(values + ridge)
-    if not scale:  # columns that add up to a constant, say, are no direction of the rows
-        parts[values <= 1e-12 * values.max()] = 0.0
-    root = (vectors * parts) @ vectors.T
+    lengths = np.sqrt(values + ridge)
+    if not scale:  # along which columns add up to a constant, say, float errors are not made larger
+        lengths[values <= 1e-12 * values.max()] = lengths[-1]
+    root = (vectors / lengths) @ vectors.T
     return np.asarray(root), (values, vectors), ridge
 
 

@@ -1030,6 +1030,14 @@ def test_what_a_step_leaves_of_a_group_is_in_its_interval(share, effect, seeds):
     assert np.mean(held) > 0.7, held
 
 
+def test_without_noise_columns_that_are_the_same_have_no_ends():
+    X = np.random.default_rng(0).standard_normal((2000, 3))
+    X[:, 2] = X[:, 0]
+    model = fitted(X, X[:, 0] + X[:, 1], 0, math.inf)
+    assert np.isinf(model.coef_std_).tolist() == [True, False, True]
+    np.testing.assert_allclose(model.coef_, [0.5, 1.0, 0.5], rtol=0.01)
+
+
 def test_what_a_step_leaves_of_a_reference_category_is_in_all_intervals():
     """Of tables and noise that showed the defect."""
     held = []
