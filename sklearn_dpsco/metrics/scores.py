@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -1145,8 +1145,7 @@ def _targets(y: Any) -> tuple[Any, list[Any]]:
 
 def _warn_of_less(plan: ScorePlan, estimator: Any, *, is_charged: bool, has_groups: bool) -> None:
     """Warn where the model was charged and the score is not, or is for users of fewer rows."""
-    models = estimator, *_members(estimator)
-    if not is_charged and any(_public(one, "_is_charged") for one in models):
+    if not is_charged and any(getattr(one, "_is_charged", False) for one in _models(estimator)):
         warn_user(
             "an accountant was charged for the model, and none is for this score: nothing adds up "
             "the two. Pass accountant=, or score within its block",
@@ -1210,23 +1209,28 @@ def _public(estimator: Any, name: str) -> Any:
     return getattr(opened(estimator)[0], name, None) if found is None else found
 
 
-def _members(estimator: Any) -> list[Any]:
-    """What its last model holds, if that is an ensemble."""
+def _models(estimator: Any) -> Iterator[Any]:
+    """It, its last step, and so on of what that holds, if it is an ensemble or a wrapper."""
+    yield estimator
     last = opened(estimator)[0]
-    held = [getattr(last, name, None) for name in ("estimator_", "regressor_")]
-    held += getattr(last, "estimators_", ())
-    return held + [part.estimator for part in getattr(last, "calibrated_classifiers_", ())]
+    held = [last]
+    if last is estimator:
+        names = "estimator_", "regressor_", "final_estimator_"
+        held = [getattr(last, name) for name in names if hasattr(last, name)]
+        held += [*getattr(last, "estimators_", ())]  # perhaps an array
+        held += [part.estimator for part in getattr(last, "calibrated_classifiers_", ())]
+    for one in held:
+        yield from _models(one)
 
 
 def _emptying(estimator: Any) -> list[Any]:
-    """The last model and its members, if an invalid row that reaches them is an empty one."""
-    models = opened(estimator)[0], *_members(estimator)
-    return [one for one in models if getattr(one, "nonfinite", None) == "zero"]
+    """The models of which an invalid row that reaches the last step is an empty one."""
+    return [one for one in _models(estimator) if getattr(one, "nonfinite", None) == "zero"]
 
 
 def _rows_of_model(estimator: Any) -> int:
-    """Rows of a user whom the model protects."""
-    claims = (_public(one, "guarantee_") for one in (estimator, *_members(estimator)))
+    """Rows of a user whom the models protect."""
+    claims = (getattr(one, "guarantee_", None) for one in _models(estimator))
     return max(getattr(claim, "rows_per_user", 1) for claim in claims)
 
 

@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_classification
-from sklearn.ensemble import VotingRegressor
+from sklearn.ensemble import GradientBoostingRegressor, StackingRegressor, VotingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold, train_test_split
@@ -399,6 +400,15 @@ def private_regressor(**settings):
 
 HOLDERS = {
     "voting": lambda **facts: VotingRegressor([("model", private_regressor(**facts))]),
+    "pipelines": lambda **facts: VotingRegressor(
+        [("steps", make_pipeline("passthrough", private_regressor(**facts)))]
+    ),
+    "last": lambda **facts: StackingRegressor(
+        # whose members are an array
+        [("trees", make_pipeline(SimpleImputer(), GradientBoostingRegressor(n_estimators=1)))],
+        private_regressor(**facts),
+        cv=2,
+    ),
     "target": lambda **facts: TransformedTargetRegressor(
         private_regressor(**facts), check_inverse=False
     ),
