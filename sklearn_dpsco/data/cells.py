@@ -36,8 +36,8 @@ _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": 
 _NO_NUMBERS |= dict.fromkeys("TU", "Text")
 _TRUTHS = {"true": True, "false": False}
 # what readers of files take for a missing cell, pyarrow unless an odd one makes text of the column
-_GAPS = {"", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "<NA>", "None", "NULL", "null", "nan"}
-_GAPS |= {"NaN", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
+_GAPS = {"", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "<NA>", "None", "NULL", "null"}
+_GAPS |= {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
@@ -676,10 +676,17 @@ def user_of(label: Any) -> Any:
     return label
 
 
+def _is_gap(cell: Any) -> bool:
+    """Whether it is the text of a missing cell; of "nan" in any case, as pyarrow has it."""
+    if not isinstance(cell, str):
+        return False
+    return cell in _GAPS or cell.strip().lstrip("+-").lower() == "nan"
+
+
 def _names_nobody(label: Any) -> bool:
     """Whether it is the text of an infinity or of a missing cell."""
     label = _decoded(label)
-    if isinstance(label, str) and label in _GAPS:
+    if _is_gap(label):
         return True
     # (most text is none, and an exception takes time)
     if not isinstance(label, str) or (len(label) < _LONGEST_NUMBER and label.isdecimal()):
@@ -724,7 +731,7 @@ def _numbers_of(cell: Any) -> list[Any]:
 def check_spelling(name: str, labels: Any) -> None:
     """Warn of texts that readers of files make the same, or none: see `label_codes`."""
     known: dict[Any, str] = {}
-    gaps = [text for text in labels if isinstance(text, str) and text in _GAPS]
+    gaps = [text for text in labels if _is_gap(text)]
     said, are_spelled = "", bool(gaps)
     for text in labels:
         truth = truth_of(text)

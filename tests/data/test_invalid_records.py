@@ -168,7 +168,9 @@ def test_texts_that_readers_of_files_do_not_tell_apart_are_named(texts):
         PublicEncoder({"a": texts}).fit()
 
 
-@pytest.mark.parametrize("texts", [["1", "2", "NA"], ["", "0.5"], ["false", "None", "true"]])
+@pytest.mark.parametrize(
+    "texts", [["1", "2", "NA"], ["", "0.5"], ["false", "None", "true"], ["1", "Nan"]]
+)
 def test_a_text_that_readers_of_files_take_for_a_missing_number_is_named(texts):
     for check in (cells.check_classes, lambda texts: PublicEncoder({"a": texts}).fit()):
         with pytest.warns(PrivacyParameterWarning, match="means a missing number"):
@@ -282,14 +284,14 @@ def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
         "Inf.",
         "10",
         "9" * 400,
-        "Nan",
+        "Nancy",
         "none",
         "NaN.",
     ]
     assert not cells.is_nameless(np.array(names)).any()
 
 
-@pytest.mark.parametrize("gap", ["", "NA", "#N/A", "NULL", "nan"])
+@pytest.mark.parametrize("gap", ["", "NA", "#N/A", "NULL", "nan", "Nan", " -NAN"])
 def test_who_has_no_name_is_no_user_in_any_table(gap):
     # pyarrow gives gaps in a column of numbers, and text in one that an odd label makes text
     pa, csv = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
