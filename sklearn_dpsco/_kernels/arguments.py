@@ -27,11 +27,11 @@ def read_only(values: Any) -> Any:
 
 
 class Compressed(NamedTuple):
-    """The arrays of a matrix in CSR or CSC storage."""
+    """The arrays of a matrix in CSR storage."""
 
     data: Any  # (nnz,)
-    indices: Any  # (nnz,): the column (CSR) or row (CSC) of each value
-    indptr: Any  # (n + 1,): the values of row (CSR) or column (CSC) k are indptr[k]:indptr[k + 1]
+    indices: Any  # (nnz,): the column of each value
+    indptr: Any  # (n + 1,): the values of row k are indptr[k]:indptr[k + 1]
 
     @classmethod
     def of(cls, X: Any) -> Compressed:

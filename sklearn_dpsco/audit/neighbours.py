@@ -71,8 +71,8 @@ def neighbours(
     of the interval, or one of them in the middle. Under "zero-out" one table has a record of scale
     0 in its place. The other records are random in every first of two pairs; in every second they
     are what may lead a solver onto a rare path: all of one label, without any signal, all alike,
-    constant in every second column, tiny, or empty. Half of the pairs have weights. Dense, CSR and
-    CSC storage alternate.
+    constant in every second column, tiny, or empty. Half of the pairs have weights. A third are of
+    dense rows, the others of CSR.
 
     With `rows_per_user` above 1 tables tell users of so many rows, at random places, and the record
     that differs is one of them, all of whose rows are alike.
