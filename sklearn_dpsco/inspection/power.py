@@ -275,9 +275,11 @@ def rows_needed(
         while not (is_enough(math.ceil(n)) and is_enough(math.ceil(safe * n))):
             n *= _STEP
         return math.ceil(safe * n)
-    if not is_enough(_MOST_ROWS):
+    # (of far more rows than are needed, float errors may be too large)
+    doubled = (min(64 << k, _MOST_ROWS) for k in range(35))
+    if (high := next(filter(is_enough, doubled), None)) is None:
         raise ValueError("10^12 rows are not enough: ask for less, or take a larger epsilon")
-    return math.ceil(bracketed(lambda n: is_enough(math.ceil(n)), 1e-3, 32, 64)[1])
+    return math.ceil(bracketed(lambda n: is_enough(math.ceil(n)), 1e-3, high / 2, high)[1])
 
 
 def epsilon_needed(

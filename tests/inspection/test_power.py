@@ -86,6 +86,12 @@ def test_nine_of_ten_fits_are_as_sure_as_asked(epsilon):
     assert np.mean(np.array(found) <= std) > 0.86
 
 
+def test_rows_are_enough_of_which_the_most_are_not():
+    """Of 10^12 rows float errors are larger than the noise of fewer."""
+    n = rows_needed(clone(SURE).set_params(epsilon=0.1), 5, std=1e-5)
+    assert 10**10 < n < 10**11
+
+
 def test_epsilon_needed_is_the_least_that_is_enough():
     epsilon = epsilon_needed(SURE, 50_000, 5, effect=0.03, power=0.8)
     model = clone(SURE)
