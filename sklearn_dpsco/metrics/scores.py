@@ -1145,7 +1145,9 @@ def _targets(y: Any) -> tuple[Any, list[Any]]:
 
 def _warn_of_less(plan: ScorePlan, estimator: Any, *, is_charged: bool, has_groups: bool) -> None:
     """Warn where the model was charged and the score is not, or is for users of fewer rows."""
-    if not is_charged and any(getattr(one, "_is_charged", False) for one in _models(estimator)):
+    # (the model that a search has chosen is charged in the search's stead, or not at all)
+    charges = [getattr(one, "_is_charged", False) for one in _models(estimator, "_is_charged")]
+    if any(charges) and not is_charged:
         warn_user(
             "an accountant was charged for the model, and none is for this score: nothing adds up "
             "the two. Pass accountant=, or score within its block",
@@ -1209,9 +1211,14 @@ def _public(estimator: Any, name: str) -> Any:
     return getattr(opened(estimator)[0], name, None) if found is None else found
 
 
-def _models(estimator: Any) -> Iterator[Any]:
-    """It, its last step, and so on of what that holds, if it is an ensemble or a wrapper."""
+def _models(estimator: Any, until: str = "") -> Iterator[Any]:
+    """It, its last step, and so on of what that holds, if it is an ensemble or a wrapper.
+
+    Not within what has the attribute `until` itself.
+    """
     yield estimator
+    if until and hasattr(estimator, until):
+        return
     last = opened(estimator)[0]
     held = [last]
     if last is estimator:
@@ -1220,7 +1227,7 @@ def _models(estimator: Any) -> Iterator[Any]:
         held += [*getattr(last, "estimators_", ())]  # perhaps an array
         held += [part.estimator for part in getattr(last, "calibrated_classifiers_", ())]
     for one in held:
-        yield from _models(one)
+        yield from _models(one, until)
 
 
 def _emptying(estimator: Any) -> list[Any]:
