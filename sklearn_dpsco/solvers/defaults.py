@@ -268,6 +268,13 @@ LEARNED_UNITS = by_task(
     sizes_aim=48.0,
     least_size_share=0.02,
     most_size_share=0.1,
+    # Below that, where the noise of how near the centre columns are (`near_sum`) is at most
+    # `near_noise`, for this share: columns are smaller from `apart` octaves on, up to a factor.
+    near_noise=0.45,
+    most_near_share=0.05,
+    per_octave=0.75,  # by which columns are nearer that are half as large
+    apart=1.5,
+    most_apart=8.0,
     # A few rows may be at the bounds, which no noise tells: the more a column is enlarged, the
     # further off they are by what others tell of it.
     most_enlarged=6.5,  # octaves

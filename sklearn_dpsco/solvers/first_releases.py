@@ -320,7 +320,7 @@ def learned_box(
         width = target_width(problem, units.accuracy)
         frame = statistics.bounded_frame(frame.target_center, frame.target_scale, width)
         data = data.map(statistics.in_target_units, frame.target_center, frame.target_scale, 1.0)
-    center, rough, length = units.release_center(data, n, stream, of_box=True)
+    center, _, rough, length = units.release_center(data, n, stream, of_box=True)
     measured = data.map(statistics.measure, None if data.is_sparse else center)
     if max(length, float(np.linalg.norm(center))) < rough / 4:
         length = rough  # most rows are 0, as of rare flags, and tell nothing of the others

@@ -187,6 +187,7 @@ class LearnedUnits(Part):
     length: SelectVertex | None = None  # and of the centred rows
     center: Gaussian | None = None
     sizes: Gaussian | None = None  # of the columns, in octaves
+    near: Gaussian | None = None  # how near the centre they are, where that is all that can be told
     moments: Gaussian | None = None  # second moments, of each round
     far: SelectVertex | None = None  # the length that few whitened rows exceed
     top: Gaussian | None = None  # their largest eigenvalue alone
@@ -204,6 +205,7 @@ class LearnedUnits(Part):
             ("column sizes", self.sizes, 1),
             ("row length", self.long, 1),
             ("feature means", self.center, 1 if self.sizes is None else N_CENTERS),
+            ("values near the centre", self.near, 1),
             ("centred length", self.length, 1),
             ("second moments", self.moments, self.n_rounds),
             ("whitened length", self.far, 1),
@@ -486,16 +488,16 @@ class LearnedUnits(Part):
         if self.sizes is not None:
             return self._release_in_sizes(data, cut, n, stream)
         rules, ratio, noise = unit_rules(self.problem), data.n_samples / n, 0.0
-        center, rough, usual = self.release_center(data, n, stream)
+        center, unit, rough, usual = self.release_center(data, n, stream)
         norm = rules.row_bound * usual * cut
         if self.center is not None:
             noise = ratio * rough * math.sqrt(self.center.variance)
             # the centre of shorter rows is noise
-            least = rules.clear_center * math.sqrt(center.size) * noise
+            least = rules.clear_center * float(np.linalg.norm(noise * unit))
             norm = max(norm, min(least, 0.3 * rough))
         if self.length is None:
             norm = min(norm, rough + float(np.linalg.norm(center)))
-        return center, np.array(1 / norm), (norm, noise, usual, None)
+        return center, unit / norm, (norm, noise, usual, None)
 
     def _release_in_sizes(
         self, data: Any, cut: float, n: int, stream: RandomStream
@@ -532,8 +534,8 @@ class LearnedUnits(Part):
 
     def release_center(
         self, data: Any, n: int, stream: RandomStream, *, of_box: bool = False
-    ) -> tuple[Array, float, float]:
-        """The centre of the rows, to what they were cut, and the usual norm of centred ones.
+    ) -> tuple[Array, Array, float, float]:
+        """The centre of the rows, units, to what they were cut, and the usual norm in these units.
 
         Sparse rows of a box keep their zeros, which a centre would shift.
         """
@@ -543,17 +545,33 @@ class LearnedUnits(Part):
             # much too short a norm, as noise finds, makes predictions as many times too long
             fall *= max(1.0, self.long.scale / (_NOISY * n))
         measured, rough = self._rough_length(data, n, fall, stream)
-        center = np.zeros(self.problem.n_features)
+        center, unit = np.zeros(self.problem.n_features), np.ones(self.problem.n_features)
         if self.center is not None:
             mean = measured.sum(statistics.short_row_sum, rough) / data.n_samples
             noisy, variance = self.center.release(mean, stream), self.center.variance
             if not (of_box and data.is_sparse):
                 center = rough * statistics.shrunk_vector(noisy, variance) * (data.n_samples / n)
+                unit = self._release_near(data, n, center, stream)
                 # (intervals of rare flags hold with shorter rows)
                 zeros_stay = not self.problem.inference
-                measured = measured.map(statistics.measure, center, None, zeros_stay)
-        facts = 2 * rough, rough / 2, self.length, stream, fall
-        return center, rough, statistics.scale_on_grid(measured, n, *facts)
+                measured = measured.map(statistics.measure, center, unit, zeros_stay)
+        facts = 2 * rough * float(unit.max()), rough / 2, self.length, stream, fall
+        return center, unit, rough, statistics.scale_on_grid(measured, n, *facts)
+
+    def _release_near(self, data: Any, n: int, center: Array, stream: RandomStream) -> Array:
+        """Units of columns: larger than 1 where values are much nearer the centre than usual.
+
+        As bounds are, of which some are far too wide. Smaller differences are left: columns may be
+        skewed, and their far values tell most.
+        """
+        if self.near is None:
+            return np.ones(center.size)
+        mean = data.sum(statistics.near_sum, center) / data.n_samples
+        longest = statistics.NEAREST * math.sqrt(center.size)
+        near = longest * (data.n_samples / n) * self.near.release(mean, stream)
+        rules = unit_rules(self.problem)
+        apart = np.maximum((near - np.median(near)) / rules.per_octave, rules.apart)
+        return np.minimum(2.0 ** (apart * (1 - (rules.apart / apart) ** 4)), rules.most_apart)
 
     def _joined(self, transform: Array, top: float, trace: float, last: float) -> dict[str, Any]:
         """Fields of `Units` for rows with the intercept's coordinate: `last`, or less."""
@@ -751,6 +769,7 @@ class Purse:
     budget: PrivacyBudget
     allowance: Any = None  # an `Allowance`; None for the whole budget
     left: float = 1.0
+    knows_sizes: bool = False  # of the columns, which all have about the same
 
     def __post_init__(self) -> None:
         problem, budget = self.problem, self.budget
@@ -803,6 +822,7 @@ def plan_units(purse: Purse, *, is_diagonal: bool = False) -> LearnedUnits:
         found["present"] = purse.noise(unit_mean(problem, 1.0), rules.present_share)
     if not (is_diagonal or problem.is_wide):
         found["sizes"] = plan_sizes(purse)
+        found["near"] = None if found["sizes"] else plan_near(purse)
     if m >= rules.least_for_center and (problem.fit_intercept or problem.is_wide):
         of_mean = unit_mean(problem, budget.record_factor)
         count = N_CENTERS if found.get("sizes") else 1
@@ -835,6 +855,17 @@ def plan_sizes(purse: Purse) -> Gaussian | None:
     share = max(rules.least_size_share, _share(m, rules.sizes_aim, rules.most_size_share))
     change = statistics.octaves_change(n_pairs, d, purse.budget)
     return purse.noise(change, share, 2 * d)
+
+
+def plan_near(purse: Purse) -> Gaussian | None:
+    """For how near the centre columns are, if that can be told of those that are much nearer."""
+    problem, rules, d = purse.problem, unit_rules(purse.problem), purse.problem.n_features
+    share = (statistics.NEAREST * math.sqrt(d) / rules.near_noise / purse.accuracy) ** 2
+    is_known = purse.knows_sizes or not problem.fit_intercept
+    if is_known or problem.inference or d < 3 or share > rules.most_near_share:
+        return None
+    change = unit_mean(problem, purse.budget.record_factor)
+    return purse.noise(change, max(share, rules.least_size_share), d)
 
 
 def _for_box(m: float) -> float:

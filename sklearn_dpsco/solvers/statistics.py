@@ -57,6 +57,8 @@ USUAL_OCTAVES = -2.0  # binary logarithm of usual differences of numbers in [-1,
 _MOST_PAIRS = 2**21  # times columns, as rows are read in no order, from all blocks of a table
 _ENOUGH_PAIRS = 2**14  # that are read in any case
 _CLEAR_PAIRS = 1280.0  # the m of their mean, over sqrt(d), of which more would not be needed
+_NEAR = (0.5, 0.25, 0.125)  # distances, in units of the bounds
+NEAREST = len(_NEAR) / 2
 _PAIRED_NUMBERS = 2**16  # at a time, which fit into a cache
 _CLEAR_MOMENT = 3.0  # of second moments, in deviations of noise
 _upper = functools.lru_cache(4)(np.triu_indices)  # places in a matrix
@@ -387,6 +389,25 @@ def mean_octaves(data: Any, d: int, n_pairs: int, most: float, is_centred: bool)
     else:
         total = sum(map(added, data.in_order(which, size)))
     return np.asarray(total).ravel() / n_pairs
+
+
+def near_sum(data: SolverData, center: Array) -> Array:
+    """Sum over the records of how near the centre each column is, over the norm that is longest.
+
+    Of how many of `_NEAR` the distance is below, less half of their number. It is below none where
+    a value is 0 or at a bound, as of flags, whose bounds fit.
+    """
+    rows, present = data.rows, data.rows.present()[:, None] > 0
+
+    def added(part: slice) -> Any:
+        x, total = rows.dense(part), 0
+        size = np.abs(x)
+        may_be_near = (size > 0) & (size < 1 - 2.0**-20) & present[part]
+        for some in _NEAR:
+            total = total + ((np.abs(x - center) < some) & may_be_near).sum(axis=0)
+        return total - NEAREST * present[part].sum()
+
+    return sum_on_threads(added, row_slices(rows.X)) / (NEAREST * math.sqrt(center.size))
 
 
 def clipped_to(bound: float, norms: Array) -> Array:

@@ -142,6 +142,28 @@ def test_no_record_moves_a_release_beyond_its_sensitivity(stored, relation, task
             assert not fit_intercept or found.ratios["units.center"] > 0.5, found
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_nor_where_it_is_released_how_near_the_centre_columns_are(relation):
+    plan = planned(40, 4, epsilon=6.0 if relation == "zero-out" else 18.0, relation=relation)
+    assert plan.units.near is not None
+    found = check_sensitivity(plan, neighbours(plan.problem, relation, 8))
+    assert not found.violations, found
+    X = np.random.default_rng(0).uniform(-1, 1, (40, 4))
+    X[0], is_there, center = 0.3, np.ones(40), np.full(4, 0.28)
+    others, present = X.copy(), is_there.copy()
+    if relation == "replace-one":
+        others[0] = [0.0, -1.0, 1.0, 0.9]
+    else:
+        present[0] = 0.0
+    first, second = (
+        statistics.near_sum(solver_data(x, np.zeros(40), scale=there), center) / 40
+        for x, there in ((X, is_there), (others, present))
+    )
+    moved = float(np.linalg.norm(first - second))
+    assert moved == pytest.approx(plan.units.near.sensitivity, rel=1e-9)
+    assert moved <= plan.units.near.sensitivity
+
+
 @rest_is_slow(
     ("task", "relation"),
     itertools.product(TASKS, RELATIONS),
@@ -290,7 +312,7 @@ def test_a_norm_that_noise_selects_is_hardly_ever_far_too_short():
     X = np.random.default_rng(0).uniform(-1, 1, (800, 9))
     plan = Descent().plan(free_problem(800, 9), PrivacyBudget(0.1, 1e-6, "zero-out"))
     data = SolverData(Rows(X, True), X[:, 0])
-    found = [plan.units.release_center(data, 800, stream(k))[2] for k in range(200)]
+    found = [plan.units.release_center(data, 800, stream(k))[3] for k in range(200)]
     assert np.mean(np.array(found) < math.sqrt(3) / 6) < 0.05  # .025; .08 with the usual prior
 
 
@@ -423,6 +445,25 @@ def test_targets_that_have_nothing_to_do_with_the_features_leave_little_in_predi
         model = DPLinearRegression(epsilon=0.1, delta=1e-6, random_state=seed, **facts)
         sizes.append(model.fit(X, y).predict(X).var())
     assert np.mean(sizes) < 0.075  # .059; .092 otherwise
+
+
+def test_columns_in_much_wider_bounds_than_others_are_enlarged_where_noise_is_large():
+    """Of small tables, whose plan has no sizes. Flags and columns in fitting bounds are not."""
+    units, (n, d) = [], (900, 30)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (n, d))
+        X[:, :10] = rng.random((n, 10)) < 0.1
+        X[:, 10:13] = 0.3 + rng.normal(0, 0.05, (n, 3))
+        plan = planned(n, d, epsilon=0.5, relation="zero-out")
+        assert plan.units.near is not None
+        assert plan.units.sizes is None
+        data = solver_data(X, np.zeros(n))
+        units.append(plan.units.release_center(data, n, stream(seed))[1])
+    octaves = np.log2(units)
+    assert (octaves <= 3).all()
+    assert np.median(octaves[:, 10:13]) > 1.5
+    assert np.mean(np.delete(octaves, np.s_[10:13], axis=1)) < 0.05
 
 
 def test_octaves_are_those_of_differences_of_which_0_says_nothing():

@@ -349,7 +349,7 @@ class UnboundedDescent(Descent):
             columns = magnitudes.Columns("target", n, problem.n_outputs, *facts)
             target = magnitudes.plan_reach(columns, rules.target_reach_share)
         spent = sum(search.share for search in (features, target) if search is not None)
-        purse = Purse(problem, budget, allowance.share(1 - spent))
+        purse = Purse(problem, budget, allowance.share(1 - spent), knows_sizes=bool(features))
         known = {"feature_reach": features, "target_reach": target}
         known["learns_center"] = self.private_center_X
         return self._bought(UnboundedDescentPlan, purse, features, target, **known)
