@@ -290,14 +290,15 @@ LEARNED_UNITS = by_task(
     clear_center=3.0,  # of rows, in units of the noise of their centre
     clear_count=4.0,
     # Coefficients of columns whose moment is not above `clear_moment` times its noise are
-    # shrunk, from this m / d^1.5 on, and as far as usual moments are above `clear_usual` times the
-    # spectral norm of the noise. (From `doubts_all` on; below, moments need be less clear.)
-    doubts_from=30.0,
+    # shrunk, as far as usual moments are above `clear_usual` times the spectral norm of the noise.
+    # (From this m / d^1.5 on; below, moments need be less clear.)
     doubts_all=60.0,
     clear_moment=2.0,
     clear_usual=0.63,
-    # Those along directions of which the moment is up to this part of it with the ridge are, and
-    # none from twice this part on, as far as two in five directions have more than `usual_part`.
+    # From `doubts_from` on, those along directions of which the moment is up to this part of it
+    # with the ridge are, too, and none from twice this part on, as far as two in five directions
+    # have more than `usual_part`.
+    doubts_from=30.0,
     unclear_part=0.25,
     usual_part=0.6,
     scalar_share=0.01,  # for the top eigenvalue

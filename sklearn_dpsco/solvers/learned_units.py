@@ -725,10 +725,10 @@ class LearnedUnits(Part):
         # with many columns, the least eigenvalues are small by noise, where all moments are alike
         (values, vectors), usual = axes, float(axes[0].mean())
         noise, known = rules.clear_usual * ridge, self.accuracy / ratio / len(white) ** 1.5
-        if not scale or known <= rules.doubts_from or usual <= noise:
+        if not scale or usual <= noise:
             return None
         # (where signals are hardly above noise, those that are shrunk by chance cost most)
-        least = rules.clear_moment * math.sqrt(min(1.0, known / rules.doubts_all))
+        least = rules.clear_moment * min(1.0, known / rules.doubts_all)
         rare = (1 - (noise / usual) ** 2) * (1 - np.minimum(2 * differ, 1.0) ** 2)
         # the inverse of the product with its transpose has the moments with the ridge
         with_ridge, units = (
@@ -739,6 +739,7 @@ class LearnedUnits(Part):
         parts = values / (values + ridge)
         unclear = np.clip(2 - parts / rules.unclear_part, 0.0, 1.0)
         unclear *= np.clip(5 * (np.quantile(parts, 0.6) - rules.usual_part), 0.0, 1.0)
+        unclear *= known > rules.doubts_from
         coefs = np.sqrt(moments)[:, None] * (white @ vectors)
         return Doubts(1 - rare * (1 - sure), sure * moments, vectors, unclear, coefs)
 
