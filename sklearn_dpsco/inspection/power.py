@@ -315,7 +315,7 @@ def epsilon_needed(
     Raises
     ------
     ValueError
-        If sampling alone leaves more than is wanted, or of a score than .8 of what may be lost:
+        If sampling alone leaves nearly as much as is wanted, or of a score .8 of what may be lost:
         then only more rows are sure to help.
 
     Examples
@@ -340,8 +340,8 @@ def epsilon_needed(
         )
     if not is_enough(n_samples, epsilon=_LARGEST_EPSILON):
         raise ValueError(
-            f"no epsilon is large enough: {n_samples} rows leave more by sampling alone; "
-            "rows_needed says how many are enough"
+            f"no epsilon is large enough: {n_samples} rows leave nearly as much, or more, by "
+            "sampling alone; rows_needed says how many are enough"
         )
     ends = _LEAST_EPSILON, 2 * _LEAST_EPSILON
     return rounded(bracketed(lambda e: is_enough(n_samples, epsilon=e), 1e-3, *ends)[1], 3)

@@ -51,12 +51,12 @@ from ..estimates import Estimates
 from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
-from ..privacy.budget import PrivacyBudget, size_epsilon
+from ..privacy.budget import size_epsilon
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
 from .defaults import INFERENCE, RATES
-from .learned_units import Purse, Units
+from .learned_units import Purse, Units, plan_units
 from .records import Users
 from .statistics import LARGEST_PREDICTION, TINY, clipped_to
 
@@ -885,26 +885,18 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
         return None  # users are a promise alone
     k, of_sizes = _n_joint(problem), (5 if problem.inference else 2 - problem.by_user)
     left = purse.left - of_sizes * rules.size_share
-    # by public facts alone; what a small rest needs says nothing of the rows that are needed
-    if left <= 0.1 * problem.inference:
-        if not problem.inference:
-            return None
-        raise TooFewRowsError(
-            f"inference=True needs more rows than n_samples={problem.n_samples} for {k} "
-            f"coefficients at epsilon={budget.epsilon:g}: what comes before it takes nearly the "
-            "whole budget. Take fewer features or targets, a larger epsilon or inference=False"
-        )
-    m = Purse(problem, budget, purse.allowance.share(left)).user_accuracy
-    needed = rules.least * k**1.5 / m * purse.n_records
+    m = Purse(problem, budget, purse.allowance.share(max(left, 0.0))).user_accuracy
     # of few coefficients of labels, the error of a whole step is more than its part
     few = max(1.0, (_FEW / k) ** 1.5) if problem.loss.task == "classification" else 1.0
-    enough = _ENOUGH * needed * few
+    times = _ENOUGH * few
     if problem.loss.task != "classification" and problem.fit_intercept:
-        enough *= max(1.0, (_FEW_OF_OTHERS / k) ** 1.5)
-    if problem.inference:
-        _check_rows(problem, budget, k, needed, enough)
-    elif purse.n_records < needed:
+        times *= max(1.0, (_FEW_OF_OTHERS / k) ** 1.5)
+    is_enough = m >= rules.least * k**1.5 and left > 0.1 * problem.inference
+    if problem.inference and (not is_enough or m < times * rules.least * k**1.5):
+        _tell_of_few_rows(purse, k, left, times, is_enough)
+    elif not is_enough:
         return None
+    enough = times * rules.least * k**1.5 / m * purse.n_records
     return _newton_steps(purse, change, of_sizes, m, few, enough)
 
 
@@ -985,17 +977,16 @@ def _n_joint(problem: Problem) -> int:
     return problem.size if isinstance(problem.loss, Multinomial) else problem.dimension
 
 
-def _check_rows(
-    problem: Problem, budget: PrivacyBudget, k: int, needed: float, enough: float
-) -> None:
-    """Refuse fewer records than needed for k coefficients, and warn where they hardly suffice."""
-    n, what, counted = problem.n_samples, "rows", "n_samples"
-    if problem.by_user:
-        n, what, counted = problem.n_users, "users", "n_users"
-    if n >= max(needed, enough):
-        return
-    is_refused, goal = n < needed, needed if n < needed else enough
-    # noise falls as Gaussian DP's mu grows; shares depend on it, too
+def _tell_of_few_rows(purse: Purse, k: int, left: float, times: float, is_enough: bool) -> None:
+    """Refuse records that are too few for k coefficients, or warn that they hardly suffice.
+
+    From so many times as many they do. Before second derivatives is so much of the budget `left`.
+    """
+    problem, budget, n = purse.problem, purse.budget, purse.n_records
+    what, counted = ("users", "n_users") if problem.by_user else ("rows", "n_samples")
+    needed, enough = (_n_from(purse, k, left, more) for more in (1.0, times))
+    goal = enough if is_enough else needed
+    # noise falls as Gaussian DP's mu grows, and shares go with both
     mu, growth = budget.mu * budget.rows_per_user, 1.1 * enough / n
     larger = [  # under the relation, and under zero-out
         size_epsilon("gdp", mu * of_n, budget.delta) if mu else budget.epsilon * of_n
@@ -1003,8 +994,6 @@ def _check_rows(
     ]
     fewer = "fewer features" + " or classes" * isinstance(problem.loss, Multinomial)
     advice = [fewer, f"a larger epsilon (about {rounded(larger[0], 2):g})"]
-    # shares of the budget are others for so many: up to a fifth more, and hardly if n is near
-    needed, enough = (r * min(1.2, max(1.03, (r / n / 1.5) ** 0.18)) for r in (needed, enough))
     if problem.n_indicators:
         spared = "missing='keep' in the place of indicators"
         advice[0] += f" ({spared}: {problem.n_indicators} fewer)"
@@ -1014,7 +1003,7 @@ def _check_rows(
             f"half as many {what}" if goal < 2 * n else f"epsilon about {rounded(larger[1], 2):g}"
         )
         advice.append(f"relation='zero-out' ({of_half}, a weaker promise)")
-    has_moments = n > needed / 2 and (is_refused or problem.loss.task == "regression")
+    has_moments = n > needed / 2 and (not is_enough or problem.loss.task == "regression")
     if has_moments and problem.loss.task != "rates" and not problem.by_user:
         moments = "PrivateMoments (intervals from half as many rows)"
         if problem.loss.task == "classification":
@@ -1022,7 +1011,7 @@ def _check_rows(
             moments += "probabilities within .2 and .8)"
         advice.append(moments)
     take = f"Take {', '.join(advice)} or inference=False"
-    if is_refused:
+    if not is_enough:
         raise TooFewRowsError(
             f"inference=True needs about {rounded(needed, 2):.0f} {what}, better "
             f"{rounded(enough, 2):.0f}, for {k} coefficients at epsilon={budget.epsilon:g}, for "
@@ -1038,6 +1027,27 @@ def _check_rows(
         f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
         PrivacyParameterWarning,
     )
+
+
+def _n_from(purse: Purse, k: int, left: float, times: float) -> float:
+    """From how many records m is so many times what k coefficients take.
+
+    What comes before second derivatives has other shares of the budget where records are more.
+    """
+    problem, budget = purse.problem, purse.budget
+
+    def left_by_units(more: float) -> float:
+        size = math.ceil(more * problem.n_samples)
+        of_more = Purse(replace(problem, n_samples=size), budget)
+        plan_units(of_more)
+        return of_more.left
+
+    of_others = left_by_units(1.0) - left
+    wanted = times * INFERENCE.least * k**1.5 / Purse(problem, budget).user_accuracy
+    last = more = max(1.0, wanted / math.sqrt(0.5))
+    for _ in range(3):
+        last, more = more, max(1.0, wanted / math.sqrt(left_by_units(more) - of_others))
+    return 1.03 * max(last, more) * purse.n_records
 
 
 def expected_std(

@@ -98,8 +98,11 @@ def test_epsilon_needed_is_the_least_that_is_enough():
     assert model.set_params(epsilon=epsilon).plan(50_000, 5).power(0.03, **ASSUMED) >= 0.8
     less = model.set_params(epsilon=0.97 * epsilon).plan(50_000, 5)
     assert less.power(0.03, **ASSUMED) < 0.8
-    with pytest.raises(ValueError, match="more by sampling alone; rows_needed says"):
-        epsilon_needed(SURE, 1000, 5, std=0.001)
+    # nine of ten fits are to be as sure
+    sampling, _ = model.set_params(epsilon=1e4).plan(1000, 5).expected_std(parts=True)
+    for std in (0.001, 1.01 * sampling):
+        with pytest.raises(ValueError, match="leave nearly as much, or more, by sampling alone"):
+            epsilon_needed(SURE, 1000, 5, std=std, correlation=0.0)
 
 
 @pytest.mark.parametrize(
