@@ -44,7 +44,7 @@ from .exceptions import PrivacyParameterWarning
 from .geometry import Geometry
 from .losses import Squared
 from .mechanisms import Gaussian, SelectVertex
-from .preprocessing.declared import declared_bounds, output_names, table_columns
+from .preprocessing.declared import check_maker, declared_bounds, output_names, table_columns
 from .preprocessing.encoder import references
 from .privacy.budget import PrivacyBudget
 from .privacy.guarantee import Guarantee
@@ -442,6 +442,7 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
             raise ValueError("PrivateMoments takes dense X: toarray() it")
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
+                check_maker(self.bounds_X, X)
                 X = self._features(X, reset=True, min_samples=2)
                 check_declared("PrivateMoments", bounds_X=self.bounds_X)
                 n, d = X.shape

@@ -42,7 +42,7 @@ from ..data.rows import blas_alone
 from ..exceptions import PrivacyParameterWarning
 from ..geometry import Geometry, get_geometry
 from ..losses import Loss, base_loss, get_loss
-from ..preprocessing.declared import declared_bounds, output_names, table_columns
+from ..preprocessing.declared import check_maker, declared_bounds, output_names, table_columns
 from ..preprocessing.encoder import references
 from ..preprocessing.scaler import DPScaler
 from ..solvers.base import Plan, Problem, Solver, plan_within
@@ -454,6 +454,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         """`fit` with weights of which nothing is left to say."""
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
+                check_maker(getattr(self, "bounds_X", None), X)
                 self._target_names = cells.column_names(y)
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)

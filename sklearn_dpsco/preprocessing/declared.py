@@ -7,6 +7,7 @@ their being true. Besides, what is before the last model of a pipeline.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ from .vocabulary import PrivateVocabulary
 _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
     "numbers, such as (-clip, clip) behind a DPScaler, (0, 1) behind a PrivateVocabulary"
+)
+_TWO_OF_THEM = (
+    ". A clone of a pipeline has two of them: set both, such as step__drop and "
+    "model__bounds_X__drop"
 )
 
 
@@ -115,7 +120,7 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
         if found.n_outputs != n_features:
             raise ValueError(
                 f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
-                "transformer that makes X, or one with its parameters"
+                f"transformer that makes X, or one with its parameters{_TWO_OF_THEM}"
             )
     ends = check_feature_bounds(bounds_X)
     facts["nonnegative"] = ends is not None and bool(np.all(ends[0] == 0))
@@ -123,6 +128,33 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
         has_zero = (np.asarray(ends[0]) == 0) | (np.asarray(ends[1]) == 0)
         facts["from_zero"] = tuple(np.atleast_1d(has_zero)[:1000].tolist())
     return bounds_X, facts
+
+
+# what arrays stand for that encoders made, while they live
+_MADE: dict[int, tuple[Any, list[OutputColumn]]] = {}
+
+
+def note_columns(made: Any, columns: list[OutputColumn]) -> Any:
+    """Remember what the columns of an array or sparse array stand for; returns it."""
+    key = id(made)
+    _MADE[key] = weakref.ref(made, lambda _: _MADE.pop(key, None)), columns
+    return made
+
+
+def check_maker(bounds_X: Any, X: Any) -> None:
+    """Refuse an encoder whose columns are not those of the one that made X, where that is known.
+
+    A pipeline and its model share an encoder, and their clones have one each.
+    """
+    made = _MADE[id(X)][1] if id(X) in _MADE else None
+    if made is None or isinstance(bounds_X, type) or not hasattr(bounds_X, "output_columns"):
+        return
+    # (other numbers of columns are refused in any case)
+    if made != (declared := bounds_X.output_columns()) and len(made) == len(declared):
+        raise ValueError(
+            f"bounds_X is a {type(bounds_X).__name__} with other settings than the one that made "
+            f"X{_TWO_OF_THEM}"
+        )
 
 
 def declared_columns(bounds_X: Any) -> int | None:

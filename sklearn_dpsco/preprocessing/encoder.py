@@ -18,7 +18,7 @@ from .._overview import DOCUMENTATION_LINK
 from .._types import AnyArray, Array, Extra, Missing, Outside, Unknown
 from ..data.cells import check_in_memory, check_order, check_spelling, is_frame
 from ..exceptions import PrivacyParameterWarning
-from .declared import DeclaredOutput, leaves
+from .declared import DeclaredOutput, leaves, note_columns
 from .schema import Cells, Field, OutputColumn, fields_of, proposed, read_column
 
 _FORMAT = "sklearn_dpsco.PublicEncoder"
@@ -255,12 +255,12 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         for field, column in zip(fields, self._read(X, fields), strict=True):
             entries += [(n_columns + k, *entry) for k, *entry in field.encode(column)]
             n_columns += len(field.columns)
-        shape = X.shape[0], n_columns
+        shape, columns = (X.shape[0], n_columns), self.output_columns()
         if not self.sparse_output:
             out = np.zeros(shape)
             for position, rows, values in entries:
                 out[rows, position] = values
-            return out
+            return note_columns(out, columns)
         # by public facts alone; kernels are compiled for each type of indices
         kind = np.int32 if math.prod(shape) < 2**31 else np.int64
         rows = np.concatenate([found for _, found, _ in entries], dtype=kind)
@@ -268,7 +268,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         values = np.concatenate([np.broadcast_to(v, len(found)) for _, found, v in entries])
         encoded = sparse.csr_array((values.astype(np.float64), (rows, positions)), shape=shape)
         encoded.eliminate_zeros()
-        return encoded
+        return note_columns(encoded, columns)
 
     def _read(self, X: Any, fields: list[Field]) -> list[Cells]:
         """The cells of each column of the schema, their types checked."""

@@ -331,6 +331,21 @@ def test_columns_that_were_not_declared_are_refused():
     stream.partial_fit(ENCODER.transform(X), y).partial_fit(ENCODER.transform(X), y)
 
 
+@each_with_bounds
+def test_a_clone_whose_encoder_was_changed_alone_is_refused(name):
+    """Its coefficients would have the names and units of the other encoder."""
+    X, signal = table(60)
+    y = targets(name, signal)
+    for changed in ({"drop": {"edu": "ma"}}, {"schema": SCHEMA | {"age": (10, 90)}}):
+        encoder = PublicEncoder(SCHEMA, drop={"edu": "hs"})
+        pipeline = clone(make_pipeline(encoder, build(name, bounds_X=encoder)))
+        pipeline[0].set_params(**changed)
+        with nothing_is_released(), pytest.raises(ValueError, match="A clone of a pipeline has"):
+            pipeline.fit(X, y)
+    pipeline[-1].bounds_X.set_params(**changed)
+    assert pipeline.fit(X, y)[-1].n_features_in_ == 6
+
+
 def test_a_declaration_that_is_not_true_changes_no_guarantee():
     class Liar(PublicEncoder):
         def transform(self, X):
