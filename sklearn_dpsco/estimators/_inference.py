@@ -289,7 +289,7 @@ class Inference(DPLinearModel):
                 "x0, x1, ...: columns of X; summary(model[0]) of a pipeline `model`, or "
                 "summary(['age', ...]), has names"
             )
-        steps = [step for _, step in getattr(encoder, "steps", ())]
+        steps = [encoder, *(step for _, step in getattr(encoder, "steps", ()))]
         if columns is None and any(table_columns(step) for step in steps):
             notes.append(
                 "rows are in units of what reaches the model: an encoder scaled its columns"

@@ -346,6 +346,17 @@ def test_a_clone_whose_encoder_was_changed_alone_is_refused(name):
     assert pipeline.fit(X, y)[-1].n_features_in_ == 6
 
 
+def test_names_that_are_not_the_encoders_leave_its_units_aside_and_say_so():
+    X, y = table(2000)
+    encoder = clone(ENCODER).set_params(drop="first").set_output(transform="pandas")
+    facts = {"bounds_y": (-1, 1), "epsilon": 3.0, "relation": "zero-out", "inference": True}
+    model = DPLinearRegression(bounds_X=encoder, **facts)
+    coded = encoder.transform(X)
+    said = "in units of what reaches the model"
+    assert said not in str(model.fit(coded, y).summary())
+    assert said in str(model.fit(coded.add_prefix("of_"), y).summary())
+
+
 def test_a_declaration_that_is_not_true_changes_no_guarantee():
     class Liar(PublicEncoder):
         def transform(self, X):
