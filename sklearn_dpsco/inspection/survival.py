@@ -119,7 +119,7 @@ def survival_curve(
     ----------
     model : fitted estimator of this package, or a Pipeline or a search that ends with one
         Fitted to a data frame, so that its columns have names.
-    rows : pandas.DataFrame
+    rows : data frame of pandas or polars
         Of `person_periods`, with its columns "person", "period", "start" and "stop" and those of
         the model; others are not looked at. Made with the `periods` of the fit, which the model
         does not keep: a period of another length would have the hazard of the one of its number.
@@ -161,6 +161,7 @@ def survival_curve(
     ([0, 30, 60, 90], (2, 4))
     """
     level, pandas = check_level("level", level), import_pandas("survival_curve")
+    rows = rows.to_pandas() if hasattr(rows, "to_pandas") else rows  # of polars
     last, X, times = _opened(model, rows, by)
     is_discrete, n_periods = is_classifier(last), times.size - 1
     if is_discrete and len(last.classes_) != 2:

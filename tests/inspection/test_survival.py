@@ -5,6 +5,7 @@ import dataclasses
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyRegressor
@@ -165,8 +166,11 @@ def test_where_nothing_is_known_it_may_be_anything(sure):
 
 
 def test_frames_and_plots(sure):
-    curve = survival_curve(sure[0]["with"], new_of(sure[1]), by="drug", level=0.9)
+    model, new = sure[0]["with"], new_of(sure[1])
+    curve = survival_curve(model, new, by="drug", level=0.9)
     frame = curve.to_frame()
+    again = survival_curve(model, pl.from_pandas(new), by="drug", level=0.9)
+    pd.testing.assert_frame_equal(again.to_frame(), frame)
     assert str(curve) == frame.to_string(index=False)
     assert list(frame.columns) == ["drug", "time", "survival", "[0.05", "0.95]"]
     np.testing.assert_array_equal(frame["0.95]"], curve.high.ravel())
