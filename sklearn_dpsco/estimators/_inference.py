@@ -100,7 +100,6 @@ class Inference(DPLinearModel):
         size, most = f"{problem.n_samples} rows", guarantee.rows_per_user
         size += f" of {estimate.n_records} users, at most {most} each" * by_user
         size += f", about {estimate.n_present} rows not empty" * (not self._is_strict)
-        claim = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}, {guarantee.relation}"
         estimates = dataclasses.replace(
             table,
             names=tuple(self._names),
@@ -108,7 +107,7 @@ class Inference(DPLinearModel):
             outputs=tuple(self._output_labels()),
             residual_std=residual * (np.nan if problem.has_weights else 1.0),
             predicting=predicting,
-            title=f"{type(self).__name__}: {size}, {claim}",
+            title=f"{type(self).__name__}: {size}, {guarantee.claim}",
             notes=(
                 *_notes(estimate, steps, self.bounds_X, targets.class_weight),
                 *self._beyond(scaling, targets.scaling),

@@ -812,7 +812,6 @@ class DPScore(Overviewed):
             counted = f"missing targets, if any, count {_COUNTED[self.scoring]}"
             about.append(f"{counted} (invalid='exclude' leaves them out)")
         claim = ", ".join(filter(None, (*about, self.clipped, self.guarantee.claim)))
-        claim += "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
         if self.by_class is not None:
             labels = [str(label) for label in np.asarray(self.classes)]
             rows: Any = np.column_stack([labels, np.char.mod("%.0f", self.value)]).tolist()

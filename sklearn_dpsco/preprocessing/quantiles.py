@@ -170,7 +170,7 @@ class PrivateBounds(Overviewed):
     @property
     def guarantee(self) -> Guarantee:
         """What the bounds cost."""
-        return self.plan.guarantee
+        return self.plan.guarantee.of_fit(noise_is_secret=self.noise_is_secret)
 
     def overview(self) -> Overview:
         """The bounds of the first columns, and what they cost."""
@@ -178,8 +178,7 @@ class PrivateBounds(Overviewed):
         low, high = map(np.atleast_1d, found)
         names = self.names or [f"x{k}" for k in range(low.size)]
         what = "1 column" if low.size == 1 else f"{low.size} columns"
-        about = "" if self.noise_is_secret else ", NOT PRIVATE: random_state was given"
-        line = f"private bounds of {what} ({self.guarantee.claim}{about})"
+        line = f"private bounds of {what} ({self.guarantee.claim})"
         rows = [(n, f"{a:.6g}", f"{b:.6g}") for n, a, b in zip(names, low, high, strict=True)]
         return Overview((line,), ("column", "low", "high"), "{:24s} {:>12s} {:>12s}", rows, 20)
 

@@ -238,9 +238,10 @@ class Guarantee(Overviewed):
 
     @property
     def claim(self) -> str:
-        """Epsilon, delta and the relation in words."""
+        """Epsilon, delta and the relation in words, and against whom they do not hold."""
         text = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
-        return text + ", but not of the last digits (precision='float')" * (not self.noise_is_exact)
+        text += ", but not of the last digits (precision='float')" * (not self.noise_is_exact)
+        return text + ", NOT PRIVATE: random_state was given" * (not self.noise_is_secret)
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""

@@ -203,7 +203,11 @@ def test_results_fit_the_parameters_of_the_estimators():
     assert model.score(frame, y) > 0.3
     assert len(accountant.ledger) == 3
     assert not X_bounds.noise_is_secret
-    assert private_bounds(y).noise_is_secret
+    assert "NOT PRIVATE" in str(X_bounds)
+    assert str(X_bounds.guarantee).startswith("NOT PRIVATE")
+    secret = private_bounds(y)
+    assert secret.noise_is_secret
+    assert str(secret.guarantee).startswith("Protected")
     arrays = private_bounds(frame.to_numpy(), random_state=0).bounds
     np.testing.assert_array_equal(np.transpose(arrays), [*X_bounds.bounds.values()])
     again = plan_private_bounds(3000, 2, within={"a": (-9, 9), "b": (0, 1)})

@@ -241,6 +241,16 @@ def test_without_inference_methods_say_how_to_ask():
     assert not hasattr(again.set_params(inference=False).fit(X, y), "coef_std_")
 
 
+def test_a_summary_says_against_whom_its_claim_does_not_hold():
+    X, y, _ = table(500, 2, 0)
+    told = "NOT PRIVATE: random_state was given", "but not of the last digits"
+    for settings in ({"seed": 0}, {"seed": None, "precision": "float"}, {"seed": None}):
+        model = fitted(X, y, epsilon=30.0, **settings)
+        text, flags = str(model.summary()).replace("\n  ", " "), (settings["seed"] is not None,)
+        assert f"500 rows, {model.guarantee_.claim}\n" in text
+        assert [one in text for one in told] == [*flags, "precision" in settings]
+
+
 # ------------------------------------------------------------------------- sensitivities
 
 
