@@ -108,7 +108,8 @@ def cost_delta(composition: Composition, cost: float, epsilon: float) -> float:
     """Smallest delta at `epsilon` of what costs so much in "zcdp", "gdp" or "pure"."""
     if composition == "pure":  # binary randomized response attains it
         return 0.0 if epsilon >= cost else -math.expm1(epsilon - cost) / (1 + math.exp(-cost))
-    return _DELTA_OF[composition](cost if composition == "zcdp" else math.sqrt(2 * cost), epsilon)
+    found = _DELTA_OF[composition](cost if composition == "zcdp" else math.sqrt(2 * cost), epsilon)
+    return math.nextafter(found, 1.0) if cost else found  # what is below all floats is not 0
 
 
 @lru_cache(maxsize=4096)
@@ -116,7 +117,7 @@ def _whole(currency: Currency, epsilon: float, delta: float) -> float:
     """Largest rho ("zcdp") or mu ("gdp") that implies (epsilon, delta)."""
     delta_of = _DELTA_OF[currency]
     # one part in 1e10 covers the float error of the conversion itself
-    return bracketed(lambda size: not delta_of(size, epsilon) <= delta, _NARROW)[0] * (1 - 1e-10)
+    return bracketed(lambda size: not delta_of(size, epsilon) < delta, _NARROW)[0] * (1 - 1e-10)
 
 
 # the parameter `delta` of whoever fits: `None` for "auto", else a number in [0, 1)

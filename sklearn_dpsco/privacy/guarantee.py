@@ -392,7 +392,7 @@ class Guarantee(Overviewed):
         for currency in filter(self.composes_in, currencies):
             found.append(self.slack + cost_delta(currency, self.cost(currency), epsilon))
         if self.composition in _OF_DELTA:
-            found.append(self._delta(self.composition, epsilon))
+            found.append(math.nextafter(self._delta(self.composition, epsilon), 1.0))
         return min(found)
 
     def epsilon_at(self, delta: float) -> float:
@@ -436,7 +436,7 @@ class Guarantee(Overviewed):
             lost = math.exp(min(epsilon + math.log(alpha), 0.0)) if alpha > 0 else 0.0
             bounds += [1 - delta - lost, math.exp(-epsilon) * (1 - delta - alpha)]
         if mu is not None:
-            bounds.append(float(ndtr(ndtri(1 - alpha) - mu)))
+            bounds.append(float(ndtr(-ndtri(alpha) - mu)))  # 1 - alpha would be rounded
         return max(bounds)
 
     @cached_property

@@ -26,7 +26,13 @@ from support import (
 from sklearn_dpsco import BudgetAccountant, DPLassoFW
 from sklearn_dpsco.means import plan_mean
 from sklearn_dpsco.mechanisms import Gaussian, GeneralizedGaussian, Laplace, SelectVertex
-from sklearn_dpsco.privacy.budget import Allowance, PrivacyBudget, best_log_gap, zcdp_delta
+from sklearn_dpsco.privacy.budget import (
+    Allowance,
+    PrivacyBudget,
+    best_log_gap,
+    mu_delta,
+    zcdp_delta,
+)
 from sklearn_dpsco.privacy.guarantee import Guarantee, Release
 from sklearn_dpsco.privacy.selections import selection_epsilon
 from sklearn_dpsco.solvers import Gradient, NoisyMD, Selection
@@ -96,6 +102,8 @@ def test_extreme_epsilon_has_a_conversion():
         budget = PrivacyBudget(epsilon, DELTA)
         assert 0 < budget.rho < max(epsilon, 1e-4), epsilon
         assert zcdp_delta(budget.rho, epsilon) <= DELTA, epsilon
+    # the least delta above 0, to which what is a little larger is rounded
+    assert mu_delta(PrivacyBudget(1.0, 5e-324).mu, 1.0) == 0.0
 
 
 def test_conversions_of_tiny_budgets_do_not_rest_on_small_differences():
@@ -391,6 +399,7 @@ def test_the_privacy_curve_goes_through_the_claim():
             if epsilon < math.inf:
                 assert guarantee.delta_at(epsilon) <= delta, name
         assert (guarantee.epsilon_at(0.0) == math.inf) == (name != "pure"), name
+        assert (guarantee.delta_at(1e6) == 0) == guarantee.composes_in("pure"), name
         assert pickle.loads(pickle.dumps(guarantee)) == guarantee, name
         assert_refuses(guarantee.delta_at, "epsilon must be", -1.0)
         assert_refuses(guarantee.epsilon_at, "delta must be", 1.0)
@@ -416,6 +425,10 @@ def test_trade_off_curves():
     assert gaussian.mu == pytest.approx(PrivacyBudget(1.0, DELTA).mu, rel=1e-6)
     expected = norm.cdf(norm.ppf(0.7) - gaussian.mu)
     assert gaussian.trade_off(0.3) == pytest.approx(expected, rel=1e-9)
+    # where 1 - alpha is rounded to 1
+    weak = Gradient(max_iter=5).plan(problem(1000, 10), PrivacyBudget(60.0, 1e-6)).guarantee
+    expected = norm.sf(norm.ppf(1e-18) + weak.mu)
+    assert weak.trade_off(1e-18) == pytest.approx(expected, rel=1e-9)
     assert Guarantee(1.0, 1e-6, "zero-out", "zcdp", ()).trade_off(0.2) == 0.8
 
 
