@@ -51,6 +51,16 @@ from ._public import NO_INFERENCE, OF_INFERENCE, equivalent, merged
 from ._records import BlocksTable, LocalTable, Reader, Targets, class_weights, read_blocks
 
 _SMALL = 2.0**-600  # any float times this times a coefficient is finite
+# messages of metrics; others show a cell, or all labels that occur
+_QUOTES_NOTHING = (
+    "Found input variables",
+    "Input contains",
+    "Mean Tweedie deviance",
+    "Sample weights must",
+    "y must hold",
+    "y should be a 1d array",
+    "y_true and y_pred have",
+)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -532,11 +542,14 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         try:
             return float(metric(here(y), found, sample_weight=weight))
         except (TypeError, ValueError) as error:
-            what = error if isinstance(error, ValueError) else "y has labels of several types"
-            raise ValueError(
-                f"{what}. Where targets are missing: dp_score leaves such records out, as a fit "
-                "with nonfinite='zero' does"
-            ) from None
+            what = str(error).partition("\n")[0].rstrip(".")
+        if not what.startswith(_QUOTES_NOTHING):
+            what = "y or sample_weight holds values of another kind"
+        # not in the block above, whose error would go along as the context, which reports may show
+        raise ValueError(
+            f"{what}. Where targets are missing: dp_score leaves such records out, as a fit with "
+            "nonfinite='zero' does"
+        )
 
     def _units(self, encoder: Any, units: str) -> tuple[list[str], Any, Array, Array]:
         """Names of the features, what they stand for in an encoder's table, shift and width.

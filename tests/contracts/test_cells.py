@@ -319,6 +319,22 @@ def test_no_error_quotes_labels_beside_a_complex_one():
         assert "37037" not in str(caught.value)
 
 
+def test_no_error_of_a_score_quotes_a_cell_or_labels():
+    for name in ("DPMirrorRegressor", "DPPoissonRegressor", "DPMirrorClassifier"):
+        X, y = table(name)
+        model, ones = build(name, main_form(name)).fit(X, y), np.ones(len(y), dtype=object)
+        other = np.full(len(y), 37037) if is_classifier(name) else np.full(len(y), 37037 + 1j)
+        cases = [(other, ones), (y, np.where(np.arange(len(y)) == BAD_ROW, "SECRET", ones))]
+        if not is_classifier(name):  # to which text is a label
+            cases.append((np.where(np.arange(len(y)) == BAD_ROW, "SECRET", y.astype(object)), ones))
+        for targets, weights in cases:
+            with pytest.raises(ValueError, match="holds values of another kind") as caught:
+                model.score(X, targets, sample_weight=weights)
+            assert "SECRET" not in str(caught.value)
+            assert "37037" not in str(caught.value)
+            assert caught.value.__context__ is None
+
+
 def test_a_missing_cell_of_a_nullable_frame_costs_its_own_record_in_scores_and_searches():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(0, 2, (200, 2)), columns=["a", "b"]).astype("Int8")
