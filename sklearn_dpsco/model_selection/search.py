@@ -301,10 +301,14 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         self.candidates_ = list(plan.candidates)
         self.best_index_, self.best_params_ = index, plan.candidates[index]
         self.best_estimator_ = best
-        found = getattr(last_step(best), "_estimates", None)
+        # what was chosen, and so the model, tells of the other parts as well
+        last = last_step(best)
+        own, last.guarantee_ = last.guarantee_.claim, self.guarantee_
+        found = getattr(last, "_estimates", None)
         if found is not None and plan.choice is not None:
             void = "settings were chosen on the same records: intervals do not cover"
-            last_step(best)._estimates = replace(found, void=void)
+            title = found.title.replace(own, self.guarantee_.claim)
+            last._estimates = replace(found, void=void, title=title)
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
@@ -536,8 +540,9 @@ class DPGridSearchCV(_PrivateSearch):
     best_params_ : dict
         Those of the grid's parameters that the best model has.
     best_estimator_ : estimator
-        Fitted. Its own `guarantee_` is that of the last fit alone. It has the search's
-        `accountant`, so that whoever fits it again pays again.
+        Fitted. The `guarantee_` of the model is that of the search, as it was chosen on the same
+        records; its `plan_` has the last fit alone. It has the search's `accountant`, so that
+        whoever fits it again pays again.
     best_index_ : int
         Position of the best settings in `candidates_`; 0 is the default.
     candidates_ : list of dict

@@ -224,8 +224,10 @@ def test_whoever_fits_the_best_model_again_pays_again():
     search = search_of(accountant=accountant).fit(X, y)
     best = search.best_estimator_
     assert best.accountant is accountant
-    assert best.guarantee_.epsilon < 4.0
-    best.fit(X, y)
+    # the model tells what was chosen by the whole search, which its last fit alone does not pay
+    assert best.guarantee_ == search.guarantee_ == accountant.ledger[0].guarantee
+    assert best.plan_.guarantee.epsilon == best.epsilon < 4.0
+    assert best.fit(X, y).guarantee_.epsilon == best.epsilon
     clone(best).fit(X, y)
     assert len(accountant.ledger) == 3
 
@@ -701,7 +703,7 @@ def test_two_private_steps_share_every_part():
     pipe = make_pipeline(_Twice(epsilon=1.0, solver=NoisyMD(max_iter=2)), model)
     search = search_of(pipe, {"dpmirrorregressor__feasible_set": [L2Ball(1.0)]}).fit(X, y)
     scaler, model = search.best_estimator_
-    first, second = scaler.guarantee_.cost("gdp"), model.guarantee_.cost("gdp")
+    first, second = scaler.guarantee_.cost("gdp"), model.plan_.guarantee.cost("gdp")
     assert 3.5 < second / first < 4.5
     budget = search.guarantee_.cost("gdp")
     assert (first + second) / budget == pytest.approx(
@@ -964,6 +966,7 @@ def test_trial_fits_have_no_standard_errors_and_the_choice_is_noted():
     best, alone = search.best_estimator_, model.set_params(epsilon=1.2, random_state=0).fit(X, y)
     assert best.summary().void == note
     assert note in str(best.summary())
+    assert search.guarantee_.claim in str(best.summary()).replace("\n  ", " ")
     for asks in ("conf_int", "t_test", "wald_test", "predict_interval"):
         asked = {"conf_int": (), "predict_interval": (X[:2],)}.get(asks, (np.eye(X.shape[1] + 1),))
         with pytest.warns(PrivacyParameterWarning, match=note):
