@@ -298,17 +298,15 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         for step in private_steps(best).values():  # whoever fits it again pays again
             step.set_params(accountant=account)
         self._keep_claim(plan, stream)
-        self.candidates_ = list(plan.candidates)
+        self.candidates_, self.best_estimator_ = list(plan.candidates), best
         self.best_index_, self.best_params_ = index, plan.candidates[index]
-        self.best_estimator_ = best
         # what was chosen, and so the model, tells of the other parts as well
         last = last_step(best)
         own, last.guarantee_ = last.guarantee_.claim, self.guarantee_
-        found = getattr(last, "_estimates", None)
-        if found is not None and plan.choice is not None:
+        if getattr(last, "_estimates", None) is not None and plan.choice is not None:
+            title = last._estimates.title.replace(own, self.guarantee_.claim)
             void = "settings were chosen on the same records: intervals do not cover"
-            title = found.title.replace(own, self.guarantee_.claim)
-            last._estimates = replace(found, void=void, title=title)
+            last._estimates = replace(last._estimates, void=void, title=title)
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
