@@ -594,15 +594,15 @@ PHASED_SGD = by_task(
 # Steps, clips and the noise that is allowed in the coefficients.
 FTRL = by_task(
     _TASKS,
-    reach=(1.0, 8.0),  # l2 norm of the noise in the prediction for the longest row
-    whitened_reach=(0.4, 8.0),  # the same after whitening, where fewer steps are enough
-    whitened_reach_of_open=(1.0, 5.0),  # in streams of unknown length
-    # Times this and the root of the number of outputs, of classes in streams of a known length: the
-    # one epoch of these is as long as the stream, and log-odds of 3 are a clear label.
-    reach_of_known=(1.0, 0.4),
+    # l2 norm of the noise in the prediction for the longest row, of classes times the root of their
+    # number (log-odds of 3 are a clear label), and after whitening, where fewer steps are enough
+    reach=(1.0, 3.2),
+    whitened_reach=(0.4, 3.2),
+    kinked=(1.0, 8.0),  # how far the steps about a kink go together, at most, over the root of them
     noisy=(0.15, 0.6),  # relative noise of the mean gradient above which less than that is allowed
     clip=(0.3, 0.5),
     accurate=(0.002, 0.008),  # noise below which the clip grows to 1
+    accurate_of_open=(0.008, 0.032),  # of an epoch, where no length is known
     radius=(3.0, 30.0),
     n_steps=256,  # of an epoch, at least
     most_steps=2048,  # and at most; more cost time and a little noise without any gain

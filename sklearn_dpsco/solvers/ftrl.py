@@ -241,6 +241,10 @@ class Epoch(Part):
         lambda, the factor of the noisy sum of the gradients.
     group : str
         Name of its records.
+    gradient_clip : float
+        c: bound on abs(dl/dz).
+    data_norm : float
+        B: bound on the l2 norm of a row; gradients of longer rows are scaled down.
     whole_from : float
         The records for which the plan would allow this lambda. After n of fewer it is that times
         ``sqrt(n / whole_from)``: the first sums have nearly the noise of the last, and tell little.
@@ -253,6 +257,8 @@ class Epoch(Part):
     batch_size: int
     learning_rate: float
     group: str
+    gradient_clip: float
+    data_norm: float
     whole_from: float = 0.0
 
 
@@ -265,12 +271,8 @@ class FTRLPlan(Plan):
     geometry : Geometry
         The feasible set with its radius.
     mirror_map : MirrorMap
-    gradient_clip : float
-        c: bound on abs(dl/dz).
     average : bool
         Whether the model is the average of the iterates, or the last one.
-    data_norm : float
-        B: bound on the l2 norm of a row; gradients of longer rows are scaled down.
     targets : tuple of TargetMedians and TargetSpreads
         Selections on the first records of a regression, of the units of the targets of all later
         ones; none where the bounds are these.
@@ -286,9 +288,7 @@ class FTRLPlan(Plan):
 
     geometry: Geometry
     mirror_map: MirrorMap
-    gradient_clip: float
     average: bool
-    data_norm: float
     targets: tuple[TargetMedians, ...]
     first: FirstMeans | None
     moments: SecondMoments | None
@@ -334,7 +334,7 @@ class FTRL(Solver):
     gradient_clip : "auto" or float in [1e-50, 1e50], default="auto"
         Bound c on the absolute derivative of the loss in the raw prediction, as in `NoisyMD`;
         "auto" is 0.3 in regression and 0.5 in classification where the noise is large, and grows
-        to 1 as it falls.
+        to 1 as it falls, from one epoch to the next.
     data_norm : "auto" or float in [1e-50, 1e50], default="auto"
         Bound B on the l2 norm of a scaled row with the intercept's 1, as in `NoisyMD`; but a longer
         row stays as it is, and its gradient is scaled down. With second moments it bounds the rows
@@ -386,26 +386,18 @@ class FTRL(Solver):
             raise ValueError(
                 f"a stream has at most {LONGEST_STREAM} records, got n_samples={problem.n_samples}"
             )
-        rules, loss = defaults.FTRL[problem.loss.task], problem.loss
+        rules = defaults.FTRL[problem.loss.task]
         targets = self._plan_targets(problem, budget)
         allowance = budget.mixed_allowance if targets else budget.gaussian_allowance
         norm = self.data_norm or defaults.data_norm(problem)
-        # of the mean of all gradients, for a clip of 1
-        noise = defaults.gradient_noise(problem, budget, norm, allowance.amount)
         geometry = defaults.sized_set(problem, rules.radius)
         mirror_map = self._mirror_map(problem, budget, geometry, norm)
-        clip = self.gradient_clip
-        clip = clip or defaults.growing_clip(problem, rules.clip, noise, rules.accurate)
-        # every l_p norm of the coefficients that bounds a prediction is at most this
-        largest = geometry.radius * 2 * problem.dimension
         first = self._plan_first(problem, budget, allowance, norm)
         moments = self._plan_moments(problem, budget, allowance, norm)
-        if moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)
-            part = defaults.growing(rules.shortest_rows, noise, rules.accurate_rows)
-            norm = rules.longest_rows * part * math.sqrt(problem.dimension)
-        facts = geometry, mirror_map, bounded_clip(loss, clip, largest), self.average, norm
         common = problem, budget, self.form, 0, Guarantee.of(budget, ())
-        plan = FTRLPlan(*common, *facts, targets, first, moments, (), self.shuffle)
+        before = targets, first, moments
+        facts: Any = geometry, mirror_map, self.average, *before, (), self.shuffle
+        plan = FTRLPlan(*common, *facts)
         left = problem.n_samples - sum(part.n_records for part in plan.parts)
         size = 2 * rules.n_steps if self.doubling else left
         epochs: list[Epoch] = []
@@ -513,19 +505,35 @@ class FTRL(Solver):
         noise = Gaussian.calibrate(change, allowance, dimension=d * (d + 1) // 2)
         return SecondMoments(d, norm, n_records, noise)
 
+    def _bounds(self: Any, plan: FTRLPlan, allowance: Allowance, size: int) -> tuple[float, float]:
+        """The clip of derivatives and the bound on rows, of an epoch of so many records."""
+        problem, rules = plan.problem, defaults.FTRL[plan.problem.loss.task]
+        norm = self.data_norm or defaults.data_norm(problem)
+        # of the mean of all gradients, for a clip of 1
+        alone = replace(problem, n_samples=size if self.doubling else problem.n_samples)
+        noise = defaults.gradient_noise(alone, plan.budget, norm, allowance.amount)
+        if plan.moments is not None:  # rows whose root mean square norm is at most sqrt(d + 1)
+            part = defaults.growing(rules.shortest_rows, noise, rules.accurate_rows)
+            norm = rules.longest_rows * part * math.sqrt(problem.dimension)
+        accurate = rules.accurate_of_open if self.doubling else rules.accurate
+        clip = self.gradient_clip or defaults.growing_clip(problem, rules.clip, noise, accurate)
+        # every l_p norm of the coefficients that bounds a prediction is at most this
+        largest = plan.geometry.radius * 2 * problem.dimension
+        return bounded_clip(problem.loss, clip, largest), norm
+
     def _epoch(self: Any, plan: FTRLPlan, allowance: Allowance, number: int, size: int) -> Epoch:
         problem, budget = plan.problem, plan.budget
         rules = defaults.FTRL[problem.loss.task]
         n_steps = max(rules.n_steps, min(rules.most_steps, size // rules.useful_batch))
         batch_size = self.batch_size or max(rules.smallest_batch, -(-size // n_steps))
         batch_size = min(size, batch_size)
-        norm, clip, width = plan.data_norm, plan.gradient_clip, problem.size
+        (clip, norm), width = self._bounds(plan, allowance, size), problem.size
         change, largest = gradient_sum(problem, budget, batch_size, clip, norm)
         facts: Any = {"n_steps": -(-size // batch_size), "width": width, "largest_norm": largest}
         noise = PrefixSum.calibrate(change, allowance, **facts)
-        group = f"epoch {number}"
+        bounds = f"epoch {number}", clip, norm
         if self.learning_rate is not None:
-            return Epoch(noise, size, batch_size, self.learning_rate / batch_size, group)
+            return Epoch(noise, size, batch_size, self.learning_rate / batch_size, *bounds)
         # The largest step that is stable and keeps the noise in the coefficients within bounds. The
         # norms are the one in which the mirror map is strongly convex, and its dual.
         q, is_whitened = plan.mirror_map.dual_exponent(width), plan.moments is not None
@@ -540,19 +548,18 @@ class FTRL(Solver):
         if not math.isfinite(smoothness):
             # whitened rows are mostly far shorter than their bound
             square = min(row**2, problem.dimension) if is_whitened else row**2
-            stable = rules.reach / (clip * square * math.sqrt(noise.n_steps))
+            stable = rules.kinked / (clip * square * math.sqrt(noise.n_steps))
         noisy = noise.worst_scale * width ** (1 / q) * math.sqrt(q - 1)
         if q == math.inf:
             noisy = noise.worst_scale * math.sqrt(2 * math.log(2 * width))
-        whitened = rules.whitened_reach_of_open if self.doubling else rules.whitened_reach
-        reach = whitened if is_whitened else rules.reach
-        if problem.loss.task == "classification" and not self.doubling:
-            reach *= rules.reach_of_known * math.sqrt(problem.n_outputs)
+        reach = rules.whitened_reach if is_whitened else rules.reach
+        if problem.loss.task == "classification":
+            reach *= math.sqrt(problem.n_outputs)
         allowed = reach / row * min(1.0, rules.noisy / (noisy / (clip * size)))
         rate = min(stable / batch_size, allowed / noisy)
-        # (an epoch of several goes on from a model, which is lost the slower)
-        whole_from = 0.0 if self.doubling else rate * noisy**2 * row / (reach * rules.noisy * clip)
-        return Epoch(noise, size, batch_size, rate, group, whole_from)
+        # (an epoch after the first goes on from a model, which is lost the slower)
+        whole_from = 0.0 if number else rate * noisy**2 * row / (reach * rules.noisy * clip)
+        return Epoch(noise, size, batch_size, rate, *bounds, whole_from)
 
 
 # ------------------------------------------------------------------------------ a stream
@@ -649,9 +656,9 @@ class FTRLRun:
             white = _centred(rows) @ self._whitening
             rows = Rows(white, rows.has_intercept, rows.scale, rows.sample_weight)
         # gradients of factor_i * l(offset + <row_i, w>, y_i), each of norm at most c B
-        terms = Terms(frame.offset, plan.problem.loss, plan.gradient_clip)
+        terms = Terms(frame.offset, plan.problem.loss, part.gradient_clip)
         coef = self._coef.reshape(plan.problem.shape)
-        self._sum += rows.clipped_gradient_sum(coef, data.y, terms, plan.data_norm).ravel()
+        self._sum += rows.clipped_gradient_sum(coef, data.y, terms, part.data_norm).ravel()
 
     def _release(self, stream: RandomStream) -> None:
         """Finish a step, or a part before the steps."""

@@ -316,8 +316,8 @@ def reference_leader(X, y, plan, loss, batch_size):
     """The last iterate and the average without noise, written down plainly."""
     n = len(X)
     rows = np.column_stack((X, np.ones(n))) if plan.problem.fit_intercept else X
-    factor = np.minimum(1, plan.data_norm / np.linalg.norm(rows, axis=1))
-    rate, clip = plan.epochs[0].learning_rate, plan.gradient_clip
+    factor = np.minimum(1, plan.epochs[0].data_norm / np.linalg.norm(rows, axis=1))
+    rate, clip = plan.epochs[0].learning_rate, plan.epochs[0].gradient_clip
     w, total, average, n_done = np.zeros(rows.shape[1]), 0.0, 0.0, 0
     for start in range(0, n, batch_size):
         batch = slice(start, start + batch_size)
@@ -520,6 +520,32 @@ def test_slopes_of_clear_predictions_that_have_not_come_far_yet_stay(monkeypatch
     kept = losses()
     monkeypatch.setattr(ftrl, "_NOISE", math.inf)  # no slopes are sure: all are shortened
     assert (losses() - kept).min() > 0.001  # with one noise; .003 on average
+
+
+def test_an_epoch_of_an_open_stream_has_the_bounds_that_its_length_allows():
+    for task in ("regression", "classification"):
+        facts = free_problem(2**40, 5, task, feasible_set=L2Ball)
+        plan = FTRL().with_facts(doubling=True).plan(facts, PrivacyBudget(1.0, 1e-6))
+        rules = defaults.FTRL[task]
+        for name, least in (("gradient_clip", rules.clip), ("data_norm", rules.shortest_rows)):
+            bounds = np.array([getattr(epoch, name) for epoch in plan.epochs[:-1]])
+            assert np.all(np.diff(bounds) >= 0), (task, name)
+            assert bounds[0] / bounds[-1] == pytest.approx(least), (task, name)
+
+
+@pytest.mark.parametrize(("n", "d", "epsilon", "most"), [(400, 8, 0.3, 0.1), (5000, 20, 0.3, -0.1)])
+def test_an_open_stream_is_little_worse_than_frequencies_before_it_is_better(n, d, epsilon, most):
+    excess = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (n + 2000, d))
+        z = X @ rng.normal(size=d)
+        y = (2 * z / z.std() + rng.logistic(size=n + 2000) > 0).astype(int)
+        facts = {"epsilon": epsilon, "delta": 1e-6, "relation": "zero-out", "random_state": seed}
+        model = DPFTRLClassifier(classes=[0, 1], bounds_X=(-1, 1), **facts)
+        model.partial_fit(X[:n], y[:n])
+        excess.append(log_loss(y[n:], model.predict_proba(X[n:])) - math.log(2))
+    assert np.mean(excess) < most, excess
 
 
 def test_few_noisy_steps_of_a_stream_make_rare_labels_no_more_than_they_are():
