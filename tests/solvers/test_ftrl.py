@@ -548,6 +548,21 @@ def test_an_open_stream_is_little_worse_than_frequencies_before_it_is_better(n, 
     assert np.mean(excess) < most, excess
 
 
+def test_probabilities_of_columns_with_long_tails_have_the_mean_of_the_labels():
+    # a smaller clip made it .08 to .1 too low
+    biases = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = np.where(rng.random((7500, 10)) < 0.8, 0.0, rng.lognormal(0, 1.5, (7500, 10)))
+        X = X.clip(0, 30)
+        z = (X - X.mean(axis=0)) @ rng.normal(size=10)
+        y = (0.5 * z / z.std() - 1 + rng.logistic(size=7500) > 0).astype(int)
+        facts = {"epsilon": 0.3, "delta": 1e-6, "relation": "zero-out", "random_state": seed}
+        model = DPFTRLClassifier(classes=[0, 1], bounds_X=(0, 30), **facts).fit(X, y)
+        biases.append(model.predict_proba(X)[:, 1].mean() - y.mean())
+    assert abs(np.mean(biases)) < 0.06, biases
+
+
 def test_few_noisy_steps_of_a_stream_make_rare_labels_no_more_than_they_are():
     losses = []
     for seed in range(8):
