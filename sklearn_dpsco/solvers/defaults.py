@@ -465,10 +465,6 @@ CORRECTION = rule_set(
     shortest=32.0,
     longest=80.0,
     momentum=0.5,
-    # Slopes of clear predictions, in which the loss is flat: steps are longer by this part of the
-    # ratio of curvatures, if their noise changes a slope by at most this part.
-    newton=0.5,
-    slope_noise=0.2,
     tail_share=0.02,  # of the whole budget, for the clip
     clear=5.0,  # of the noise of that selection, of users
     rarer=0.4,  # of users with a label of the rarer class, whose gradients are clipped
@@ -476,6 +472,7 @@ CORRECTION = rule_set(
     aim=160.0,
     prior=1.0,  # standard deviation of the changes of slope and intercept
     slope_prior=0.5,  # and of what slopes are multiplied by
+    prior_of_two=0.75,  # of the slope of two classes, where frequencies tell the level
     most_lost=0.7,  # of labels' slopes that are clear of noise, by that of these steps
     prior_of_classes=0.3,  # of several classes' intercepts
     # where frequencies tell the level of probabilities, in the place of these for intercepts: what
@@ -483,9 +480,11 @@ CORRECTION = rule_set(
     law_doubt=1.25,
     start_above=0.75,  # of such levels, log-odds from where Newton steps begin, at most
     steepest=3.0,  # of the slopes, where most predictions are alike
-    # log-odds up to which the unit of slopes grows where few predictions are far from all, and
-    # the power of the part of slopes that is clear, by which it grows less
+    # Log-odds that are the unit of slopes at most, of two classes, and up to which it grows where
+    # few predictions are far from all; the power of the part of slopes that is clear, by which it
+    # grows less. With fewer `records` for a column it may be longer.
     largest_unit=1.5,
+    records=100.0,
     sure=8.0,
     # Below `least`, from this m and 6 d on, the levels of a regression are restored to the released
     # means of its targets, from which they must be off by so many variances; the share of the whole

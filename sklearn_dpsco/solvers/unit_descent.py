@@ -47,7 +47,6 @@ from .wide_units import wide_mean
 
 _USER_CLIPS = 2.0 ** np.arange(-10.0, 12.01, 0.25)
 _ASSUMED = "r2", "correlation", "prevalence", "mean", "dispersion", "safe"  # of an effect's power
-_LARGEST_CHANGE = 0.5  # of the logarithm of a slope, in a step
 _LINE_UNIT = math.sqrt(0.5)  # of slope and intercept, as of rows of norm sqrt(2)
 _LINE_BYTES = 2**28  # of rows on such a line that are kept, where other rows are read again
 _N_POINTS = 200  # of normal predictions
@@ -557,7 +556,6 @@ class Walk(NamedTuple):
     length: float
     momentum: float
     ratio: float = 1.0  # of gradients over those that are released, as of `Units`
-    stretch: float = 1.0  # how much longer steps on the slope of clear predictions are
 
     @property
     def variance(self) -> float:
@@ -597,7 +595,7 @@ def _descend(
     if problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
         sum_of = statistics.limited_gradient_sum
-    total, direction, n_added, first = np.zeros_like(coef), np.zeros_like(coef), 0, coef[0]
+    total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
     pulls: list[tuple[float, float]] = []
     length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
@@ -617,10 +615,7 @@ def _descend(
             total, n_added = np.zeros_like(coef), 0
         before, size = (coef, noisy), float(noisy @ noisy)
         direction = walk.momentum * direction + clip * walk.ratio * noisy
-        slope, coef = coef[0], coef - length * stretch * direction
-        if walk.stretch > 1:  # on its logarithm: the loss grows ever flatter in the slope itself
-            change = -length * walk.stretch * direction[0] * slope / first**2
-            coef[0] = slope * math.exp(min(_LARGEST_CHANGE, max(-_LARGEST_CHANGE, change)))
+        coef = coef - length * stretch * direction
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
             if problem.has_frequencies and not is_tied:
@@ -951,7 +946,7 @@ class Correction(Part):
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         slopes, _ = _slopes_and_levels(units, coef)
-        spread, far, line = self._line(units, slopes, clear.part, point[:d], stream)
+        spread, far, unit, line = self._line(units, slopes, clear.part, point[:d], stream)
         points = _normal_points(units, slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
         own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), far * CORRECTION.prior
@@ -963,8 +958,8 @@ class Correction(Part):
         is_normal, (thought, doubt) = k == 1 and points is not None, level(clear.part)
         if is_normal:  # (scores in groups are not; from far off, steps do not come to their level)
             thought = thought + doubt / (doubt + own[1]) * (own[0] - thought)
-        start = np.append(clear.part * spread, thought) / half
-        walk = self._walk_on_line(line, self._clip(line, start, stream), start, is_normal)
+        start = np.append(clear.part * unit, thought) / half
+        walk = self._walk_on_line(line, self._clip(line, start, stream))
         after, _ = _descend(line, start, walk, stream)
         curved = np.full(k + 1, units.curvature)
         if k > 1:  # the rarer a class, the less is known of its intercept
@@ -972,15 +967,16 @@ class Correction(Part):
             curved[1:] = frequencies * (1 - frequencies)
             curved[0] = curved[1:].mean()
         if problem.loss.task == "rates" or clear is not WHOLE:
-            prior = min(prior, CORRECTION.slope_prior * spread / half)
-        slope = after[0] * half / spread - clear.chance
+            prior = min(prior, CORRECTION.slope_prior * unit / half)
+        slope = after[0] * half / unit - clear.chance
         steeper = min(CORRECTION.steepest, max(0.0, slope))
         thought, doubt = level(steeper)
-        if is_normal:
-            curved[1:] = units.balance / 8  # half of the variance of labels
+        if k == 1 and points is not None:
+            prior = min(prior, CORRECTION.prior_of_two)
             # (where steps are not the shortest, their noise is small)
-            if slope > clear.part and walk.length <= CORRECTION.shortest / units.curvature:
-                curved[0] = min(curved[0], _slope_curvature(units, steeper * points, thought))
+            is_noisy = walk.length <= CORRECTION.shortest / units.curvature
+            found = np.append(steeper * unit, thought) if slope > clear.part and is_noisy else None
+            curved = _curvatures_of_two(units, points[:, 1], unit, half * start, found)
         noise = walk.variance * walk.kept_noise(0.4 * curved)
         kept = 1 / (1 + noise[0] / max(prior**2, TINY))
         least = max(UNIT_DESCENT.least_part, (clear.part - CORRECTION.most_lost) * (k == 1))
@@ -997,12 +993,14 @@ class Correction(Part):
 
     def _line(
         self, units: Units, slopes: Array, sure: float, point: Array, stream: RandomStream
-    ) -> tuple[float, float, Units]:
-        """A unit of predictions, over their root mean square if normal, and the rows in it.
+    ) -> tuple[float, float, float, Units]:
+        """The spread of predictions, over that of most of them, their unit, and the rows in it.
 
         Few rows whose predictions are far from all others may be most of a class, and would hardly
         count if they were much longer than the unit. So it is larger where second moments tell of
-        such predictions, those of slopes of which a part near 1 is `sure`, and no noise.
+        such predictions, those of slopes of which a part near 1 is `sure`, and no noise. Where two
+        classes are clear, labels are mixed near 0 alone, and that tells the slope: in a unit of few
+        log-odds those rows have gradients as long as any, clear of the noise.
         """
         assert self.size is not None
         k, octaves = units.problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
@@ -1018,16 +1016,17 @@ class Correction(Part):
             far = min(most, max(1.0, _spread_of(units, slopes) / spread))
             far = min(most, far ** (1.5 * min(1.0, sure) ** CORRECTION.sure))
         spread *= far
-        data = sizes.map(statistics.on_line, spread).kept(most=_LINE_BYTES)
-        unit = np.full(k + 1, _LINE_UNIT)
-        line = replace(units.problem, n_features=k)
-        return spread, far, units._replace(problem=line, data=data, unit=unit)
+        is_of_two = k == 1 and tells_levels(units)
+        # (of few records for a column, those near 0 are fitted by chance)
+        few = max(1.0, CORRECTION.records * len(point) / n)
+        unit = min(spread, few * CORRECTION.largest_unit) if is_of_two else spread
+        data = sizes.map(statistics.on_line, unit).kept(most=_LINE_BYTES)
+        problem = replace(units.problem, n_features=k)
+        line = units._replace(problem=problem, data=data, unit=np.full(k + 1, _LINE_UNIT))
+        return spread, far, unit, line
 
-    def _walk_on_line(self, line: Units, clip: float, start: Array, is_normal: bool) -> Walk:
-        """Further where the noise is small, for classes of which one is rare.
-
-        And on slopes of two classes that are clear, of predictions thought to be normal.
-        """
+    def _walk_on_line(self, line: Units, clip: float) -> Walk:
+        """Further where the noise is small, for classes of which one is rare."""
         scale = line.ratio * self.step.scale / math.sqrt(self.n_steps)
         if line.problem.loss.task != "regression":
             scale *= clip / line.problem.joint_unit
@@ -1036,15 +1035,7 @@ class Correction(Part):
         longest = CORRECTION.longest * max(1.0, line.problem.n_outputs / 3)
         reach = min(longest, max(CORRECTION.shortest, reach))
         length = reach / line.curvature
-        walk = Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
-        if not is_normal:
-            return walk
-        points = _normal_points(line, np.ones((1, 1)), _LINE_UNIT * start[0])
-        flat = _slope_curvature(line, points, _LINE_UNIT * start[1:])
-        noise = length * math.sqrt(walk.variance / self.n_steps)
-        surest = CORRECTION.slope_noise * start[0] / max(noise, TINY)
-        stretch = min(CORRECTION.newton * line.curvature / max(flat, TINY), surest)
-        return walk._replace(stretch=max(1.0, stretch))
+        return Walk(self.step, clip, self.n_steps, length, CORRECTION.momentum, line.ratio)
 
     def _clip(self, units: Units, coef: Array, stream: RandomStream) -> float:
         """A clip that `n_above` records exceed, of the derivatives at the coefficients."""
@@ -1216,15 +1207,24 @@ def _levels(units: Units, points: Array) -> Array:
     return found[1:] - found[0] if problem.n_outputs == 1 else found - found.mean()
 
 
-def _slope_curvature(units: Units, points: Array, level: Array) -> float:
-    """Second derivative of the loss in the slope of two classes' predictions, over their square.
+def _curvatures_of_two(
+    units: Units, points: Array, unit: float, start: Array, found: Array | None
+) -> Array:
+    """Of the loss of two classes in slope and level, by rows as in `on_line`; at most the usual.
 
-    Where they are clear it is small, and noise takes a slope that grows much further than one that
-    falls.
+    In the level at the start, in the slope where it was found, if at all: where predictions are
+    clear they are small, and noise takes a slope that grows much further than one that falls.
     """
-    score = points[:, 1]
-    p = expit(score + units.frame.offset + level)
-    return float(p * (1 - p) @ score**2) / max(float(score @ score), TINY)
+    squares = (points / unit) ** 2
+    rows = units.frame.mean_weight * np.sqrt(2 / np.maximum(2.0, squares + 1)) / len(points)
+    curved = np.array([units.curvature, units.balance / 8])  # half of the variance of labels
+    at_start = expit(start[0] * points / unit + units.frame.offset + start[1])
+    if unit <= CORRECTION.largest_unit:  # rows near 0 count most
+        curved[1] = min(curved[1], float(rows @ (at_start * (1 - at_start))))
+    if found is not None:
+        p = expit(found[0] * points / unit + units.frame.offset + found[1])
+        curved[0] = min(curved[0], float((rows * squares) @ (p * (1 - p))))
+    return curved
 
 
 def _doubted_levels(

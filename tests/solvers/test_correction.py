@@ -268,6 +268,19 @@ def test_slopes_of_clear_labels_grow():
     assert np.median(losses) < 0.012, losses
 
 
+def test_few_clear_labels_tell_how_clear_they_are():
+    """Mixed ones are few and near 0: in units of all predictions their gradients are noise."""
+    found = []
+    for seed in range(8):
+        X, z, rng = linear(5500, 5, seed)
+        y = (rng.random(5500) < expit(20 * z)).astype(int)
+        plain = LogisticRegression(max_iter=1000).fit(X[:1500], y[:1500])
+        of_new = y[1500:], X[1500:], plain.predict_proba(X[1500:])[:, 1]
+        facts = {"random_state": seed, "epsilon": 1.0}
+        found.append(excess_log_loss(X[:1500], y[:1500], *of_new, **facts))
+    assert np.mean(found) < -0.008, found
+
+
 def test_targets_of_which_few_are_not_zero_keep_their_mean():
     """Also where the last steps have a clip that cuts all of those."""
     cases = (3000, 0.1, "zero-out", 0.8), (10_000, 0.02, "replace-one", 0.65)
