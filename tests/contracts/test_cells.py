@@ -323,7 +323,9 @@ def test_no_error_of_a_score_quotes_a_cell_or_labels():
     for name in ("DPMirrorRegressor", "DPPoissonRegressor", "DPMirrorClassifier"):
         X, y = table(name)
         model, ones = build(name, main_form(name)).fit(X, y), np.ones(len(y), dtype=object)
-        other = np.full(len(y), 37037) if is_classifier(name) else np.full(len(y), 37037 + 1j)
+        other = np.full(len(y), 37037 + 1j)
+        if is_classifier(name):
+            other = np.where(np.arange(len(y)) == BAD_ROW, 37037, y.astype(str).astype(object))
         cases = [(other, ones), (y, np.where(np.arange(len(y)) == BAD_ROW, "SECRET", ones))]
         if not is_classifier(name):  # to which text is a label
             cases.append((np.where(np.arange(len(y)) == BAD_ROW, "SECRET", y.astype(object)), ones))
