@@ -52,6 +52,7 @@ from ..exceptions import PrivacyParameterWarning
 from ..losses import Logistic, Loss, Multinomial, Squared, Tweedie, clipped_derivative
 from ..mechanisms import Gaussian, Release, SelectVertex
 from ..privacy.budget import size_epsilon
+from ..privacy.selections import bracketed
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Part, Problem, named_releases
@@ -1037,17 +1038,18 @@ def _n_from(purse: Purse, k: int, left: float, times: float) -> float:
     problem, budget = purse.problem, purse.budget
 
     def left_by_units(more: float) -> float:
-        size = math.ceil(more * problem.n_samples)
-        of_more = Purse(replace(problem, n_samples=size), budget)
+        n, n_users = (math.ceil(more * of_now) for of_now in (problem.n_samples, problem.n_users))
+        of_more = Purse(replace(problem, n_samples=n, n_users=n_users), budget)
         plan_units(of_more)
         return of_more.left
 
     of_others = left_by_units(1.0) - left
     wanted = times * INFERENCE.least * k**1.5 / Purse(problem, budget).user_accuracy
-    last = more = max(1.0, wanted / math.sqrt(0.5))
-    for _ in range(3):
-        last, more = more, max(1.0, wanted / math.sqrt(left_by_units(more) - of_others))
-    return 1.03 * max(last, more) * purse.n_records
+
+    def is_enough(more: float) -> bool:
+        return more * math.sqrt(max(0.0, left_by_units(more) - of_others)) >= wanted
+
+    return 1.03 * bracketed(is_enough, 0.01, wanted, 2 * wanted)[1] * purse.n_records
 
 
 def expected_std(

@@ -609,6 +609,21 @@ def test_the_number_of_rows_that_is_named_is_enough_and_hardly_more(n, d, task):
     assert ("PrivateMoments" in str(told[0].message)) == (task == "regression")
 
 
+@pytest.mark.parametrize(("d", "epsilon"), [(3, 1.0), (5, 3.0)])
+def test_the_number_of_users_that_is_named_is_enough(d, epsilon):
+    """Some shares of the budget go by the number of users."""
+    with pytest.raises(ValueError, match="needs about") as caught:
+        planned(300, d, epsilon=epsilon, rows=5)
+    needed, better = re.search(r"about (\d+) users, better (\d+)", str(caught.value)).groups()
+    with pytest.raises(ValueError, match="needs about"):
+        planned(5 * int(0.9 * int(needed)), d, epsilon=epsilon, rows=5)
+    with pytest.warns(PrivacyParameterWarning, match="too small to learn"):
+        planned(5 * int(needed), d, epsilon=epsilon, rows=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planned(5 * int(better), d, epsilon=epsilon, rows=5)
+
+
 def test_intervals_of_few_rows_allow_for_the_length_of_the_last_step():
     """Of labels, whose second derivatives change on its way: .83 of them held without that."""
     rng, held = np.random.default_rng(0), []
