@@ -6,6 +6,7 @@ every candidate that it can be fitted, and by which plan, before anything is spe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,7 +15,8 @@ import numpy as np
 from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.pipeline import Pipeline
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import validate_data
 
 from .._checks import unwarned
@@ -23,6 +25,7 @@ from .._types import Disjoint
 from ..data.cells import as_numbers
 from ..data.compressed import with_values
 from ..exceptions import PrivacyBudgetError
+from ..preprocessing.declared import branches
 from ..preprocessing.vocabulary import PrivateVocabulary
 from ..privacy.branches import Account, ParallelGroup
 from ..privacy.budget import ROUNDING, Composition, Currency, PrivacyBudget
@@ -109,6 +112,16 @@ def _is_private(value: Any) -> bool:
     if isinstance(value, type) or not hasattr(value, "get_params"):
         return False
     return set(OWN) <= set(value.get_params(deep=False)) and hasattr(value, "plan")
+
+
+def fitted_steps(estimator: Any) -> Iterator[Any]:
+    """The private steps that were fitted, which in a `ColumnTransformer` are copies."""
+    if hasattr(estimator, "guarantee_"):
+        yield estimator
+    elif isinstance(estimator, Pipeline | ColumnTransformer | FeatureUnion):
+        whole = estimator
+        for _, part in whole.steps if isinstance(whole, Pipeline) else branches(whole):
+            yield from fitted_steps(part)
 
 
 def last_step(estimator: Any) -> Any:

@@ -39,6 +39,7 @@ from .private_steps import (
     Allotment,
     check_steps,
     fitted_alone,
+    fitted_steps,
     last_step,
     private_steps,
     rehearsed,
@@ -298,11 +299,12 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         for step in private_steps(best).values():  # whoever fits it again pays again
             step.set_params(accountant=account)
         self._keep_claim(plan, stream)
+        last = last_step(best)
+        own = last.guarantee_.claim
+        for step in fitted_steps(best):  # what was chosen tells of the other parts as well
+            step.guarantee_ = self.guarantee_
         self.candidates_, self.best_estimator_ = list(plan.candidates), best
         self.best_index_, self.best_params_ = index, plan.candidates[index]
-        # what was chosen, and so the model, tells of the other parts as well
-        last = last_step(best)
-        own, last.guarantee_ = last.guarantee_.claim, self.guarantee_
         if getattr(last, "_estimates", None) is not None and plan.choice is not None:
             title = last._estimates.title.replace(own, self.guarantee_.claim)
             void = "settings were chosen on the same records: intervals do not cover"
@@ -538,9 +540,9 @@ class DPGridSearchCV(_PrivateSearch):
     best_params_ : dict
         Those of the grid's parameters that the best model has.
     best_estimator_ : estimator
-        Fitted. The `guarantee_` of the model is that of the search, as it was chosen on the same
-        records; its `plan_` has the last fit alone. It has the search's `accountant`, so that
-        whoever fits it again pays again.
+        Fitted. The `guarantee_` of each private step is that of the search, as settings were chosen
+        on the same records; its `plan_` has the last fit alone. It has the search's `accountant`,
+        so that whoever fits it again pays again.
     best_index_ : int
         Position of the best settings in `candidates_`; 0 is the default.
     candidates_ : list of dict

@@ -299,6 +299,8 @@ def test_a_scaler_among_other_columns_has_its_part():
     assert charge.guarantee == search.guarantee_
     assert len(search.plan_.refits[0]) == 2
     scaler = search.best_estimator_[0].named_transformers_["s"]
+    assert scaler.guarantee_ == search.guarantee_
+    assert not hasattr(search.best_estimator_[0].transformers[0][1], "guarantee_")
     # the plan of a fit behind an encoder knows what the encoder declares
     planned = {str(plan) for plan in search.plan_.refits[search.best_index_]}
     assert planned == {str(scaler.plan_), str(search.best_estimator_[-1].plan_)}
@@ -703,7 +705,8 @@ def test_two_private_steps_share_every_part():
     pipe = make_pipeline(_Twice(epsilon=1.0, solver=NoisyMD(max_iter=2)), model)
     search = search_of(pipe, {"dpmirrorregressor__feasible_set": [L2Ball(1.0)]}).fit(X, y)
     scaler, model = search.best_estimator_
-    first, second = scaler.guarantee_.cost("gdp"), model.plan_.guarantee.cost("gdp")
+    assert scaler.guarantee_ == model.guarantee_ == search.guarantee_  # settings of both are chosen
+    first, second = scaler.plan_.guarantee.cost("gdp"), model.plan_.guarantee.cost("gdp")
     assert 3.5 < second / first < 4.5
     budget = search.guarantee_.cost("gdp")
     assert (first + second) / budget == pytest.approx(
