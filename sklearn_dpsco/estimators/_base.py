@@ -55,6 +55,7 @@ _SMALL = 2.0**-600  # any float times this times a coefficient is finite
 _QUOTES_NOTHING = (
     "Found input variables",
     "Input contains",
+    "Input sample_weight contains",
     "Mean Tweedie deviance",
     "Sample weights must",
     "y must hold",

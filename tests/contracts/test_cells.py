@@ -335,6 +335,9 @@ def test_no_error_of_a_score_quotes_a_cell_or_labels():
             assert "SECRET" not in str(caught.value)
             assert "37037" not in str(caught.value)
             assert caught.value.__context__ is None
+        ones[BAD_ROW] = np.nan
+        with pytest.raises(ValueError, match="sample_weight contains NaN"):
+            model.score(X, y, sample_weight=ones.astype(float))
 
 
 def test_a_missing_cell_of_a_nullable_frame_costs_its_own_record_in_scores_and_searches():
