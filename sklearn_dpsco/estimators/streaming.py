@@ -104,8 +104,8 @@ class _StreamingModel(DPLinearModel):
     horizon : int in [1, 2^40] or None, default=None
         Number of records that `partial_fit` will see in all, at most 2^40; more are refused.
         None: not known; the stream is cut into epochs that double, each with the full budget on
-        records of its own: the same accuracy takes one and a half to three times as many records.
-        `fit` takes the number of rows of its table instead.
+        records of its own: the same accuracy takes up to three times as many records. `fit` takes
+        the number of rows of its table instead.
     feasible_set : {"l2", "l1", "linf", "simplex"} or Geometry, default="l2"
         The set of the scaled coefficients. "simplex" (non-negative, summing to the radius) needs
         ``fit_intercept=False``.
