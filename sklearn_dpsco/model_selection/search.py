@@ -299,21 +299,26 @@ class _PrivateSearch(PrivateFit, MetaEstimatorMixin, BaseEstimator):
         for step in private_steps(best).values():  # whoever fits it again pays again
             step.set_params(accountant=account)
         self._keep_claim(plan, stream)
-        last = last_step(best)
-        own = last.guarantee_.claim
-        for step in fitted_steps(best):  # what was chosen tells of the other parts as well
-            step.guarantee_ = self.guarantee_
+        self._pass_claim(best, was_chosen=plan.choice is not None)
         self.candidates_, self.best_estimator_ = list(plan.candidates), best
         self.best_index_, self.best_params_ = index, plan.candidates[index]
-        if getattr(last, "_estimates", None) is not None and plan.choice is not None:
-            title = last._estimates.title.replace(own, self.guarantee_.claim)
-            void = "settings were chosen on the same records: intervals do not cover"
-            last._estimates = replace(last._estimates, void=void, title=title)
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         return self
+
+    def _pass_claim(self, best: Any, *, was_chosen: bool) -> None:
+        """Give the steps the search's claim: what was chosen tells of the other parts as well."""
+        last = last_step(best)
+        own = last.guarantee_.claim
+        for step in fitted_steps(best):
+            step.guarantee_ = self.guarantee_
+        if (found := getattr(last, "_estimates", None)) is not None:
+            title = found.title.replace(own, self.guarantee_.claim)
+            chosen = "settings were chosen on the same records: intervals do not cover"
+            void = chosen if was_chosen else found.void
+            last._estimates = replace(found, title=title, void=void)
 
     def _check_own_settings(self) -> None:
         """Raise unless they are right, and the search alone is charged; warn of idle claims."""

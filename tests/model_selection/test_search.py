@@ -979,6 +979,17 @@ def test_trial_fits_have_no_standard_errors_and_the_choice_is_noted():
             getattr(alone, asks)(*asked)
 
 
+def test_a_summary_has_the_claim_of_the_search_also_where_nothing_was_chosen():
+    X, y = table(400)
+    model = DPMirrorRegressor(inference=True, bounds_X=(-16, 16), bounds_y=(-5, 5))
+    pipe = make_pipeline(DPScaler(), model)
+    search = DPGridSearchCV(pipe, {"dpscaler__clip": [16.0]}, epsilon=60.0).fit(X, y)
+    assert search.plan_.choice is None
+    summary = search.best_estimator_[-1].summary()
+    assert summary.void == ""
+    assert search.guarantee_.claim in str(summary).replace("\n  ", " ")
+
+
 @pytest.mark.parametrize("first", [StandardScaler(), "passthrough"])
 def test_a_step_that_learns_without_privacy_is_named_before_anything_is_spent(first):
     X, y = table(600)
