@@ -146,7 +146,7 @@ def check_maker(bounds_X: Any, X: Any) -> None:
 
     A pipeline and its model share an encoder, and their clones have one each.
     """
-    made = _MADE[id(X)][1] if id(X) in _MADE else None
+    _, made = _MADE.get(id(X), (None, None))
     if made is None or isinstance(bounds_X, type) or not hasattr(bounds_X, "output_columns"):
         return
     # (other numbers of columns are refused in any case)

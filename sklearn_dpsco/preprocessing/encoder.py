@@ -251,11 +251,11 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         -------
         ndarray or CSR array of shape (n_samples, n_outputs), or what `set_output` asked for
         """
-        fields, n_columns, entries = self._fields(), 0, []
+        fields, columns, entries = self._fields(), list[OutputColumn](), []
         for field, column in zip(fields, self._read(X, fields), strict=True):
-            entries += [(n_columns + k, *entry) for k, *entry in field.encode(column)]
-            n_columns += len(field.columns)
-        shape, columns = (X.shape[0], n_columns), self.output_columns()
+            entries += [(len(columns) + k, *entry) for k, *entry in field.encode(column)]
+            columns += field.columns
+        shape = X.shape[0], len(columns)
         if not self.sparse_output:
             out = np.zeros(shape)
             for position, rows, values in entries:

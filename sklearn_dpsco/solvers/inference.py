@@ -892,12 +892,13 @@ def plan_steps(purse: Purse, change: float) -> NewtonSteps | None:
     times = _ENOUGH * few
     if problem.loss.task != "classification" and problem.fit_intercept:
         times *= max(1.0, (_FEW_OF_OTHERS / k) ** 1.5)
-    is_enough = m >= rules.least * k**1.5 and left > 0.1 * problem.inference
-    if problem.inference and (not is_enough or m < times * rules.least * k**1.5):
+    least = rules.least * k**1.5
+    is_enough = m >= least and left > 0.1 * problem.inference
+    if problem.inference and (not is_enough or m < times * least):
         _tell_of_few_rows(purse, k, left, times, is_enough)
     elif not is_enough:
         return None
-    enough = times * rules.least * k**1.5 / m * purse.n_records
+    enough = times * least / m * purse.n_records
     return _newton_steps(purse, change, of_sizes, m, few, enough)
 
 

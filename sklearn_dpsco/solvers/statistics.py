@@ -397,7 +397,7 @@ def near_sum(data: SolverData, center: Array) -> Array:
     Of how many of `_NEAR` the distance is below, less half of their number. It is below none where
     a value is 0 or at a bound, as of flags, whose bounds fit.
     """
-    rows, present = data.rows, data.rows.present()[:, None] > 0
+    rows, present = data.rows, data.rows.present()[:, None]
 
     def added(part: slice) -> Any:
         x, total = rows.dense(part), 0
@@ -407,7 +407,8 @@ def near_sum(data: SolverData, center: Array) -> Array:
             total = total + ((np.abs(x - center) < some) & may_be_near).sum(axis=0)
         return total - NEAREST * present[part].sum()
 
-    return sum_on_threads(added, row_slices(rows.X)) / (NEAREST * math.sqrt(center.size))
+    total = sum_on_threads(added, row_slices(rows.X), uses_blas=False)
+    return np.asarray(total / (NEAREST * math.sqrt(center.size)))
 
 
 def clipped_to(bound: float, norms: Array) -> Array:
