@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ _NUMBERS = (Real, Decimal, np.bool_, str, bytes)  # `float` takes some others, a
 _NO_NUMBERS = {"c": "Complex", "M": "Date", "m": "Time span", "S": "Byte", "V": "Structured"}
 _NO_NUMBERS |= dict.fromkeys("TU", "Text")
 _TRUTHS = {"true": True, "false": False}
+_HEXADECIMAL = re.compile(r"\s*0[xX]([0-9a-fA-F]{1,16})\s*")
 # what readers of files take for a missing cell, pyarrow unless an odd one makes text of the column
 _GAPS = {"", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "<NA>", "None", "NULL", "null"}
 _GAPS |= {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
@@ -73,9 +75,9 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
 
     Arrays and sparse matrices of numeric types are returned as they are, but for long doubles;
     these become float64, as do data frames of such types, which become dense arrays. All else is
-    converted cell by cell: numbers of any kind, and text that `float` reads as one, become the
-    nearest float, "true" and "false" 1 and 0; those that are too large become infinite or NaN, all
-    else NaN.
+    converted cell by cell: numbers of any kind, and text that `float` reads as one, or such as
+    "0x1F", become the nearest float, "true" and "false" 1 and 0; those that are too large become
+    infinite or NaN, all else NaN.
 
     Types that hold no numbers, such as complex numbers or text, are a `ValueError`, and so are rows
     that make no table, see `as_objects`; a cell that is neither a number nor missing, or too large,
@@ -293,6 +295,13 @@ def _decoded(cell: Any) -> Any:
     return cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell
 
 
+def _integer_of(cell: Any) -> Any:
+    """A hexadecimal text as the integer of 64 bits that pyarrow reads; anything else as it is."""
+    found = _HEXADECIMAL.fullmatch(cell) if isinstance(cell, str) else None
+    number = int(found[1], 16) if found else 0
+    return number - (number >> 63 << 64) if found else cell
+
+
 def only_column(values: Any) -> Any:
     """The column of a data frame or a table of pyarrow of one; anything else as it is."""
     if not is_frame(values):  # which may have a column of the name "num_columns"
@@ -430,7 +439,7 @@ def _lengths(cells: Any) -> list[int | None]:
 def _number(cell: Any) -> float | None:
     try:
         # (bytes, as all text of a column of pyarrow or polars for one cell)
-        cell = truth_of(_decoded(cell))
+        cell = truth_of(_integer_of(_decoded(cell)))
         if isinstance(cell, complex) and cell.imag == 0:
             return float(cell.real)
         return float(cell) if isinstance(cell, _NUMBERS) else None
@@ -657,7 +666,7 @@ def user_of(label: Any) -> Any:
     keeps them, where one odd label makes text of all. Two labels become one user at worst, of whom
     no more rows count than of each.
     """
-    label = _decoded(label)
+    label = _integer_of(_decoded(label))
     if isinstance(label, (np.integer, np.longdouble)):
         # Decimal raises where it is compared with the first, and equals none of the second, which
         # equal integers: so that a third record could tell whether two are of one user

@@ -264,6 +264,24 @@ def test_one_cell_of_bytes_does_not_empty_truth_values_of_others():
             np.testing.assert_array_equal(found[:, 0], [1.0, 0.0, of_odd, np.nan])
 
 
+def test_an_odd_cell_makes_no_other_text_of_hexadecimal_numbers():
+    # of which pyarrow makes integers of 64 bits, unless one cell is odd
+    pa, csv = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
+    texts, found, counted = ["0x1F", "0XfF", " 0x01", "0x8000000000000000"], [], {}
+    for odd in ("0x2", "x"):
+        table = csv.read_csv(pa.BufferReader("\n".join(["a", *texts, odd]).encode()))
+        assert (table["a"].type == pa.int64()) == (odd == "0x2")
+        X = cells.checked_table(table, strict=False)[:4, 0]
+        labels = label_codes(as_labels(table["a"]), np.sort(texts))[:4]
+        found.append((X, labels, cells.surplus_rows(cells.as_users(table["a"]), 1, counted)[:4]))
+    (X, labels, before), (same, codes, after) = found
+    np.testing.assert_array_equal([X, same], [[31, 255, 1, -(2.0**63)]] * 2)
+    np.testing.assert_array_equal(labels, codes)
+    assert labels.min() >= 0
+    assert after.all()
+    assert not before.any()
+
+
 @pytest.mark.parametrize("spelled", ["1e400", "inf", "-Infinity", " 1e999"])
 def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
     counted = {}
