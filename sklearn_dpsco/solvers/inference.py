@@ -347,8 +347,7 @@ class NewtonSteps(Part):
             power += (told - power) / (1 + (RATES.power_doubt / apart) ** 2)
             size, rank = far + weight, rank * math.exp(apart)
         ranks = rank * ((clips + weight) / size) ** (1 / power)
-        beyond = gamma_function(1 + power) * gammaincc(1 + power, ranks)
-        beyond -= ranks**power * np.exp(-ranks)
+        beyond = gamma_function(1 + power) * gammaincc(power, ranks)
         return np.asarray(n / units.n_present / weight * size / rank**power * beyond)
 
     def _sizes(
