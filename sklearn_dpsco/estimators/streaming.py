@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,17 @@ from ._records import BlocksTable, LocalTable, Targets
 # By stream, the part of it that began last in this process; the rest are copies from before it.
 _LAST_PARTS: dict[str, str] = {}
 _LAST_PARTS_LOCK = threading.RLock()
+
+
+def _after_fork_in_child() -> None:
+    """The parent may go on with each stream, so that all are copies here."""
+    global _LAST_PARTS_LOCK
+    _LAST_PARTS_LOCK = threading.RLock()  # another thread may have held it
+    _LAST_PARTS.update(dict.fromkeys(_LAST_PARTS, ""))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 _ENDED = (
     "the stream of this model has ended (by fit, by finish or by its horizon): "
@@ -149,9 +161,9 @@ class _StreamingModel(DPLinearModel):
     A stream in progress holds un-noised sums over its records. So does a pickle or a copy of
     the estimator: keep it as you keep the data, or call `finish` first. A restored copy draws
     fresh noise; go on with one copy only, since two that go on release the past twice: they
-    compose. Within a process, a second one is charged to the accountant again, in full, and
-    without one warns and is counted among the fits. Going back to an older pickle counts as a
-    second copy, unless nothing that the later one gave was seen.
+    compose. Within a process, and in one that was forked from it, a second one is charged to the
+    accountant again, in full, and without one warns and is counted among the fits. Going back to
+    an older pickle counts as a second copy, unless nothing that the later one gave was seen.
 
     References
     ----------

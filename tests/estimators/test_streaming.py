@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import os
 import pickle
 import sys
 import threading
@@ -700,6 +701,33 @@ def test_each_copy_of_a_stream_that_goes_on_is_charged():
     with pytest.warns(PrivacyLeakWarning, match=r"the guarantees of both compose"):
         older.partial_fit(X[5:10], y[5:10])
     assert older.guarantee_.fits.n_fits == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_stream_that_goes_on_in_a_forked_process_is_a_copy():
+    X, y = table(DPFTRLRegressor)
+    accountant = BudgetAccountant(9.0, 1e-6)  # which nothing can be charged to elsewhere
+    expected = {accountant: PrivacyBudgetError, None: PrivacyLeakWarning}
+    for account, error in expected.items():
+        settings = {"accountant": account, "horizon": 300, "random_state": None}
+        model = model_of(DPFTRLRegressor, **settings).partial_fit(X[:5], y[:5])
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            status = 1
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", PrivacyLeakWarning)
+                    model.partial_fit(X[5:10], y[5:10])
+            except error:
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PrivacyLeakWarning)
+            model.partial_fit(X[5:10], y[5:10])
+    assert len(accountant.ledger) == 1
 
 
 # ------------------------------------------------------------------------------ learning
