@@ -198,6 +198,14 @@ def rounded(value: float, digits: int, direction: str = ROUND_UP) -> float:
     return float(Context(digits, direction).create_decimal(repr(float(value))))
 
 
+def stated(value: float, digits: int = 6, direction: str = ROUND_UP) -> str:
+    """An epsilon or a delta as text that says no less; or no more, of what is left.
+
+    But for the float error of sums: 0.1 + 0.2 is 0.3.
+    """
+    return f"{rounded(float(f'{value:.12g}'), digits, direction):.{digits}g}"
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return `value` if it is one of the names in `choices`."""
     if not isinstance(value, str) or value not in choices:

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from ._checks import auto_or, check_choice, check_count, rounded, shown, warn_user
+from ._checks import auto_or, check_choice, check_count, rounded, shown, stated, warn_user
 from ._overview import DOCUMENTATION_LINK, Overview
 from ._types import Auto, Flags, Indices, Nonfinite, Precision, RandomState, Relation
 from .data.bounds import is_declaring
@@ -121,7 +121,7 @@ class Accounting(NamedTuple):
             first, clear = rounded(needed, 2), rounded(3 * needed, 2)
             warn_user(
                 f"{given} too small to learn from {n_features} features at "
-                f"epsilon={budget.epsilon:g} with {budget.relation} neighbours: noise hides "
+                f"epsilon={stated(budget.epsilon)} with {budget.relation} neighbours: noise hides "
                 f"even strong effects. These begin to show from about {first:.0f} rows on, and are "
                 f"clear from {clear:.0f}; or take fewer features, or a larger epsilon",
                 PrivacyParameterWarning,

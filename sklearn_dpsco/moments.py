@@ -31,6 +31,7 @@ from ._checks import (
     naming,
     saying,
     shown,
+    stated,
     telling,
     warn_user,
 )
@@ -403,8 +404,8 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         if hidden > 1 / _SOME:  # from 1 on, noise hides most directions
             warn_user(
                 f"n_samples={n} is too small for regressions on all of {d} columns at epsilon="
-                f"{plan.budget.epsilon:g}: {'most' if hidden > 1 else 'some'} intervals may be the "
-                "whole line; take fewer columns, or a larger epsilon",
+                f"{stated(plan.budget.epsilon)}: {'most' if hidden > 1 else 'some'} intervals may "
+                "be the whole line; take fewer columns, or a larger epsilon",
                 PrivacyParameterWarning,
             )
         return plan

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._checks import stated
 from ..privacy.accountant import BudgetAccountant
 from ..privacy.branches import branch_levels
 from ..privacy.guarantee import Guarantee
@@ -275,7 +276,8 @@ class TradeoffCurveDisplay:
                 "estimator give guarantee_, of a plan guarantee"
             )
         missed = np.array([guarantee.trade_off(float(alpha)) for alpha in _FALSE_ALARMS])
-        name = f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g}" if name is None else name
+        if name is None:
+            name = f"epsilon={stated(guarantee.epsilon)}, delta={stated(guarantee.delta)}"
         rates = {"false_alarms": _FALSE_ALARMS.copy(), "missed_detections": missed}
         return cls(**rates, name=name).plot(**kwargs)
 

@@ -30,6 +30,7 @@ from .._checks import (
     saying,
     says_level,
     shown,
+    stated,
     telling,
     warn_user,
 )
@@ -497,7 +498,7 @@ def _warn_if_hidden(plan: ScorePlan) -> None:
         hope = "noise will hide it" if low == -math.inf else f"of .5 expect [{low:.2g}, {high:.2g}]"
         warn_user(
             f"n_samples={plan.n_samples} is too small to learn from how large r2 is, at epsilon="
-            f"{plan.guarantee.epsilon:g}: {hope} even if the standard deviation of the "
+            f"{stated(plan.guarantee.epsilon)}: {hope} even if the standard deviation of the "
             f"targets is as much as {_SPREADS[0]:g} of the width of bounds_y. Take more records, a "
             "larger epsilon, a max_error of a few typical errors, or 'neg_mean_absolute_error'",
             PrivacyParameterWarning,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from .._checks import stated
 from .._overview import Overview, Overviewed
 from ..privacy.budget import Composition, PrivacyBudget
 from ..privacy.guarantee import Forks, Guarantee
@@ -72,7 +73,7 @@ class SearchPlan(Overviewed):
         budget, rows = self.budget, self.budget.rows_per_user
         of_users = f" and max_rows_per_user={rows}, in proportion to which it grows" * (rows > 1)
         least = math.ceil(rows_for_choice(budget) / 100) * 100
-        return f"which takes about {least} at epsilon={budget.epsilon:g}{of_users}"
+        return f"which takes about {least} at epsilon={stated(budget.epsilon)}{of_users}"
 
     def overview(self) -> Overview:
         """What the guarantee shows, with what is done."""

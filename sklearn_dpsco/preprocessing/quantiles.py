@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._checks import check_choice, check_count, check_share, shown
+from .._checks import check_choice, check_count, check_share, shown, stated
 from .._fitting import Accounting
 from .._overview import Overview, Overviewed
 from .._types import Array, Auto, Bounds, Nonfinite, Precision, RandomState, Relation
@@ -339,7 +339,7 @@ def _plan(
             least = math.ceil(n * margin / (1 - _LEAST_LEVEL))
             raise ValueError(
                 f"n_samples={n} is too small for private bounds of {d} columns at epsilon="
-                f"{budget.epsilon:g}: about {least} records are needed, or a larger epsilon"
+                f"{stated(budget.epsilon)}: about {least} records are needed, or a larger epsilon"
             )
         outwards = _OUTWARDS * noise / n
         wanted = np.clip([low - outwards, high + outwards], margin, 1 - margin).tolist()

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_bool, check_count, check_size, warn_user
+from .._checks import check_bool, check_count, check_size, stated, warn_user
 from .._fitting import Accounting, PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import FeatureBounds
@@ -215,8 +215,8 @@ class DPScaler(PrivateEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEst
         if plan.search is None:
             warn_user(
                 f"n_samples={n} is too small for private scales of {d} columns at "
-                f"epsilon={plan.guarantee.epsilon:g}: none are released, and columns are divided "
-                "by 1, or by the half width of their bounds_X",
+                f"epsilon={stated(plan.guarantee.epsilon)}: none are released, and columns are "
+                "divided by 1, or by the half width of their bounds_X",
                 PrivacyParameterWarning,
             )
         return plan

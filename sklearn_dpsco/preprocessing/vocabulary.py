@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_count, check_int, naming, warn_user
+from .._checks import check_count, check_int, naming, stated, warn_user
 from .._fitting import PrivateEstimator, in_order
 from .._overview import Overviewed
 from .._types import AnyArray, Array, Indices
@@ -191,7 +191,7 @@ class PrivateVocabulary(  # type: ignore[call-arg]
         if n_samples <= plan.count.threshold:
             warn_user(
                 f"n_samples={n_samples} is too small for a private vocabulary at epsilon="
-                f"{plan.guarantee.epsilon:g}: a word must be in more than "
+                f"{stated(plan.guarantee.epsilon)}: a word must be in more than "
                 f"{plan.count.threshold:.0f} texts",
                 PrivacyParameterWarning,
             )

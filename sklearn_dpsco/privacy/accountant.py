@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from weakref import WeakValueDictionary
 
-from .._checks import check_choice, check_int, check_string, import_pandas, naming, rounded, shown
+from .._checks import (
+    check_choice,
+    check_int,
+    check_string,
+    import_pandas,
+    naming,
+    rounded,
+    shown,
+    stated,
+)
 from .._overview import Overview
 from .._types import Relation
 from ..exceptions import PrivacyBudgetError
@@ -414,29 +423,29 @@ class BudgetAccountant(Account):
             if float(least) < budget.delta:
                 advice = (
                     "How much is kept is fixed before the first fit: "
-                    f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, slack={least}); or say"
+                    f"BudgetAccountant({budget.epsilon!r}, {budget.delta!r}, slack={least}); or say"
                 )
             return (
-                f"a part of delta that may tell something outright (slack={slack:.3g} with this "
-                f"charge) is more than the accountant keeps for that, {kept:.3g}; nothing "
-                f"was charged. {advice} a smaller delta here"
+                "a part of delta that may tell something outright (slack="
+                f"{stated(slack, 3)} with this charge) is more than the accountant keeps for that, "
+                f"{stated(kept, 3, ROUND_DOWN)}; nothing was charged. {advice} a smaller delta here"
             )
         spent, would_be = state.spent(), refused.spent(math.inf)
         delta = 0.0 if charge.composition == "pure" else charge.delta
         left = state.left(charge.branch, delta - charge.slack)
-        of_delta = f" (slack={kept:g} of delta is kept)" if kept else ""
+        of_delta = f" (slack={stated(kept)} of delta is kept)" if kept else ""
         said = (
-            f"the budget (epsilon={budget.epsilon:g}, delta={budget.delta:g}){of_delta} would be "
-            f"exceeded: {rounded(spent, 6):g} of its epsilon is spent, and with this charge "
-            f"it would be {rounded(would_be, 6):g}; nothing was charged. The "
-            f"largest epsilon that still fits is {rounded(left, 6, ROUND_DOWN):g}, for a fit with "
-            f"{charge.composition} composition and delta={charge.delta:g}."
+            f"the budget (epsilon={stated(budget.epsilon)}, delta={stated(budget.delta)})"
+            f"{of_delta} would be exceeded: {stated(spent)} of its epsilon is spent, and with this "
+            f"charge it would be {stated(would_be)}; nothing was charged. The largest epsilon that "
+            f"still fits is {stated(left, direction=ROUND_DOWN)}, for a fit with "
+            f"{charge.composition} composition and delta={stated(charge.delta)}."
         )
         is_other = charge.composition in ("pure", "pld", "renyi")
         if state.composition == "gdp" and (is_other or math.isinf(charge.half_mu_squared)):
             said += (
                 " Such a fit costs less beside others where all add up in zCDP: "
-                f"BudgetAccountant({budget.epsilon:g}, {budget.delta:g}, composition='zcdp')."
+                f"BudgetAccountant({budget.epsilon!r}, {budget.delta!r}, composition='zcdp')."
             )
         facts = [(c.estimator, c.n_features) for c in refused.ledger.charges]
         is_search = charge.guarantee is not None and charge.guarantee.parts  # those of its fits
@@ -561,10 +570,10 @@ class BudgetAccountant(Account):
             is_here = self._file is not None
             return "of a file that cannot be used" if is_here else "of another process", {}
         budget, rows, slack = self._state.budget, self._state.max_rows_per_user, self._state.slack
-        facts = {"epsilon": f"{budget.epsilon:g}", "delta": f"{budget.delta:g}"}
+        facts = {"epsilon": stated(budget.epsilon), "delta": stated(budget.delta)}
         facts["relation"] = repr(budget.relation)
         facts |= {"max_rows_per_user": str(rows)} if rows > 1 else {}
-        facts |= {"slack": f"{slack:g}"} if slack else {}
+        facts |= {"slack": stated(slack)} if slack else {}
         turn = Turn(self._turn)
         with suppress(TimeoutError), turn, turn:
             turn.take(patience=1)  # or somebody is charging
@@ -573,8 +582,10 @@ class BudgetAccountant(Account):
                     self._take_in(Snapshot.read(self._file))
             spent, left = self._state.spent(), self._state.left()
             is_more = spent + left > 1.001 * budget.epsilon
-            facts["spent"] = f"{spent:.4g}"
-            facts["left"] = f"{left:.4g}" + " (noise adds up, not epsilon)" * is_more
+            if math.isclose(left, budget.epsilon, rel_tol=1e-9):  # but for roundings
+                left = budget.epsilon
+            facts["spent"] = stated(spent, 4)
+            facts["left"] = stated(left, 4, ROUND_DOWN) + " (noise adds up, not epsilon)" * is_more
             facts["charges"] = str(len(self._state.ledger.charges))
         return "", facts
 

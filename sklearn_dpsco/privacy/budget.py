@@ -322,7 +322,7 @@ class PrivacyBudget:
         else:
             epsilon = size_epsilon("zcdp", rho * fraction, delta)
         if not epsilon >= _LEAST_EPSILON:  # also NaN, of delta=0
-            raise ValueError(f"epsilon={whole:g} is too small to be divided")
+            raise ValueError(f"epsilon={whole!r} is too small to be divided")
         if currency == "pure":
             return replace(self, epsilon=epsilon)
         if currency == "pld":

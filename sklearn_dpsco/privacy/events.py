@@ -234,4 +234,4 @@ def second_opinion(event: Any, composition: str, epsilon: float, delta: float) -
     try:
         return float(accountant.compose(event).get_epsilon(delta))
     except OverflowError as error:
-        raise ValueError(f"dp_accounting has no room for an epsilon of {epsilon:g}") from error
+        raise ValueError(f"dp_accounting has no room for an epsilon of {epsilon!r}") from error

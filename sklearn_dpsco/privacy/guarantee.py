@@ -18,7 +18,7 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
-from .._checks import check_real, import_pandas
+from .._checks import check_real, import_pandas, stated
 from .._overview import Overview, Overviewed
 from .._types import Relation
 from .budget import ROUNDING, Composition, PrivacyBudget, cost_delta, renyi_delta
@@ -239,9 +239,14 @@ class Guarantee(Overviewed):
     @property
     def claim(self) -> str:
         """Epsilon, delta and the relation in words, and against whom they do not hold."""
-        text = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, {self.relation} neighbours"
+        text = self._sizes
         text += ", but not of the last digits (precision='float')" * (not self.noise_is_exact)
         return text + ", NOT PRIVATE: random_state was given" * (not self.noise_is_secret)
+
+    @property
+    def _sizes(self) -> str:
+        sizes = f"epsilon = {stated(self.epsilon)}, delta = {stated(self.delta)}"
+        return f"{sizes}, {self.relation} neighbours"
 
     def overview(self) -> Overview:
         """What is promised, the claim, and a row for each release, or for each part."""
@@ -249,11 +254,12 @@ class Guarantee(Overviewed):
         lines += self.fits.lines if self.fits else []
         of_parts = f" of {len(self.parts)} parts" if self.parts else ""
         if not self.is_void:
-            lines.append(f"{self.claim}, {self.composition} composition{of_parts}")
+            lines.append(f"{self._sizes}, {self.composition} composition{of_parts}")
         if self.rows_per_user > 1:
             lines.append(f"  for users of up to {self.rows_per_user} rows")
         if self.slack:
-            lines.append(f"  {self.slack:.2g} of delta is the risk that something is told outright")
+            slack = stated(self.slack, 2)
+            lines.append(f"  {slack} of delta is the risk that something is told outright")
         if self.parts:
             rows: list[tuple[str, ...]] = [
                 (name, f"{share:.1%}", str(sum(release.count for release in part.releases)))

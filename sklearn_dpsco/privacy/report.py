@@ -15,7 +15,7 @@ from typing import Any
 
 from scipy.special import expit
 
-from .._checks import check_string, rounded, telling
+from .._checks import check_string, rounded, stated, telling
 from .._overview import Overview, Overviewed
 from .budget import LONGEST_STREAM, size_epsilon
 
@@ -133,7 +133,7 @@ def _and_delta(n_steps: int, epsilon: float, delta: float) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return up(math.exp(epsilon)) if epsilon <= 700 else f"e^{epsilon:g}"
+    return up(math.exp(epsilon)) if epsilon <= 700 else f"e^{stated(epsilon)}"
 
 
 def _percent(epsilon: float, before: float = 0.5) -> str:
@@ -226,11 +226,11 @@ def _explained(claim: Any, spent: float | None = None, has_branches: bool = Fals
     factor = _factor(epsilon)
     lines += [
         f"How many rows there are is public{same if relation == 'replace-one' else ''}.",
-        f"Epsilon is {epsilon:.4g}, which says the same as the {factor} times above: at epsilon 0 "
-        "that number is 1, and each 0.7 more about doubles it. What others accepted does not say "
-        "what is safe. Published uses took from about 1 (page views of Wikimedia) to 34.9 a month "
-        "(queries of advertisers at LinkedIn), and some of these are for what a person does in one "
-        "day, and not for all that is known of the person.",
+        f"Epsilon is {stated(epsilon, 4)}, which says the same as the {factor} times above: at "
+        "epsilon 0 that number is 1, and each 0.7 more about doubles it. What others accepted does "
+        "not say what is safe. Published uses took from about 1 (page views of Wikimedia) to 34.9 "
+        "a month (queries of advertisers at LinkedIn), and some of these are for what a person "
+        "does in one day, and not for all that is known of the person.",
         f"Delta is {_decimal(delta)}, {one_in}. Rare results can tell more than these limits say: "
         "whichever results one looks for, the probability that one of them comes out can be larger "
         f"by this much than the {factor} times above allow, for each {whom}."
@@ -453,13 +453,13 @@ def _of_budget(
     in_branches = f". From some rows alone it can: {open_rows}" if has_branches else ""
     # roundings leave a little of a budget of which all was asked for
     is_left, lines, confirmed = left > epsilon / 100, [], []
-    decided = [f"- Epsilon {epsilon:.4g} was chosen by ____________ because ____________"]
+    decided = [f"- Epsilon {stated(epsilon, 4)} was chosen by ____________ because ____________"]
     if alone:
         less = max(sum(alone) - spent, spent + left - epsilon if is_left else 0.0)
         lines += [
-            f"Of the allowed epsilon of {epsilon:.4g}, {rounded(spent, 4):.4g} is used, and "
+            f"Of the allowed epsilon of {stated(epsilon, 4)}, {stated(spent, 4)} is used, and "
             + (
-                f"one more result of {rounded(left, 4, ROUND_DOWN):.4g}, or several smaller ones, "
+                f"one more result of {stated(left, 4, ROUND_DOWN)}, or several smaller ones, "
                 "would stay within the budget"
                 if is_left
                 else f"nothing more can be computed from all rows within the budget{in_branches}"
@@ -540,7 +540,7 @@ def of_accountant(state: Any, names: Sequence[str], **named: Any) -> Report:
                 if one[size] is not None
             )
             or "of an unknown table",
-            f"epsilon {one['epsilon']:.4g}",
+            f"epsilon {stated(one['epsilon'], 4)}",
             *([one["part"]] if has_branches else []),
             one["time"][:16].replace("T", " "),
             {True: "secret", False: "SEED GIVEN", None: "not recorded"}[one["noise_is_secret"]],

@@ -34,7 +34,7 @@ from scipy.special import chdtrc, erfc, expit, gammaincc, ndtr, ndtri
 from scipy.special import gamma as gamma_function
 from scipy.stats import chi2, gamma, nbinom, poisson
 
-from .._checks import rounded, warn_user
+from .._checks import rounded, stated, warn_user
 from .._types import AnyArray, Array, Flags
 from ..data.rows import (
     UNIT_ROUNDOFF,
@@ -1015,17 +1015,17 @@ def _tell_of_few_rows(purse: Purse, k: int, left: float, times: float, is_enough
     if not is_enough:
         raise TooFewRowsError(
             f"inference=True needs about {rounded(needed, 2):.0f} {what}, better "
-            f"{rounded(enough, 2):.0f}, for {k} coefficients at epsilon={budget.epsilon:g}, for "
-            f"standard errors that are not noise; {counted}={n}{gaps}. {take}. rows_needed counts "
-            "the rows for an effect"
+            f"{rounded(enough, 2):.0f}, for {k} coefficients at epsilon={stated(budget.epsilon)}, "
+            f"for standard errors that are not noise; {counted}={n}{gaps}. {take}. rows_needed "
+            "counts the rows for an effect"
         )
     alike = " if classes are alike, and from more if one is rare"
     alike *= problem.loss.task == "classification"
     warn_user(
-        f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are at "
-        f"epsilon={budget.epsilon:g}: intervals may be the whole line, first those of columns that "
-        "vary little, that go with others or that have strong effects. Few are from about "
-        f"{rounded(enough, 2):.0f} {what} on{alike}. {take}",
+        f"{counted}={n}{gaps} is too small to learn from how sure {k} coefficients are "
+        f"at epsilon={stated(budget.epsilon)}: intervals may be the whole line, first those of "
+        "columns that vary little, that go with others or that have strong effects. Few are from "
+        f"about {rounded(enough, 2):.0f} {what} on{alike}. {take}",
         PrivacyParameterWarning,
     )
 

@@ -4,6 +4,7 @@ import html
 import json
 import math
 import re
+from decimal import ROUND_DOWN
 from fractions import Fraction
 from html.parser import HTMLParser
 
@@ -19,6 +20,7 @@ from sklearn_dpsco import (
     DPLinearRegression,
     DPScaler,
     PrivacyBudget,
+    PrivacyBudgetError,
     PrivacyParameterWarning,
     dp_score,
 )
@@ -201,8 +203,40 @@ def test_what_is_at_most_so_much_is_rounded_up(relation):
         ).groups()
         for shown, true in ((float(factor.replace(",", "")), np.exp(epsilon)), (slack, delta)):
             assert true <= float(shown) <= 1.01 * true, sentence
-    large = promise(PrivacyBudget(1000.0, 0.0, relation), True, True)
-    assert "at most e^1000 times as likely" in large
+    large = promise(PrivacyBudget(1000.0001, 0.0, relation), True, True)
+    assert "at most e^1000.01 times as likely" in large
+
+
+def test_no_claim_is_shown_as_less_and_nothing_that_is_left_as_more():
+    def shown(text):
+        return [float(x) for x in re.findall(r"[-+]?(?:\d*\.)?\d+(?:e[-+]?\d+)?", text)]
+
+    epsilon, delta = 1.0000004, 1.0000004e-6
+    guarantee = gaussian(epsilon, delta)
+    assert shown(guarantee.claim) == [1.00001, 1.00001e-6]
+    accountant = BudgetAccountant(2 * epsilon, delta)
+    assert shown(repr(accountant)) == [2.00001, 1.00001e-6, 0, 2.0, 0]
+    accountant.spend(guarantee)
+    for text in (repr(accountant), joined(accountant.report())):
+        assert "epsilon 1.001" in text or "spent=1.001" in text
+        assert str(rounded(accountant.remaining(), 4, ROUND_DOWN)) in text
+    assert "Epsilon is 2.001," in text
+    with pytest.raises(PrivacyBudgetError) as refused:
+        accountant.spend(gaussian(2 * epsilon, delta))
+    said = shown(str(refused.value))
+    assert said[:3] == [2.00001, 1.00001e-6, rounded(accountant.total_spent(), 6)]
+    assert accountant.remaining() - 1e-5 < said[4] <= accountant.remaining()
+    # sums of floats alone make nothing more
+    accountant = BudgetAccountant(1.0, 0.0)
+    for _ in range(3):
+        accountant.spend(plan_mean(5000, 2, epsilon=0.1, delta=0.0))
+    assert shown(repr(accountant))[2:4] == [0.3, 0.7]
+
+
+def test_a_print_tells_once_against_whom_it_does_not_hold():
+    settings = {"random_state": 0, "precision": "float", "delta": 1e-6}
+    text = joined(DPLinearRegression(**settings, **FACTS).fit(TABLE, TABLE[:, 0]).guarantee_)
+    assert (text.count("NOT PRIVATE"), text.count("last digits")) == (1, 1)
 
 
 def test_what_is_not_private_is_told_first():
