@@ -291,6 +291,7 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
     ) -> tuple[Any, Any]:
         """X and y as arrays; with nonfinite="zero" they may hold invalid records."""
         cells.check_in_memory("a fit of X in memory", y)
+        check_maker(getattr(self, "bounds_X", None), X)
         if getattr(X, "ndim", 2) == 1 and getattr(y, "ndim", 1) == 2:
             raise ValueError("X has one dimension and y has two: fit takes X first, and then y")
         X = self._features(X, reset=reset, min_samples=min_samples)
@@ -465,7 +466,6 @@ class DPLinearModel(PrivateEstimator, BaseEstimator):
         """`fit` with weights of which nothing is left to say."""
         with np.errstate(all="ignore"):  # what numpy warns of may be the value of one record
             with self._until_spent():
-                check_maker(getattr(self, "bounds_X", None), X)
                 self._target_names = cells.column_names(y)
                 rows = settings.accounting.budget.rows_per_user
                 table = self._table(X, y, groups, sample_weight, rows)

@@ -31,7 +31,7 @@ _REMEDY = (
     "Take a transformer that declares its outputs, such as PublicEncoder, or give bounds_X as "
     "numbers, such as (-clip, clip) behind a DPScaler, (0, 1) behind a PrivateVocabulary"
 )
-_TWO_OF_THEM = (
+TWO_OF_THEM = (
     ". A clone of a pipeline has two of them: set both, such as step__drop and "
     "model__bounds_X__drop"
 )
@@ -120,7 +120,7 @@ def declared_bounds(bounds_X: Any, n_features: int) -> tuple[Any, dict[str, Any]
         if found.n_outputs != n_features:
             raise ValueError(
                 f"bounds_X declares {found.n_outputs} columns and X has {n_features}: give the "
-                f"transformer that makes X, or one with its parameters{_TWO_OF_THEM}"
+                f"transformer that makes X, or one with its parameters{TWO_OF_THEM}"
             )
     ends = check_feature_bounds(bounds_X)
     facts["nonnegative"] = ends is not None and bool(np.all(ends[0] == 0))
@@ -153,7 +153,7 @@ def check_maker(bounds_X: Any, X: Any) -> None:
     if made != (declared := bounds_X.output_columns()) and len(made) == len(declared):
         raise ValueError(
             f"bounds_X is a {type(bounds_X).__name__} with other settings than the one that made "
-            f"X{_TWO_OF_THEM}"
+            f"X{TWO_OF_THEM}"
         )
 
 

@@ -20,6 +20,7 @@ from .._checks import shown
 from ..data.bounds import check_feature_bounds
 from .declared import (
     DECLARED_CATEGORIES,
+    TWO_OF_THEM,
     branches,
     declared_columns,
     has_settings,
@@ -28,6 +29,7 @@ from .declared import (
     last_of,
     leaves,
     opened,
+    table_columns,
 )
 from .vocabulary import PrivateVocabulary
 
@@ -79,6 +81,10 @@ class LeakReport:
     budgeted : tuple of str
         What comes before the model and costs an epsilon of its own, and how much: a `DPScaler`, a
         `PrivateVocabulary`, and one in `bounds_X` that was fitted before.
+    unlike : tuple of str
+        The step before the model, if an encoder in it has other settings than that in `bounds_X`:
+        no leak, but coefficients get names and units that are not theirs. Fits refuse it only
+        where the encoder itself made their X, not behind a `ColumnTransformer` or a cache.
 
     Examples
     --------
@@ -95,6 +101,7 @@ class LeakReport:
     repeated: tuple[str, ...] = ()
     clipped: tuple[str, ...] = ()
     budgeted: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -118,6 +125,7 @@ class LeakReport:
             for step in self.clipped
         ]
         notes += [f"{step} of its own: that of the model comes on top" for step in self.budgeted]
+        notes += [f"{step} is not what bounds_X says{TWO_OF_THEM}" for step in self.unlike]
         return "\n".join([*map(str, self.findings or ["no step is known to leak"]), *notes])
 
 
@@ -166,7 +174,8 @@ def check_pipeline(pipe: Any) -> LeakReport:
     if not findings:  # (`fit` would stop there when other steps were charged)
         last, _ = opened(pipe)
         declared_columns(getattr(last, "bounds_X", None))
-    return LeakReport(findings, repeated, tuple(_clipped(pipe)), tuple(_budgeted(pipe)))
+    notes = (tuple(noted(pipe)) for noted in (_clipped, _budgeted, _unlike))
+    return LeakReport(findings, repeated, *notes)
 
 
 def leaks_before(pipe: Any) -> Iterator[LeakFinding]:
@@ -269,6 +278,16 @@ def _clipped(pipe: Any) -> Iterator[str]:
             is_cut = lows.shape in ((), low.shape) and bool(np.any((low < 0) & (lows >= 0)))
         if is_cut:
             yield f"{name} ({type(part).__name__})"
+
+
+def _unlike(pipe: Any) -> Iterator[str]:
+    """The step before a model, if its columns are known and are not those of `bounds_X`."""
+    last, before = opened(pipe)
+    pair = [*before[-1:], getattr(last, "bounds_X", None)]
+    steps = [step for step in pair if hasattr(step, "transform") and not isinstance(step, type)]
+    known = list(filter(None, map(table_columns, steps)))
+    if len(known) == 2 and known[0] != known[1]:
+        yield f"the {type(pair[0]).__name__} before the model"
 
 
 def _may_be_sparse(step: Any) -> bool:

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import decomposition, ensemble, feature_selection, impute, preprocessing
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -32,8 +33,10 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCo
 from sklearn.multioutput import ClassifierChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.random_projection import GaussianRandomProjection
+from support import assert_refuses
 
 from sklearn_dpsco import (
+    DPFTRLRegressor,
     DPGridSearchCV,
     DPMirrorClassifier,
     DPMirrorRegressor,
@@ -352,6 +355,24 @@ def test_negative_values_of_an_encoder_that_bounds_cut_off_are_named():
         assert clipped(encoder, bounds) == ()
     assert clipped(both, ([0, 0], [1, 1])) == ()  # it is not known which column is whose
     assert clipped(PublicEncoder({"income": (0, 1e5)}), (0, 1)) == ()
+
+
+def test_an_encoder_that_is_not_the_one_in_bounds_is_refused_or_named():
+    encoder = PublicEncoder({"age": (18, 98), "job": ["a", "b"]}, drop="first")
+    other = clone(encoder).set_params(drop={"job": "b"})
+    table, target = pd.DataFrame({"age": [20, 50], "job": ["a", "b"]}), [0.0, 1.0]
+    stream = DPFTRLRegressor(bounds_X=other, bounds_y=(0, 1))
+    for fit in (stream.fit, stream.partial_fit):
+        assert_refuses(fit, "the one that made X", encoder.transform(table), target)
+    # columns of others beside them: nobody knows who made them
+    both = ColumnTransformer([("all", encoder, ["age", "job"])])
+    for bounds in (None, (0, 1), both, clone(both)):
+        assert check_pipeline(make_pipeline(both, regressor(bounds_X=bounds))).unlike == ()
+    pipe = clone(make_pipeline(both, regressor(bounds_X=both)))
+    report = check_pipeline(pipe.set_params(columntransformer__all__drop={"job": "b"}))
+    assert report.ok
+    assert report.unlike == ("the ColumnTransformer before the model",)
+    assert "the ColumnTransformer before the model is not what bounds_X says" in str(report)
 
 
 def test_bounds_that_no_step_declares_are_an_error_before_words_are_bought():
