@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import attr
 import numpy as np
 from dp_accounting import dp_event as dp_event
+from dp_accounting import get_epsilon_gaussian
 from dp_accounting.pld import PLDAccountant, pld_pmf, privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
@@ -215,23 +216,18 @@ def pld_epsilon(event: Any, delta: float, grid_epsilon: float) -> float:
 
 def second_opinion(event: Any, composition: str, epsilon: float, delta: float) -> float:
     """Epsilon of an event at `delta`; `epsilon` sets the resolution."""
-    grid = epsilon * 1e-4
     if composition == "pld":
         return pld_epsilon(event, delta, epsilon)
     if composition == "pure":
         # one by one and added: of many together the accountant cuts a tail off, which is not
         # possible at delta = 0. Binary response is not defined under add-or-remove.
         relation = NeighboringRelation.REPLACE_ONE
-        total = 0.0
+        total, grid = 0.0, epsilon * 1e-4
         for part, count in Counter(part for part, _ in _flat(event)).items():
             alone = PLDAccountant(relation, value_discretization_interval=grid / 10 / count)
             total += count * float(alone.compose(part).get_epsilon(0.0))
         return total
-    if composition == "gdp":
-        accountant: Any = PLDAccountant(value_discretization_interval=grid)
-    else:
-        accountant = RdpAccountant(list(_DENSE_ORDERS))
-    try:
-        return float(accountant.compose(event).get_epsilon(delta))
-    except OverflowError as error:
-        raise ValueError(f"dp_accounting has no room for an epsilon of {epsilon!r}") from error
+    if composition == "gdp":  # as one; privacy loss distributions have no digits below 1e-13
+        squares = sum(count / part.noise_multiplier**2 for part, count in _flat(event))
+        return float(get_epsilon_gaussian(squares**-0.5 if squares else math.inf, delta))
+    return float(RdpAccountant(list(_DENSE_ORDERS)).compose(event).get_epsilon(delta))

@@ -481,11 +481,12 @@ class Guarantee(Overviewed):
         """The releases as a `dp_accounting` event, for a second opinion on epsilon.
 
         For "zcdp" use the RDP accountant with orders up to 1e5, as its default orders are too
-        coarse; for "gdp" the PLD accountant, and for "pld" with Poisson batches. Batches of a fixed
-        size are only known to its RDP accountant, with the REPLACE_ONE relation, which asks for
-        more than is needed. For "pure" use the PLD accountant with the REPLACE_ONE relation and a
-        tiny delta: each event is a binary response with the epsilon of the release, whatever the
-        relation of this guarantee. Selections in "gdp" are the Gaussian noise that bounds them.
+        coarse; for "gdp" the PLD accountant, or, below a delta of 1e-13, `get_epsilon_gaussian`;
+        for "pld" with Poisson batches the PLD accountant. Batches of a fixed size are only known to
+        its RDP accountant, with the REPLACE_ONE relation, which asks for more than is needed. For
+        "pure" use the PLD accountant with the REPLACE_ONE relation and a tiny delta: each event is
+        a binary response with the epsilon of the release, whatever the relation of this guarantee.
+        Selections in "gdp" are the Gaussian noise that bounds them.
         Of groups on disjoint records and of alternatives, the event holds the one that costs most;
         in "pld" an event that only `second_opinion` knows stands for all of them.
 
@@ -521,10 +522,10 @@ class Guarantee(Overviewed):
         """Epsilon at `delta` that `dp_accounting` computes for `dp_event`.
 
         At most `epsilon`, up to the resolution of its accountants (a few parts in 1e4): Renyi DP
-        with dense orders for "zcdp", privacy loss distributions for "gdp", "pld", and each release
-        of "pure". The distribution of batches of a fixed size is made here (doc/privacy, section
-        2.6). Next to random batches, what is not Gaussian counts as if it were. That library has
-        no event for `slack`: it is taken from delta first.
+        with dense orders for "zcdp", all noise as one Gaussian for "gdp", privacy loss
+        distributions for "pld" and each release of "pure". The distribution of batches of a fixed
+        size is made here (doc/privacy, section 2.6). Next to random batches, what is not Gaussian
+        counts as if it were. That library has no event for `slack`: it is taken from delta first.
 
         Raises
         ------

@@ -261,6 +261,7 @@ def test_second_opinion():
         for form, budget in (
             ("gradient", PrivacyBudget(epsilon)),  # gdp
             ("gradient", PrivacyBudget(epsilon, currency="zcdp")),
+            ("gradient", PrivacyBudget(epsilon, 1e-40)),
             ("selection", PrivacyBudget(epsilon, 0.0)),
         ):
             guarantee = solver_of(form, max_iter=3).plan(facts, budget).guarantee
