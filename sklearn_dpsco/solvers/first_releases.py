@@ -330,6 +330,7 @@ def learned_box(
     growth = max(1.0, unit_rules(problem).growth * units.accuracy / (problem.n_features + 1))
     unit = rules.width * min(rules.longest, math.sqrt(growth)) * length
     width = np.minimum(unit * _ratios(noisy, units.moments.variance), 2.0)
+    width[width < 1e-12] = 2.0  # float errors, without noise, of columns that are all constant
     # dense rows in float32, which halves the time to read them
     data = data.map(in_box, center, width, 1.0, np.float32)
     return data, replace(frame, center=center, scale=width), n
