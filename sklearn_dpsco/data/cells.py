@@ -40,6 +40,8 @@ _HEXADECIMAL = re.compile(r"\s*0[xX]([0-9a-fA-F]{1,16})\s*")
 # what readers of files take for a missing cell, pyarrow unless an odd one makes text of the column
 _GAPS = {"", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "<NA>", "None", "NULL", "null"}
 _GAPS |= {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
+_NAN = re.compile(r"\s*[+-]?nan(\(\w*\))?\s*", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"\s*0[xX][0-9a-fA-F]{1,16}\s*")
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
@@ -442,9 +444,15 @@ def _number(cell: Any) -> float | None:
         cell = truth_of(_integer_of(_decoded(cell)))
         if isinstance(cell, complex) and cell.imag == 0:
             return float(cell.real)
-        return float(cell) if isinstance(cell, _NUMBERS) else None
+        return float(_unhexed(cell)) if isinstance(cell, _NUMBERS) else None
     except Exception:  # whatever an object of another package may raise
         return None
+
+
+def _unhexed(cell: Any) -> Any:
+    """The integer of 64 bits that pyarrow reads in hexadecimal text; anything else as it is."""
+    is_text = isinstance(cell, str) and _HEXADECIMAL.fullmatch(cell)
+    return (int(cell, 16) + 2**63) % 2**64 - 2**63 if is_text else cell
 
 
 def nonfinite_rows(X: Any) -> Flags:
@@ -677,7 +685,7 @@ def user_of(label: Any) -> Any:
     if not isinstance(label, str) or label.lstrip()[:1] not in "+-.0123456789":
         return truth_of(label)
     with suppress(ValueError):
-        return int(label)
+        return int(_unhexed(label))
     with suppress(ValueError):
         number = float(label)
         if abs(number) < LARGEST_INTEGER:  # others are no numbers of users, see `as_users`
@@ -687,9 +695,7 @@ def user_of(label: Any) -> Any:
 
 def _is_gap(cell: Any) -> bool:
     """Whether it is the text of a missing cell; of "nan" in any case, as pyarrow has it."""
-    if not isinstance(cell, str):
-        return False
-    return cell in _GAPS or cell.strip().lstrip("+-").lower() == "nan"
+    return isinstance(cell, str) and (cell in _GAPS or _NAN.fullmatch(cell) is not None)
 
 
 def _names_nobody(label: Any) -> bool:

@@ -309,7 +309,22 @@ def test_who_is_called_an_infinity_is_no_user_in_any_chunk(spelled):
     assert not cells.is_nameless(np.array(names)).any()
 
 
-@pytest.mark.parametrize("gap", ["", "NA", "#N/A", "NULL", "nan", "Nan", " -NAN"])
+def test_hexadecimal_text_is_the_integer_that_arrow_reads():
+    pa, csv = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")
+    counted = {}
+    for odd in ("3", "x"):  # which makes text of the column
+        lines = ["a", "0x10", "16", "0xffffffffffffffff", "0", odd]
+        column = csv.read_csv(pa.BufferReader("\n".join(lines).encode()))["a"]
+        found = as_numbers("X", column, strict=False)
+        np.testing.assert_array_equal(found[:4], [16, 16, -1, 0])
+        surplus = cells.surplus_rows(cells.as_users(column), 9, counted)
+        assert not surplus.any()
+        codes = label_codes(as_labels(column), np.array([-1, 16]))
+        np.testing.assert_array_equal(codes, [1, 1, 0, -1, -1])
+    assert counted == {16: 4, -1: 2, 0: 2, 3: 1, "x": 1}
+
+
+@pytest.mark.parametrize("gap", ["", "NA", "#N/A", "NULL", "nan", "Nan", " -NAN", "nan(1)"])
 def test_who_has_no_name_is_no_user_in_any_table(gap):
     # pyarrow gives gaps in a column of numbers, and text in one that an odd label makes text
     pa, csv = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.csv")

@@ -1,5 +1,7 @@
 """Rows of persons and periods: who is at risk when, and that a row is a function of its person."""
 
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -77,6 +79,10 @@ def test_a_person_moves_no_row_of_another_one(exposure):
         found = person_periods(table_of(times, events), "time", "event", **given)
         pd.testing.assert_frame_equal(found[others], rows[others])
         assert (found.dtypes == rows.dtypes).all()
+    # nor by the type that one odd cell gives its column in a file
+    file = table_of(times, events).to_csv(index=False)
+    found = person_periods(pd.read_csv(StringIO(file)), "time", "event", **given)
+    pd.testing.assert_frame_equal(found[others], rows[others])
 
 
 def test_rates_and_products_are_those_of_the_field():
@@ -116,7 +122,7 @@ def test_strict_errors_quote_nothing():
         ({"duration": pd.Series([1.0])}, "must be names of columns"),
         ({"duration": "span"}, "timedelta"),
         ({"duration": "seen"}, "'seen' holds booleans.* is it the event"),
-        ({"event": "name"}, "numbers or booleans"),
+        ({"event": "day"}, "numbers or booleans"),
         ({"table": table_of([1], [1], stop=[2])}, "'stop', which the result needs"),
         ({"table": {"time": [1], "event": [1]}}, "pandas.DataFrame, got dict$"),
         ({"table": pl.DataFrame({"time": [1], "event": [1]})}, r"give table.to_pandas\(\)"),
@@ -127,7 +133,7 @@ def test_strict_errors_quote_nothing():
 )
 def test_what_is_wrong_is_said(change, message):
     span = pd.to_timedelta([1], unit="D")
-    table = table_of([1.0], [1], span=span, seen=[True], name=pd.Series(["a"], dtype="string"))
+    table = table_of([1.0], [1], span=span, seen=[True], day=pd.Timestamp("2020-01-01") + span)
     given = {"table": table, "duration": "time", "event": "event", "periods": GRID} | change
     with pytest.raises(ValueError, match=message):
         person_periods(given.pop("table"), **given)
