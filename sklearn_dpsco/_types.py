@@ -66,7 +66,12 @@ SearchScoring = Literal[
 ]
 _LabelScoring = Literal["accuracy", "balanced_accuracy", "confusion_matrix"]
 _ProbabilityScoring = Literal[
-    "roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large", "neg_log_loss"
+    "roc_auc",
+    "roc_curve",
+    "calibration_curve",
+    "calibration_in_the_large",
+    "neg_brier_score",
+    "neg_log_loss",
 ]
 _NumberScoring = Literal[
     "r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias", "binned_means"

@@ -416,9 +416,10 @@ class Moments(Sums):
         if self.name == "log loss":
             most, loss = self.facts.max_log_loss, -np.log(np.clip(of["own_probability"], 0, 1))
             return np.minimum(loss, most) / most
-        if self.name == "probability less label":
+        if "probability less label" in self.name:
             difference = np.clip(of["score"], 0, 1) - of["truth"]
-            return np.where(of["truth"] >= 0, (difference + 1) / 2, np.nan)
+            share = difference**2 if "square" in self.name else (difference + 1) / 2
+            return np.where(of["truth"] >= 0, share, np.nan)
         error = _errors(self.facts, of)
         if self.name == "error":
             return (error + 1) / 2
@@ -478,7 +479,7 @@ class Moments(Sums):
         facts = self.facts
         if self.name == "log loss":
             return f"losses clipped at {facts.max_log_loss:g}"
-        if self.name == "probability less label":
+        if "probability less label" in self.name:
             return ""
         ends = f"[{facts.low:.4g}, {facts.high:.4g}], a released range"
         found = [f"targets and predictions clipped to {ends}"] * facts.is_narrowed
@@ -496,7 +497,7 @@ class Moments(Sums):
             # the largest loss, or twice the largest difference
             e = self.facts.max_error
             others = {"log loss": self.facts.max_log_loss, "probability less label": 2.0}
-            others |= {"absolute error": e, "error": 2 * e}
+            others |= {"absolute error": e, "error": 2 * e, "square of probability less label": 1.0}
             largest = others.get(self.name, e**2)
             law = replace(law, variance=law.variance * widths[0] ** 2)
             low, high = mean_interval(total, gap, n, width / widths[0], law)
@@ -597,6 +598,7 @@ FORMULAS = {
     "absolute error": Formula(Moments, ("neg_mean_absolute_error",), _NUMBERS),
     "error": Formula(Moments, ("mean_bias",), _NUMBERS),
     "probability less label": Formula(Moments, ("calibration_in_the_large",), _SCORES),
+    "square of probability less label": Formula(Moments, ("neg_brier_score",), _SCORES),
 }
 SCORINGS = tuple(dict.fromkeys(name for one in [*FORMULAS.values()][1:] for name in one.tells))
 

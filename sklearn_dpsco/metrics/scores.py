@@ -78,7 +78,8 @@ from .releases import (
 _EVEN, _DOUBLING = 10, 2.0 ** np.arange(-11, 1)
 _LOSSES = ("r2", "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias")
 _OF_NUMBERS = (*_LOSSES, "binned_means")
-_OF_TWO_CLASSES = ("roc_auc", "roc_curve", "calibration_curve", "calibration_in_the_large")
+_OF_THE_SECOND = ("roc_curve", "calibration_curve", "calibration_in_the_large")
+_OF_TWO_CLASSES = ("roc_auc", "neg_brier_score", *_OF_THE_SECOND)
 _OF_PROBABILITIES = (*_OF_TWO_CLASSES, "neg_log_loss")
 _MOST_SHOWN = 22  # rows of a table
 # Of the selections of ranges: their parts of the budget; how many records one that is narrower by a
@@ -109,9 +110,12 @@ _HIDDEN = (
 _HIDDEN_TARGETS = ", narrower bounds_y, a smaller max_error, or neg_mean_absolute_error"
 # Scores by other names; of an RMSE the square.
 _MEANT = dict.fromkeys(("rmse", "mse", "neg_root_mean_squared_error"), _SQUARED_ERROR)
+_MEANT |= dict.fromkeys(("brier", "brier_score", "brier_score_loss"), "neg_brier_score")
 _MEANT |= {"mae": "neg_mean_absolute_error", "auc": "roc_auc", "log_loss": "neg_log_loss"}
 # What an invalid record counts as, where it is not left out.
-_COUNTED = dict.fromkeys((*_LOSSES, "neg_log_loss"), "as half of the largest loss")
+_COUNTED = dict.fromkeys(
+    (*_LOSSES, "neg_brier_score", "neg_log_loss"), "as half of the largest loss"
+)
 _COUNTED |= {"accuracy": "as wrong", "mean_bias": "as 0", "calibration_in_the_large": "as 0"}
 
 
@@ -698,7 +702,7 @@ class DPScore(Overviewed):
         """ " of 'a'", of the second of two classes or a target called 'a'; else ""."""
         if self.target is not None:
             return f" of {shown(self.target)}"
-        if self.classes is None or self.scoring not in _OF_TWO_CLASSES[1:]:
+        if self.classes is None or self.scoring not in _OF_THE_SECOND:
             return ""
         return f" of {shown(self.classes.tolist()[-1])}"
 
@@ -932,9 +936,10 @@ def dp_score(
     scoring : str, list of str or None, default=None
         "accuracy", "balanced_accuracy", "confusion_matrix", "roc_auc", "roc_curve",
         "calibration_curve", "calibration_in_the_large" (mean probability of the second class less
-        its frequency), "neg_log_loss", "r2", "neg_mean_absolute_error", "neg_mean_squared_error",
-        "mean_bias" (mean prediction less mean target), "binned_means" (mean target and mean
-        prediction by bins of the prediction). None: the accuracy of classifiers, else R^2.
+        its frequency), "neg_brier_score" (of two classes), "neg_log_loss", "r2",
+        "neg_mean_absolute_error", "neg_mean_squared_error", "mean_bias" (mean prediction less mean
+        target), "binned_means" (mean target and mean prediction by bins of the prediction). None:
+        the accuracy of classifiers, else R^2.
         The scores of a list come from as few releases as tell them all, which share the budget
         evenly: accuracies and the matrix are one, and so is R^2 with the squared error.
     epsilon, delta, relation, precision

@@ -408,7 +408,7 @@ def test_where_noise_hides_a_score_the_interval_is_its_range():
         "accuracy": (0, 1), "balanced_accuracy": (0, 1), "roc_auc": (0, 1), "r2": (-np.inf, 1),
         "neg_log_loss": (-5, 0), "neg_mean_absolute_error": (-2, 0),
         "neg_mean_squared_error": (-4, 0), "mean_bias": (-2, 2),
-        "calibration_in_the_large": (-1, 1),
+        "calibration_in_the_large": (-1, 1), "neg_brier_score": (-1, 0),
     }  # fmt: skip
     plan = plan_score(n, scoring=list(ranges), **settings)
     wide = dict.fromkeys(ranges, 0)

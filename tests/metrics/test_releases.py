@@ -9,6 +9,7 @@ from scipy.stats import kstest, laplace, norm
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import (
     balanced_accuracy_score,
+    brier_score_loss,
     confusion_matrix,
     log_loss,
     mean_absolute_error,
@@ -41,7 +42,7 @@ every_scoring = pytest.mark.parametrize("scoring", SCORINGS)
 
 
 def two_classes(scoring):
-    return scoring in ("roc_auc", "roc_curve") or scoring.startswith("calibration")
+    return scoring.startswith(("roc", "calibration", "neg_brier"))
 
 
 def of_numbers(scoring):
@@ -342,7 +343,7 @@ def test_several_scores_come_from_as_few_releases_as_can_be():
     assert sorted(names(*SCORINGS)) == [
         "absolute error", "calibration", "confusion matrix", "error", "log loss",
         "means by prediction", "probability less label", "ranks by class", "scores by class",
-        "squared error and target",
+        "square of probability less label", "squared error and target",
     ]  # fmt: skip
 
 
@@ -408,6 +409,7 @@ def test_without_noise_the_scores_are_those_of_scikit_learn():
     alone = without_noise("roc_auc", rounded, y.size)["roc_auc"]["value"]
     assert alone == pytest.approx(roc_auc_score(y, score.round(1)), abs=1e-7)
     assert value["neg_log_loss"] == pytest.approx(-log_loss(y, score), abs=1e-6)
+    assert value["neg_brier_score"] == pytest.approx(-brier_score_loss(y, score), abs=1e-6)
     more = found["roc_curve"]
     fpr, tpr, _ = roc_curve(y, score >= 0.25, drop_intermediate=False)
     at = np.flatnonzero(more["thresholds"] == 0.25)[0]
@@ -453,6 +455,7 @@ def test_an_invalid_record_counts_as_documented():
     assert found["accuracy"]["value"] == 0
     assert found["confusion_matrix"]["value"].sum() == 0
     assert found["neg_log_loss"]["value"] == -2.5
+    assert found["neg_brier_score"]["value"] == -0.5
     assert found["neg_mean_absolute_error"]["value"] == -0.5
     assert found["neg_mean_squared_error"]["value"] == -0.5
     assert found["r2"]["value"] == pytest.approx(0.5)

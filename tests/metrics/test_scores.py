@@ -118,7 +118,7 @@ def test_many_scores_share_one_guarantee(data, model):
     assert list(scores) == BY_LABELS
     guarantees = {id(score.guarantee) for score in scores.values()}
     assert len(guarantees) == 1
-    assert len(scores["accuracy"].guarantee.releases) == 6
+    assert len(scores["accuracy"].guarantee.releases) == 7
     assert scores["accuracy"].guarantee.epsilon == 2.0
     matrix = scores["confusion_matrix"]
     assert matrix.matrix.shape == (2, 2)
