@@ -161,6 +161,13 @@ class Lineage:
     def _restored(cls, name: str) -> Lineage:
         return _LINEAGES.get(name) or cls(name=name)
 
+    def __getstate__(self) -> dict[str, str]:  # of skops, which does not reduce
+        return {"name": self.name}
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self.__dict__ = self._restored(**state).__dict__
+        _LINEAGES.setdefault(self.name, self)
+
     def count(self, guarantee: Any, noise_is_secret: bool) -> Fits | None:
         """One more fit; `Guarantee.fits` of it, None if it is the only one."""
         rho = guarantee.cost("zcdp") if guarantee.composes_in("zcdp") else math.inf

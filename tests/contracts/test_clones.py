@@ -208,6 +208,21 @@ def test_copies_elsewhere_are_told_of():
         assert n_fits(again.fit(X, y)) == count
 
 
+def test_a_model_stored_by_skops_is_one_of_the_family_where_its_fits_are_seen():
+    skops = pytest.importorskip("skops.io")
+    fitted = model_of().fit(X, y)
+    stored = skops.dumps(fitted)
+    untrusted = skops.get_untrusted_types(data=stored)
+    loaded = skops.loads(stored, trusted=untrusted)
+    np.testing.assert_array_equal(loaded.coef_, fitted.coef_)
+    for count, one in enumerate((loaded, fitted, clone(loaded)), 2):
+        assert n_fits(one.fit(X, y)) == count
+    del fitted, loaded, one
+    gc.collect()  # as in another process
+    loaded = skops.loads(stored, trusted=untrusted)
+    assert [n_fits(one.fit(X, y)) for one in (loaded, clone(loaded))] == [1, 2]
+
+
 def test_fits_of_all_threads_are_counted():
     model, found, start = model_of(), [], threading.Barrier(8)
 
