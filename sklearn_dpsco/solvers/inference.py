@@ -216,16 +216,16 @@ class NewtonSteps(Part):
         of_pairs = {"sampling": basis @ (sampling / n) @ basis.T, "noise": noise + short + fallen}
         known: Any = {"unknown": np.hstack((basis @ bread.weak, gone)), "gram": basis @ basis.T}
         table = Estimates(names=(), coef=found, doubt=doubt, **of_pairs, **known)
-        pvalue = _clip_pvalue(bread, pulls, before, variance)
+        pvalue = _clip_pvalue(bread, scores, before, variance)
         return best, level, _in_plain_units(units, table, residual, pvalue)
 
     def _first_steps(
         self, units: Units, point: Array, n_present: int, stream: RandomStream
-    ) -> tuple[Array, Any, Bread, float, Array | None, float]:
+    ) -> tuple[Array, Any, Bread, float, tuple[Array, Array] | None, float]:
         """The steps before the last.
 
         Returned are the point, the copy and the bread there, the bound on roots of second
-        derivatives, the noise of the last of these steps, and their clip.
+        derivatives, what the last of these steps leaves and its noise, and their clip.
         """
         problem, before = units.problem, None
         # intervals are for the exponential mean, of which bounds of targets cut no end
@@ -250,6 +250,8 @@ class NewtonSteps(Part):
                 )
                 clip = max(clip, units.clip if problem.loss.task == "rates" else 0.0)
             is_test = problem.loss.task == "regression" and self.moments is not None
+            # (without an intercept weights of rows of other lengths leave most of an error)
+            is_test = is_test and problem.fit_intercept
             if is_test and units.users is None:  # of whom whole rows would be left out
                 # where means are linear, weights that fall from shorter rows on move nothing (the
                 # clip of scores, and so their noise, is that of the usual weights)
@@ -266,7 +268,9 @@ class NewtonSteps(Part):
             if problem.loss.task == "rates":  # of exponentials long slopes overshoot by as much
                 move[:-1] *= 1 - _far(units, bound, bread.basis @ move)[0].max(initial=0.0)
             if is_test:  # other losses leave more
-                before = _noise(problem, bread, move, clip**2 * self.first.variance)
+                cov = _noise(problem, bread, move, clip**2 * self.first.variance)
+                part = 1.0 if units.users is not None else _taken(bread, bound / _SHORTER)
+                before = (1 / part - 1) * noisy, cov / part**2
             point = point - (bread.basis @ move).reshape(problem.shape)
             copy = copy.map(predicted, point, *of_predictions)
             if self.n_hessians > 1:  # rows whose second derivatives are larger here count less
@@ -587,11 +591,24 @@ def _tells_level(root: Array) -> bool:
     return float((root[-1] ** 2 / (root**2).sum(axis=0)).sum()) > 0.5
 
 
-def _clip_pvalue(bread: Bread, pulls: Array, before: Array | None, variance: float) -> float:
-    """Of last scores that pull no other way than the first, which were shortened more; or NaN."""
-    if before is None or pulls.size == 0 or variance == 0:
+def _taken(bread: Bread, bound: float) -> float:
+    """The part of a step that weights with this bound leave, of rows that are all as long."""
+    squares = float((1 / (bread.root**2).sum(axis=0)).sum())  # their mean
+    return float(np.clip(bound**2 / max(squares, TINY), 1 / _SHORTER**2, 1.0))
+
+
+def _clip_pvalue(
+    bread: Bread, scores: Array, before: tuple[Array, Array] | None, variance: float
+) -> float:
+    """Of last scores that pull no other way than the first, which were shortened more; or NaN.
+
+    `before` has what the first step leaves of an error, and the covariance of its noise.
+    """
+    if before is None or bread.root.size == 0 or variance == 0:
         return math.nan
-    cov = bread.root.T @ (before + variance * np.eye(len(before))) @ bread.root
+    left, cov = before
+    pulls = bread.root.T @ bread.basis.T @ (scores - left)
+    cov = bread.root.T @ (cov + variance * np.eye(len(cov))) @ bread.root
     return float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
 
 

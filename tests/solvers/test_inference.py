@@ -1005,8 +1005,21 @@ def test_scores_that_a_clip_cuts_are_told():
     assert stats.kstest([pvalue(seed, False) for seed in range(25)], "uniform").pvalue > 1e-4
     assert np.mean([pvalue(seed, True) < 0.05 for seed in range(9)]) > 0.5  # .05 by chance
     X, _, _ = table(5000, 2, 0)
-    # what strong effects on labels leave after a step is no sign of a clip
+    # what is left after a step by strong effects on labels, or by rows through 0 of other lengths,
+    # is no sign of a clip
     assert "smaller clip" not in str(fitted(X, (X[:, 0] > 0).astype(int), 2).summary())
+    assert "smaller clip" not in str(fitted(X, X[:, 0], fit_intercept=False).summary())
+
+
+def test_weights_of_rows_that_are_all_as_long_are_no_sign_of_a_clip():
+    found, facts = [], {"bounds_X": (0, 1), "bounds_y": (0, 1000), "epsilon": 8.0}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = (rng.random((5000, 7)) < 0.5).astype(float)
+        y = 50 + X.sum(axis=1) + rng.normal(size=len(X))
+        note = fitted(X, y, seed=seed, **facts).summary().notes[3]
+        found.append(float(note.split("p=")[1].split()[0]))
+    assert stats.kstest(found, "uniform").pvalue > 1e-4
 
 
 @pytest.mark.filterwarnings(
