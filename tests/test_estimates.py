@@ -396,6 +396,8 @@ def test_names_of_statsmodels_tell_where_the_numbers_are():
         ("nobs", "plan_.problem"),
         ("rsquared", "dp_score"),
         ("resid", "private"),
+        ("compare_lr_test", "wald_test"),
+        ("get_margeff", "DPLinearRegression"),
         ("partial_fit", "DPFTRLClassifier"),
         ("pvalues_", "to_frame"),
     ):

@@ -36,12 +36,14 @@ from ._records import Targets
 
 _FIT = "see dp_score on other records; of linear regressions also PrivateMoments.goodness_of_fit"
 _HINTS = {name: f"see summary().{place}" for name, place in STATSMODELS.items()}
-_HINTS |= dict.fromkeys(("rsquared", "rsquared_adj", "aic", "bic", "llf"), _FIT)
+_HINTS |= dict.fromkeys(("rsquared", "prsquared", "rsquared_adj", "aic", "bic", "llf"), _FIT)
 _HINTS |= dict.fromkeys(("resid", "fittedvalues"), "they are private; see predict")
 _HINTS |= dict.fromkeys(("pvalues", "pvalues_"), "see summary().to_frame()['P>|t|']")
 _HINTS |= {"tvalues": "see summary().to_frame()['t']"}
 _HINTS |= {"nobs": "see plan_.problem.n_samples"}
 _HINTS |= {"get_prediction": "see predict_interval", "summary2": "see summary"}
+_HINTS |= dict.fromkeys(("compare_lr_test", "compare_f_test", "wald_test_terms"), "see wald_test")
+_HINTS |= {"get_margeff": "see predict_interval, and DPLinearRegression on labels 0 and 1"}
 _HINTS |= dict.fromkeys(("coef_std_", "coef_cov_"), "fit with inference=True has it")
 _HINTS |= {"partial_fit": "see DPFTRLClassifier and DPFTRLRegressor, for data that keep arriving"}
 
@@ -345,22 +347,33 @@ class Inference(DPLinearModel):
         return self.summary().wald_test(hypotheses, value)
 
     @says_level
-    def t_test(self, hypotheses: Any, value: Any = 0.0, *, level: float = 0.95) -> Estimates:
+    def t_test(
+        self,
+        hypotheses: Any,
+        value: Any = 0.0,
+        *,
+        level: float = 0.95,
+        exponentiate: bool = False,
+        base: Any = None,
+    ) -> Estimates:
         """The hypotheses of `wald_test` each by itself, with estimates and intervals.
 
-        Such as a difference of two effects, "a - b": see `Estimates.t_test`.
+        Such as a difference of two effects, "a - b", or with ``exponentiate=True`` the ratio for
+        ten years, "10 * age": see `Estimates.t_test`.
 
         Parameters
         ----------
         hypotheses, value
             As in `wald_test`.
-        level : float in [0.5, 1), default=.95
+        level, exponentiate, base
+            As in `summary`.
 
         Returns
         -------
         Estimates
         """
-        return self.summary(level=level).t_test(hypotheses, value)
+        table = self.summary(level=level, exponentiate=exponentiate, base=base)
+        return table.t_test(hypotheses, value)
 
     @says_level
     def predict_interval(self, X: Any, *, level: float = 0.95, of: str = "mean") -> Array:

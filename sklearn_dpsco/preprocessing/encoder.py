@@ -275,7 +275,9 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         check_in_memory("PublicEncoder", X, _BY_BLOCKS)
         if not is_frame(X):
             remedy = "X.to_pandas() is one"  # as of a table of pyarrow
-            if not hasattr(X, "to_pandas"):
+            if type(X).__name__ == "LazyFrame":
+                remedy = "collect() it"
+            elif not hasattr(X, "to_pandas"):
                 remedy = (
                     "of an array make pandas.DataFrame(X, columns=[...]). Meta-estimators such as "
                     "BaggingClassifier hand on an array: put the encoder before them"

@@ -1438,6 +1438,10 @@ def test_effects_on_labels_say_of_what_and_against_what():
     assert other.to_frame().columns.name == "log-odds of 'ill' against 'well'"
     np.testing.assert_allclose(other.coef, -model.summary().coef)
     np.testing.assert_allclose(model.conf_int(base="well"), -model.conf_int()[:, ::-1])
+    against = model.t_test("-10 * x0", exponentiate=True, base="well")
+    ends = against.conf_int()[0]
+    np.testing.assert_allclose(ends, model.conf_int(exponentiate=True)[0] ** 10)
+    assert "odds ratios of 'ill' against 'well'" in joined(against)
     for base in ("x", ["ill"]):
         assert_refuses(model.summary, r"one of the classes \['ill', 'well'\]", base=base)
     X, y, _ = table(500, 2, 0)
