@@ -903,6 +903,9 @@ def _plan_targets(purse: Purse, is_diagonal: bool, empty: float) -> dict[str, An
         share = max(_share(m, 10, 0.1), _share(m, 2000, rules.positive_share))
         found["positive"] = purse.noise(of_one, share)
         share = max(_share(m, 20, 0.25), _share(m, 1500, rules.most_mean_share))
+        if problem.base_loss not in (Tweedie(1), Tweedie(2)) and not problem.inference:
+            # of costs among zeros, a level that is off costs more than slopes gain
+            share = max(share, _share(m, 200, 0.15))
         n_numbers = 1 + (problem.has_weights or problem.may_be_empty)
         found["target_mean"] = purse.noise(of_one, share, n_numbers)
     else:

@@ -516,6 +516,13 @@ def test_sizes_of_rates_have_a_larger_share_where_noise_hides_much():
     assert of_shares[0] / of_shares[1] == pytest.approx(math.sqrt(0.07 / 0.1), rel=0.01)
 
 
+@pytest.mark.parametrize(("epsilon", "share"), [(0.1, 0.15), (0.6, 0.07)])
+def test_means_of_costs_among_zeros_have_a_larger_share_where_noise_hides_much(epsilon, share):
+    counts, costs = (planned(power, 20_000, epsilon=epsilon).units for power in (1.0, 1.5))
+    larger = (counts.target_mean.scale / costs.target_mean.scale) ** 2
+    assert larger == pytest.approx(share / 0.07, rel=0.01)
+
+
 @pytest.mark.parametrize("rare", [False, True])
 def test_the_mean_prediction_is_about_that_of_costs_and_of_rare_flags(rare):
     n, off = 20_000 if rare else 5000, []
