@@ -444,8 +444,8 @@ class LearnedUnits(Part):
         # Twice the usual length cuts few; only of exponentials are long rows worth more noise.
         wide = 1.0 if self.moments is None else rules.moment_growth
         cut = growth * wide if is_rate else max(growth, wide)
-        center, by, (norm, noise, usual, differ) = self.release_columns(data, cut, n, stream)
-        of_rows = center, by, cut, longer, differ
+        center, by, (norm, noise, usual, occur) = self.release_columns(data, cut, n, stream)
+        of_rows = center, by, cut, longer, occur
         by, top, trace, doubts = self._release_moments(data, n, stream, *of_rows)
         copy = data.map(statistics.copied, center, by).kept()
         if self.far is not None:
@@ -483,7 +483,8 @@ class LearnedUnits(Part):
         """The centre, what columns are multiplied by then, and sizes.
 
         These are what rows were divided by, the noise of the centre, the usual norm of rows, and
-        the shares of pairs in which columns differ, if they have sizes of their own.
+        the shares of pairs in which columns differ and how sure these are to be above 0, if columns
+        have sizes of their own.
         """
         if self.sizes is not None:
             return self._release_in_sizes(data, cut, n, stream)
@@ -503,7 +504,8 @@ class LearnedUnits(Part):
         self, data: Any, cut: float, n: int, stream: RandomStream
     ) -> tuple[Array, Array, tuple[float, Any, float, Any]]:
         """The same, of columns in released units, of which each is about as large as the others."""
-        rules, (unit, differ) = unit_rules(self.problem), self._release_sizes(data, n, stream)
+        rules = unit_rules(self.problem)
+        unit, differ, error = self._release_sizes(data, n, stream)
         # Of the noise of centres, in these units, the sum is least in the root of them, as columns
         # may lie anywhere in their bounds.
         by, longest = np.sqrt(unit), float(np.linalg.norm(unit))
@@ -522,7 +524,13 @@ class LearnedUnits(Part):
             usual = max(usual, 2.0 * float(np.linalg.norm(np.sqrt(differ))))
         least = rules.clear_center * float(np.linalg.norm(noise * unit))
         norm = cut * max(rules.row_bound * usual, min(least, 0.3 * longest))
-        return center, unit / norm, (norm, noise, usual, differ)
+        # Where hardly anything occurs, means are also near 0 or an end of the bounds. (The more is
+        # known, the more second moments tell.)
+        off = np.minimum(np.abs(center), 1 - np.abs(center)) / np.maximum(noise, TINY)
+        known = self.accuracy * n / data.n_samples / unit.size**1.5 / rules.doubts_all
+        clear = rules.clear_moment * max(0.0, 1 - known**2)
+        sure = 1 - (clear / np.maximum(np.hypot(differ / error, off), clear + TINY)) ** 2
+        return center, unit / norm, (norm, noise, usual, (differ, sure))
 
     def _rough_length(
         self, data: Any, n: int, fall: float, stream: RandomStream
@@ -584,13 +592,14 @@ class LearnedUnits(Part):
         top, trace = max(top, last**2, _LEAST) / size**2, max(trace + last**2, _LEAST) / size**2
         return {"transform": whole, "longest": size, "top": top, "trace": trace}
 
-    def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> tuple[Array, Array]:
+    def _release_sizes(self, data: Any, n: int, stream: RandomStream) -> tuple[Array, Array, float]:
         """Units of the columns, the inverse of their sizes, as far as these are above the noise.
 
-        And the share p of the pairs in which each column differs, small for a rare flag. Released
-        is p times the octaves of these differences. Octaves are thought to be normal about a line
-        in p, as columns that are one number in most rows are often bounded alike. The line and the
-        deviations from it are estimated from all columns, and each by what its own p leaves of it.
+        And the share p of the pairs in which each column differs, small for a rare flag, and the
+        noise of that. Released is p times the octaves of these differences. Octaves are thought to
+        be normal about a line in p, as columns that are one number in most rows are often bounded
+        alike. The line and the deviations from it are estimated from all columns, and each by what
+        its own p leaves of it.
         """
         assert self.sizes is not None
         rules, d = unit_rules(self.problem), self.problem.n_features
@@ -630,7 +639,8 @@ class LearnedUnits(Part):
         apart *= 1 - (alike / np.maximum(np.abs(apart), alike)) ** 4
         octaves = usual + apart
         octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
-        return 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION), differ
+        unit = 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION)
+        return unit, differ, math.sqrt(variance) / most
 
     def _release_centers(
         self, data: Any, unit: Array, bound: float, n: int, stream: RandomStream
@@ -673,7 +683,7 @@ class LearnedUnits(Part):
         by: Array,
         cut: float,
         longer: float,
-        differ: Array | None,
+        occur: tuple[Array, Array] | None,
     ) -> tuple[Array, float, float, Doubts | None]:
         """What the rows are multiplied by, their top moment and trace then, and the doubts.
 
@@ -700,8 +710,15 @@ class LearnedUnits(Part):
             before = by if np.ndim(by) == 2 else by * np.eye(d)
             by = (before @ (root / bound)).astype(kind)
             top, trace = float(white.max()) / bound**2, trace / bound**2
-            if is_last and differ is not None:
-                doubts = self._doubts(before, by * bound, differ, axes, ridge, ratio)
+            if is_last and occur is not None:
+                doubts = self._doubts(before, by * bound, occur[0], axes, ridge, ratio)
+        if occur is not None:
+            # what is not known to occur beside others may have no moment, whatever noise says
+            differ, sure = occur
+            kept, none = 1 - _rare(differ) * (1 - sure) * sure.mean(), np.zeros((d, 0))
+            doubts = doubts or Doubts(np.ones(d), 2 * differ, none, none[0], none)
+            moments = kept * doubts.moments
+            doubts = doubts._replace(kept=np.minimum(doubts.kept, kept), moments=moments)
         return by, top, trace, doubts
 
     def _doubts(
@@ -729,7 +746,7 @@ class LearnedUnits(Part):
             return None
         # (where signals are hardly above noise, those that are shrunk by chance cost most)
         least = rules.clear_moment * min(1.0, known / rules.doubts_all)
-        rare = (1 - (noise / usual) ** 2) * (1 - np.minimum(2 * differ, 1.0) ** 2)
+        rare = (1 - (noise / usual) ** 2) * _rare(differ)
         # the inverse of the product with its transpose has the moments with the ridge
         with_ridge, units = (
             (np.linalg.inv(of.astype(np.float64)) ** 2).sum(axis=0) for of in (white, before)
@@ -751,6 +768,11 @@ class LearnedUnits(Part):
 
 
 # ------------------------------------------------------------------------------- planning
+
+
+def _rare(differ: Array) -> Array:
+    """How rare values are in columns of which this share of pairs differ, in [0, 1]."""
+    return np.asarray(1 - np.minimum(2 * differ, 1.0) ** 2)
 
 
 def pays(problem: Problem, budget: PrivacyBudget, times: float = 1.0) -> bool:

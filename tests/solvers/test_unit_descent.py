@@ -1288,10 +1288,11 @@ def test_columns_that_are_the_same_share_a_coefficient_of_usual_size(epsilon):
     assert np.mean(off) < (0.8 if epsilon < math.inf else 0.1)  # 3 and 10,000, were all kept
 
 
-def test_a_column_in_which_nothing_occurs_has_little_coefficient():
-    """Also where second moments are hardly above their noise."""
+@pytest.mark.parametrize("d", [10, 20])
+def test_a_column_in_which_nothing_occurs_has_little_coefficient(d):
+    """Also where second moments are hardly above their noise, or are not released."""
     facts = {"bounds_X": (-1, 1), "bounds_y": (-6, 6), "relation": "replace-one"}
-    sizes, n, d = [], 10_000, 10
+    sizes, n = [], 10_000
     for seed in range(20):
         rng = np.random.default_rng(seed)
         X, effects = rng.uniform(-1, 1, (n, d)), rng.normal(size=d)
@@ -1299,7 +1300,7 @@ def test_a_column_in_which_nothing_occurs_has_little_coefficient():
         y = np.clip(X @ effects / (X @ effects).std() + rng.normal(size=n), -6, 6)
         model = DPLinearRegression(epsilon=0.5, delta=1e-6, random_state=seed, **facts).fit(X, y)
         sizes.append(abs(model.coef_[0]) / abs(model.coef_[1:]).max())
-    assert np.median(sizes) < 0.35  # .61 otherwise
+    assert np.median(sizes) < 0.1  # .20 and .28 otherwise
 
 
 def test_products_of_a_column_that_is_noise_are_left_out_and_no_others():
