@@ -465,6 +465,9 @@ CORRECTION = rule_set(
     shortest=32.0,
     longest=80.0,
     momentum=0.5,
+    # Deviations of its noise by which a number of two gradients in turn must be off 0 for its sign
+    # to be known: if it stays, steps double, else they halve.
+    sign=2.5,
     tail_share=0.02,  # of the whole budget, for the clip
     clear=5.0,  # of the noise of that selection, of users
     rarer=0.4,  # of users with a label of the rarer class, whose gradients are clipped

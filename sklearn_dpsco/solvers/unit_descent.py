@@ -260,7 +260,7 @@ class UnitDescentPlan(Plan):
         if self.of_users is not None:
             units = self.of_users.run(units, data, stream)
         walk = self._walk(units)
-        coef, pulls = _descend(units, np.zeros(problem.size), walk, stream)
+        coef, pulls, _ = _descend(units, np.zeros(problem.size), walk, stream)
         slopes, own = _slopes_and_levels(units, coef)
         before, clear = float((slopes**2).sum()), self._shrink(units, slopes, own, walk, pulls)
         slopes[:] = _without_doubts(units, slopes, walk)
@@ -580,11 +580,19 @@ class Walk(NamedTuple):
 
 
 def _descend(
-    units: Units, coef: Array, walk: Walk, stream: RandomStream, *, may_overshoot: bool = False
-) -> tuple[Array, Pulls]:
+    units: Units,
+    coef: Array,
+    walk: Walk,
+    stream: RandomStream,
+    *,
+    may_overshoot: bool = False,
+    may_grow: bool = False,
+) -> tuple[Array, Pulls, Array]:
     """The mean of the second half of the iterates, from coefficients of shape (size,) on.
 
-    And the pulls at these of several classes, unless they have one slope.
+    And the pulls at these of several classes, unless they have one slope; and by how much the last
+    steps of a coefficient are longer. They may grow while gradients that are clear of noise keep
+    their sign (Rprop, Riedmiller and Braun 1993): where labels are clear, the loss is flat.
     """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
@@ -613,6 +621,10 @@ def _descend(
             # too far, where rows count for more than in the second moments: back, and shorter
             (coef, noisy), length = before, length / 4
             total, n_added = np.zeros_like(coef), 0
+        if may_grow:
+            is_clear = np.minimum(np.abs(noisy), np.abs(before[1])) > CORRECTION.sign * step.scale
+            grown = np.maximum(1.0, stretch * np.where(noisy * before[1] > 0, 2.0, 0.5))
+            stretch = np.where(is_clear, grown, stretch)
         before, size = (coef, noisy), float(noisy @ noisy)
         direction = walk.momentum * direction + clip * walk.ratio * noisy
         coef = coef - length * stretch * direction
@@ -623,7 +635,7 @@ def _descend(
                 slopes, along = (_slopes_and_levels(units, of)[0] for of in (before[0], noisy))
                 slopes = slopes - slopes.mean(axis=1, keepdims=True)
                 pulls.append((float((along * slopes).sum()), float((slopes**2).sum())))
-    return total / n_added, pulls
+    return total / n_added, pulls, stretch
 
 
 def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:
@@ -960,7 +972,7 @@ class Correction(Part):
             thought = thought + doubt / (doubt + own[1]) * (own[0] - thought)
         start = np.append(clear.part * unit, thought) / half
         walk = self._walk_on_line(line, self._clip(line, start, stream))
-        after, _ = _descend(line, start, walk, stream)
+        after, _, longer = _descend(line, start, walk, stream, may_grow=True)
         curved = np.full(k + 1, units.curvature)
         if k > 1:  # the rarer a class, the less is known of its intercept
             frequencies = softmax(units.frame.offset)
@@ -969,7 +981,8 @@ class Correction(Part):
         if problem.loss.task == "rates" or clear is not WHOLE:
             prior = min(prior, CORRECTION.slope_prior * unit / half)
         slope = after[0] * half / unit - clear.chance
-        steeper = min(CORRECTION.steepest, max(0.0, slope))
+        steepest = CORRECTION.steepest * longer[0]
+        steeper = min(steepest, max(0.0, slope))
         thought, doubt = level(steeper)
         if k == 1 and points is not None:
             prior = min(prior, CORRECTION.prior_of_two)
@@ -977,11 +990,12 @@ class Correction(Part):
             is_noisy = walk.length <= CORRECTION.shortest / units.curvature
             found = np.append(steeper * unit, thought) if slope > clear.part and is_noisy else None
             curved = _curvatures_of_two(units, points[:, 1], unit, half * start, found)
-        noise = walk.variance * walk.kept_noise(0.4 * curved)
+        curved = np.minimum(longer * curved, units.curvature)  # over which steps are longer
+        noise = walk.variance * longer**2 * walk.kept_noise(0.4 * curved)
         kept = 1 / (1 + noise[0] / max(prior**2, TINY))
         least = max(UNIT_DESCENT.least_part, (clear.part - CORRECTION.most_lost) * (k == 1))
         least *= clear is not WHOLE
-        steeper = min(CORRECTION.steepest, max(least, clear.part + kept * (slope - clear.part)))
+        steeper = min(steepest, max(least, clear.part + kept * (slope - clear.part)))
         there, less = level(steeper)
         # (levels of slopes that were told, and are not kept, may be in more doubt)
         doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
