@@ -185,6 +185,11 @@ class PrefixSum(Gaussian):
         # both factors of the square root are the same
         return self.scale * _column_norm(self.n_steps) * 1.001
 
+    @property
+    def response(self) -> tuple[Array, Array]:
+        """Rates r and weights w: of a step's noise, the k-th sum after it has w times r^k."""
+        return _exponentials(self.n_steps)
+
     def prefix_scales(self) -> Array:
         """Standard deviation of each coordinate's noise in every prefix sum, shape (n_steps,)."""
         from .._kernels.prefix_sum import prefix_response

@@ -557,6 +557,11 @@ INFERENCE = rule_set(
     prior_of_users=0.25,
 )
 
+# Curvature that is counted where slopes are shrunk by the noise of averaged iterates, over that of
+# rows as long as their bound whose derivatives are not clipped. More of the noise is left where the
+# true one is smaller, and a factor too small costs more than one too large.
+CURVED = 0.7
+
 # ----------------------------------------------------------------------------- phased SGD
 
 # Lengths of steps, clips and shares.

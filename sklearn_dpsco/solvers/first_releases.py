@@ -22,14 +22,14 @@ from scipy import sparse
 from .._types import Array
 from ..data.compressed import with_values
 from ..data.rows import Rows, SolverData, row_slices, sum_on_threads, sum_over_records
-from ..geometry import Geometry
-from ..losses import Absolute, Quantile, Squared
+from ..geometry import Geometry, L1Ball, LpBall
+from ..losses import Absolute, Loss, Quantile, Squared
 from ..mechanisms import Gaussian, Laplace, Release, additive_noise
 from ..privacy.budget import Allowance, PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import base, statistics
 from .base import Frame, Part, Plan, Problem, Solver, named_releases, releases_of
-from .defaults import BOX_UNITS, has_fixed_size, intercept_share, target_width, unit_rules
+from .defaults import BOX_UNITS, CURVED, has_fixed_size, intercept_share, target_width, unit_rules
 from .defaults import FIRST_RELEASES as RULES
 from .learned_units import LearnedUnits, Purse, pays, plan_units
 from .records import in_box
@@ -170,6 +170,21 @@ class SetPlan(Plan):
     def data_norm(self) -> float | None:
         """B, the bound on the l2 norm of a scaled row, or None."""
         return self.first.norm
+
+    @property
+    def mean_curvature(self) -> float:
+        """Of the objective, see `usual_curvature`."""
+        return usual_curvature(self.problem, self.first.norm or 1.0) + self.l2_penalty
+
+
+def may_shrink(geometry: Geometry, loss: Loss) -> bool:
+    """Whether the set keeps points whose slopes become smaller, and the loss is smooth."""
+    return isinstance(geometry, (L1Ball, LpBall)) and math.isfinite(loss.smoothness)
+
+
+def usual_curvature(problem: Problem, norm: float) -> float:
+    """Of the loss along a direction, in `AveragedNoise`, for rows that are about so long."""
+    return CURVED * problem.loss.smoothness * norm**2 / problem.dimension
 
 
 # ------------------------------------------------------------------------------- planning

@@ -38,7 +38,15 @@ from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import MOST_STEPS, Plan, Problem, Solver, SolverResult
 from .defaults import FRANK_WOLFE
-from .first_releases import Box, FirstReleases, SetPlan, plan_constant, plan_first, plan_offset
+from .first_releases import (
+    Box,
+    FirstReleases,
+    SetPlan,
+    may_shrink,
+    plan_constant,
+    plan_first,
+    plan_offset,
+)
 from .records import Records
 from .sparse_walk import MOST_SPARSE_STEPS, SparseWalk, mean_weights, walk_pays
 
@@ -101,10 +109,15 @@ class FrankWolfePlan(SetPlan):
         if rates is not None:
             coef = SparseWalk(data, terms, self, rates, coef).mean(first, stream)
         elif self.step is not None:
-            make = _vertex_iterates if self.step.selects else _gradient_iterates
-            points = make(Records(data, terms, problem), plan, coef, stream)
+            kept, records = statistics.AveragedNoise(), Records(data, terms, problem)
+            if self.step.selects:
+                points = _vertex_iterates(records, plan, coef, stream)
+            else:
+                points = _gradient_iterates(records, plan, coef, stream, kept)
             total: Any = sum(itertools.islice(points, first, None))
             coef = total / (self.max_iter - first)
+            if kept.weight > 0 and may_shrink(self.geometry, problem.loss):
+                coef = kept.shrink(coef, problem)
         return frame.result(_without_rare(coef, self), problem, self.max_iter)
 
 
@@ -302,7 +315,8 @@ class Gradient(FrankWolfe):
     """Frank-Wolfe on noisy mean gradients, averaged by momentum.
 
     Everything after the release is post-processing, so that sets without vertices will do, which
-    have a projection. Its noise grows with the norm of a row, about sqrt(n_features) / 2.
+    have a projection. Its noise grows with the norm of a row, about sqrt(n_features) / 2. In balls,
+    slopes are shrunk by what of it is left in the mean of the points.
 
     Parameters
     ----------
@@ -454,7 +468,11 @@ def _vertex_iterates(
 
 
 def _gradient_iterates(
-    records: Records, plan: FrankWolfePlan, coef: Array, stream: RandomStream
+    records: Records,
+    plan: FrankWolfePlan,
+    coef: Array,
+    stream: RandomStream,
+    kept: statistics.AveragedNoise,
 ) -> Iterator[Array]:
     mechanism: Any = plan.step
     momentum = np.zeros_like(coef)
@@ -463,10 +481,16 @@ def _gradient_iterates(
         noisy = noisy + plan.l2_penalty * coef
         # weights proportional to t, of gradients that are not long ago: those of all would make
         # iterates swing slowly about the minimum, and noise drive them further from it
-        momentum += max(plan.newest, 2 / (t + 2)) * (noisy - momentum)
+        newest, rate = max(plan.newest, 2 / (t + 2)), float(_step_size(plan, t))
+        momentum += newest * (noisy - momentum)
         q = plan.smoothing / math.sqrt(t + 1) + plan.curvature / (t + 2)
-        target = plan.geometry.project(coef - momentum / q)
-        coef = coef + _step_size(plan, t) * (target - coef)
+        free = coef - momentum / q
+        target = plan.geometry.project(free)
+        coef = coef + rate * (target - coef)
+        # a projection makes all shorter, noise as well
+        part = float(np.linalg.norm(target)) / max(float(np.linalg.norm(free)), 1e-300)
+        facts = plan.mean_curvature, rate * part / q, mechanism.scale**2
+        kept.add(*facts, float(t >= plan.max_iter // 2), newest, 1 - rate * (1 - part))
         yield coef
 
 

@@ -40,6 +40,7 @@ from ..privacy.guarantee import Guarantee
 from ..randomness.stream import RandomStream
 from . import defaults, statistics
 from .base import Frame, Part, Plan, Problem, Solver, SolverResult, releases_of
+from .first_releases import may_shrink, usual_curvature
 
 # of targets and of rows in a vector of norm at most 1, with room for roundings
 _HALF = (1 - 8 * UNIT_ROUNDOFF) * math.sqrt(0.5)
@@ -347,7 +348,8 @@ class FTRL(Solver):
     average : bool, default=True
         Whether the model is the average of the iterates, later ones weighing more, or the last
         iterate. Averages of labels, in the default set and of the logistic loss, are brought nearer
-        to 0 by what the scatter of the iterates adds to them.
+        to 0 by what the scatter of the iterates adds to them. Of smooth losses in balls, with the
+        Euclidean map, slopes of both are shrunk by what of them is noise, at any time of a stream.
     shuffle : bool, default=True
         Whether `fit` takes the records in random order. `partial_fit` takes them as they come.
     """
@@ -565,6 +567,43 @@ class FTRL(Solver):
 # ------------------------------------------------------------------------------ a stream
 
 
+class _PrefixNoise:
+    """The noise of iterates and their average, as `statistics.AveragedNoise`.
+
+    The state is the average, the iterate, the start of the epoch, the sum of gradients without
+    noise, and of past noise by how it decays; `way` is that without noise to a solution of 1.
+    """
+
+    def __init__(self) -> None:
+        self.covariance, self.way = np.zeros((4, 4)), np.zeros(4)
+
+    def begin(self, noise: PrefixSum) -> None:
+        """Start an epoch."""
+        self._rates, self._weights = noise.response
+        keep = np.zeros((4 + self._rates.size, self.way.size))
+        keep[[0, 1, 2], [0, 1, 1]] = 1.0
+        self.covariance, self.way = keep @ self.covariance @ keep.T, keep @ self.way
+        self._facts, self._variance = (math.nan, math.nan), noise.scale**2
+
+    def step(self, curvature: float, rate: float, weight: float) -> None:
+        """Add a step; `curvature` is of the sum of its records, `weight` that in the average."""
+        if (curvature, rate) != self._facts:
+            self._facts = curvature, rate
+            curvature = min(curvature, 1 / max(rate, 1e-300))  # or it overshoots
+            # of the state, of a solution of 1 and of noise
+            matrix = np.diag(np.concatenate(([1.0, 0.0, 1.0, 1.0], self._rates, [0.0, 0.0])))[:-2]
+            matrix[3, [1, -2]], matrix[4:, -1] = (curvature, -curvature), 1.0
+            matrix[1] = -rate * (matrix[3] + self._weights @ matrix[4:])
+            matrix[1, 2] = 1.0
+            self._matrix = matrix
+        matrix = self._matrix.copy()
+        matrix[0] = weight * matrix[1]
+        matrix[0, 0] = 1 - weight
+        linear, added = matrix[:, :-2], matrix[:, -1:]
+        self.covariance = linear @ self.covariance @ linear.T + self._variance * (added * added.T)
+        self.way = linear @ self.way + matrix[:, -2]
+
+
 class FTRLRun:
     """A stream in progress.
 
@@ -582,6 +621,7 @@ class FTRLRun:
         self._n_averaged = 0
         # squared distances of the iterates from their average, and the length of the steps
         self._scatter, self._way = np.zeros_like(self._average), 0.0
+        self._noise = _PrefixNoise()
         self._prefix_run: Any = None
         # the present part, those after it, and the records up to its end
         self._part: Any = None
@@ -607,17 +647,29 @@ class FTRLRun:
         """A run in the same state. If both continue, earlier records are released in both."""
         other = copy.copy(self)
         other._sum, other._prefix_run = self._sum.copy(), copy.deepcopy(self._prefix_run)
+        other._noise = copy.copy(self._noise)
         return other
 
     def result(self) -> SolverResult:
         """The model after the last release, in scaled units."""
         problem = self.plan.problem
-        coef = self._settled() if self.plan.average else self._coef
+        coef = self._shrunk(self._settled() if self.plan.average else self._coef)
         if self._whitening is not None:
             matrix = coef.copy().reshape(problem.shape)
             matrix[: problem.n_features] = self._whitening @ matrix[: problem.n_features]
             coef = matrix.ravel()
         return self._frame.result(coef, problem, self.n_steps)
+
+    def _shrunk(self, coef: Array) -> Array:
+        """Coefficients with slopes that are shorter by what of the iterates is noise."""
+        problem, n = self.plan.problem, self.plan.problem.n_features * self.plan.problem.n_outputs
+        is_linear = self.plan.mirror_map.exponent(coef.size) == 2
+        if not (is_linear and may_shrink(self.plan.geometry, problem.loss)):
+            return coef
+        noise, k = self._noise, 0 if self.plan.average else 1
+        slopes = (self._average, self._coef)[k][:n]
+        part = statistics.clear_part(slopes, float(noise.covariance[k, k]), float(noise.way[k]))
+        return np.concatenate((part * coef[:n], coef[n:]))
 
     def _settled(self) -> Array:
         """The average of the iterates, of labels nearer to 0 by what their scatter adds.
@@ -681,6 +733,9 @@ class FTRLRun:
         self._average = self._average + weight * apart
         self._scatter = (1 - weight) * (self._scatter + weight * apart**2)
         self._way += rate * self._size
+        longest = math.inf if self._whitening is None else math.sqrt(plan.problem.dimension)
+        curvature = usual_curvature(plan.problem, min(part.data_norm, longest))
+        self._noise.step(self._size * curvature, rate, weight)
         self.n_steps += 1
         advance(1)
 
@@ -696,6 +751,7 @@ class FTRLRun:
         if isinstance(part, Epoch):
             if is_new:
                 self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
+                self._noise.begin(part.noise)
             size, width = min(part.batch_size, size), self._coef.size
         elif isinstance(part, TargetMedians):
             width = sum(grid.size + 1 for grid in part.grids)

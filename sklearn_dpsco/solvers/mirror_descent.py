@@ -29,7 +29,7 @@ from ..randomness.stream import RandomStream
 from ..randomness.subsets import RandomBatches
 from . import base, defaults, statistics
 from .base import Part, Problem, Solver, SolverResult, none_or_count, releases_of
-from .first_releases import Box, SetPlan, plan_first
+from .first_releases import Box, SetPlan, may_shrink, plan_first
 from .records import Records
 
 VectorNoise = Gaussian | GeneralizedGaussian
@@ -85,7 +85,7 @@ class Stage(Part):
         """The weighted mean of the points of a descent from `coef`; the next stage starts there."""
         noise, mirror_map = self.noise, plan.mirror_map
         center = coef if self.anchor > 0 else None
-        total, weights, energy = np.zeros(coef.size), 0.0, 0.0
+        total, energy, kept = np.zeros(coef.size), 0.0, statistics.AveragedNoise()
         for t in steps(range(self.n_steps)):
             gradient = noise.release(part.mean_gradient(coef, noise.batches, stream), stream)
             if plan.l2_penalty > 0:
@@ -99,8 +99,12 @@ class Stage(Part):
                 step, weight = min(step, 2 / (self.strong_convexity * (t + 2))), t + 1.0
             coef = mirror_map.step(coef, gradient, step, center, self.within)
             total += weight * coef
-            weights += weight
-        yield total / weights
+            kept.add(plan.mean_curvature, step, noise.scale**2, weight)
+        point = total / kept.weight
+        is_linear = center is None and mirror_map.exponent(coef.size) == 2
+        if is_linear and self is plan.stages[-1] and may_shrink(plan.geometry, plan.problem.loss):
+            point = kept.shrink(point, plan.problem)
+        yield point
 
 
 @dataclass(frozen=True)
@@ -298,7 +302,9 @@ class NoisyMD(SetDescent):
     """Noisy mirror descent on all records, or on random batches.
 
     Each step releases a mean gradient with Gaussian noise. More steps cost time and hardly change
-    the accuracy: the noise of each step grows with their number, and averages out.
+    the accuracy: the noise of each step grows with their number, and averages out. Slopes are
+    shrunk by what of it is left in the mean of the points, of smooth losses in balls with the
+    Euclidean map.
 
     Parameters
     ----------

@@ -300,6 +300,57 @@ def shrunk_vector(noisy: Array, variance: float) -> Array:
     return noisy * (max(0.0, 1 - noisy.size * variance / size) if size > 0 else 0.0)
 
 
+def clear_part(slopes: Array, variance: float, done: float) -> float:
+    """The factor of James and Stein, for slopes that are noise and a part `done` of those sought.
+
+    What has not come far is short already: that counts as such a factor.
+    """
+    size, done = max(float(slopes @ slopes), 1e-300), min(1.0, max(done, 1e-9))
+    return min(1.0, max(1 - done, (1 - slopes.size * variance / size) / done))
+
+
+class AveragedNoise:
+    """The noise of steps in the weighted mean of their points, by public facts and releases.
+
+    As of a quadratic loss with the same curvature along all directions.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[float, ...]] = []
+        self.weight = 0.0
+
+    def add(
+        self,
+        curvature: float,
+        length: float,
+        variance: float,
+        weight: float,
+        newest: float = 1.0,
+        kept: float = 1.0,
+    ) -> None:
+        """Add a step ``w = kept w - length v``, v the momentum with the `newest` noisy gradient."""
+        curvature = min(curvature, 1 / max(length, 1e-300))  # or it overshoots
+        self.steps.append((curvature, length, variance, weight, newest, kept))
+        self.weight += weight
+
+    def found(self) -> tuple[float, float]:
+        """The variance of a coordinate of the mean, and how far it comes, without, to one of 1."""
+        point = momentum = noise = way = 0.0  # the first two: what 1 there adds to the mean
+        for curvature, length, variance, weight, newest, kept in reversed(self.steps):
+            point += weight / self.weight
+            momentum -= length * point
+            added = newest * momentum
+            noise += variance * added**2
+            way -= curvature * added
+            point, momentum = kept * point + curvature * added, (1 - newest) * momentum
+        return noise, way
+
+    def shrink(self, coef: Array, problem: Problem) -> Array:
+        """Coefficients of all outputs, their slopes times `clear_part`."""
+        n = problem.n_features * problem.n_outputs
+        return np.concatenate((clear_part(coef[:n], *self.found()) * coef[:n], coef[n:]))
+
+
 # --------------------------------------------------------------------------------------------- rows
 
 
