@@ -41,7 +41,6 @@ _HEXADECIMAL = re.compile(r"\s*0[xX]([0-9a-fA-F]{1,16})\s*")
 _GAPS = {"", "NA", "#NA", "N/A", "n/a", "#N/A", "#N/A N/A", "<NA>", "None", "NULL", "null"}
 _GAPS |= {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
 _NAN = re.compile(r"\s*[+-]?nan(\(\w*\))?\s*", re.IGNORECASE)
-_HEXADECIMAL = re.compile(r"\s*0[xX][0-9a-fA-F]{1,16}\s*")
 _POLARS_KINDS = {"Date": "M", "Datetime": "M", "Time": "m", "Duration": "m"}
 # what follows in messages of scikit-learn, in the place of advice that leaks
 _ADVICE = {
@@ -444,15 +443,9 @@ def _number(cell: Any) -> float | None:
         cell = truth_of(_integer_of(_decoded(cell)))
         if isinstance(cell, complex) and cell.imag == 0:
             return float(cell.real)
-        return float(_unhexed(cell)) if isinstance(cell, _NUMBERS) else None
+        return float(cell) if isinstance(cell, _NUMBERS) else None
     except Exception:  # whatever an object of another package may raise
         return None
-
-
-def _unhexed(cell: Any) -> Any:
-    """The integer of 64 bits that pyarrow reads in hexadecimal text; anything else as it is."""
-    is_text = isinstance(cell, str) and _HEXADECIMAL.fullmatch(cell)
-    return (int(cell, 16) + 2**63) % 2**64 - 2**63 if is_text else cell
 
 
 def nonfinite_rows(X: Any) -> Flags:
@@ -685,7 +678,7 @@ def user_of(label: Any) -> Any:
     if not isinstance(label, str) or label.lstrip()[:1] not in "+-.0123456789":
         return truth_of(label)
     with suppress(ValueError):
-        return int(_unhexed(label))
+        return int(label)
     with suppress(ValueError):
         number = float(label)
         if abs(number) < LARGEST_INTEGER:  # others are no numbers of users, see `as_users`

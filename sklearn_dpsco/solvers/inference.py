@@ -227,15 +227,16 @@ class NewtonSteps(Part):
         Returned are the point, the copy and the bread there, the bound on roots of second
         derivatives, what the last of these steps leaves and its noise, and their clip.
         """
-        problem, before = units.problem, None
+        problem, before, has_cov = units.problem, None, self.moments is not None
         # intervals are for the exponential mean, of which bounds of targets cut no end
-        room = _ROOM * (self.moments is not None)
-        of_predictions = units.frame.offset, units.largest + room
+        of_predictions = units.frame.offset, units.largest + _ROOM * has_cov
         copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
         copy = copy.map(predicted, point, *of_predictions).map(curved)
         bound = self._bound(copy, n_present, units, stream)
         copy = copy.map(_weighed, bound)
-        is_labels = problem.loss.task == "classification" and self.moments is not None
+        is_labels = problem.loss.task == "classification" and has_cov
+        # (without an intercept weights of rows of other lengths leave most of an error)
+        is_test = problem.loss.task == "regression" and has_cov and problem.fit_intercept
         # without a covariance that of the descent, if there is noise
         clip = units.clip if self.last.scale > 0 else float(_SIZES[-1])
         for t in range(self.n_first):
@@ -243,15 +244,12 @@ class NewtonSteps(Part):
             if t < self.n_hessians:
                 bread = self._bread(problem, copy, bound, stream)
             there = copy.map(scored)
-            if t == 0 and self.moments is not None:
+            if t == 0 and has_cov:
                 seen = copy.map(scored, whatever_label) if is_labels else there
                 (clip,) = self._sizes(
                     seen, n_present, (self.n_large,), stream, _LONGEST[problem.loss.task]
                 )
                 clip = max(clip, units.clip if problem.loss.task == "rates" else 0.0)
-            is_test = problem.loss.task == "regression" and self.moments is not None
-            # (without an intercept weights of rows of other lengths leave most of an error)
-            is_test = is_test and problem.fit_intercept
             if is_test and units.users is None:  # of whom whole rows would be left out
                 # where means are linear, weights that fall from shorter rows on move nothing (the
                 # clip of scores, and so their noise, is that of the usual weights)
