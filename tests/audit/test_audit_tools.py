@@ -799,7 +799,7 @@ def test_users_of_several_rows_are_audited():
         solver.plan(facts, PrivacyBudget(5.0, DELTA, rows_per_user=rows)) for rows in (1, 4)
     )
     for statistic in (None, "releases"):
-        settings = {"n_trials": 100, "statistic": statistic, "random_state": 0}
+        settings = {"n_trials": 400, "statistic": statistic, "random_state": 0}
         assert audit_plan(of_row, *pair, **settings).flagged
         found = audit_plan(of_user, *pair, **settings)
         assert not found.flagged
