@@ -116,7 +116,7 @@ class FrankWolfePlan(SetPlan):
                 points = _gradient_iterates(records, plan, coef, stream, kept)
             total: Any = sum(itertools.islice(points, first, None))
             coef = total / (self.max_iter - first)
-            if kept.weight > 0 and may_shrink(self.geometry, problem.loss):
+            if not self.step.selects and may_shrink(self.geometry, problem.loss):
                 coef = kept.shrink(coef, problem)
         return frame.result(_without_rare(coef, self), problem, self.max_iter)
 

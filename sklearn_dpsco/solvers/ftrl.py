@@ -621,7 +621,10 @@ class FTRLRun:
         self._n_averaged = 0
         # squared distances of the iterates from their average, and the length of the steps
         self._scatter, self._way = np.zeros_like(self._average), 0.0
-        self._noise = _PrefixNoise()
+        # that of the iterates, where slopes are shrunk by it
+        is_linear = plan.mirror_map.exponent(plan.problem.size) == 2
+        shrinks = is_linear and may_shrink(plan.geometry, plan.problem.loss)
+        self._noise = _PrefixNoise() if shrinks else None
         self._prefix_run: Any = None
         # the present part, those after it, and the records up to its end
         self._part: Any = None
@@ -662,13 +665,12 @@ class FTRLRun:
 
     def _shrunk(self, coef: Array) -> Array:
         """Coefficients with slopes that are shorter by what of the iterates is noise."""
-        problem, n = self.plan.problem, self.plan.problem.n_features * self.plan.problem.n_outputs
-        is_linear = self.plan.mirror_map.exponent(coef.size) == 2
-        if not (is_linear and may_shrink(self.plan.geometry, problem.loss)):
+        if (noise := self._noise) is None:
             return coef
-        noise, k = self._noise, 0 if self.plan.average else 1
+        problem, k = self.plan.problem, 0 if self.plan.average else 1
+        n = problem.n_features * problem.n_outputs
         slopes = (self._average, self._coef)[k][:n]
-        part = statistics.clear_part(slopes, float(noise.covariance[k, k]), float(noise.way[k]))
+        part = statistics.kept_part(slopes, float(noise.covariance[k, k]), float(noise.way[k]))
         return np.concatenate((part * coef[:n], coef[n:]))
 
     def _settled(self) -> Array:
@@ -733,9 +735,10 @@ class FTRLRun:
         self._average = self._average + weight * apart
         self._scatter = (1 - weight) * (self._scatter + weight * apart**2)
         self._way += rate * self._size
-        longest = math.inf if self._whitening is None else math.sqrt(plan.problem.dimension)
-        curvature = usual_curvature(plan.problem, min(part.data_norm, longest))
-        self._noise.step(self._size * curvature, rate, weight)
+        if self._noise is not None:
+            longest = math.inf if self._whitening is None else math.sqrt(plan.problem.dimension)
+            curvature = usual_curvature(plan.problem, min(part.data_norm, longest))
+            self._noise.step(self._size * curvature, rate, weight)
         self.n_steps += 1
         advance(1)
 
@@ -751,7 +754,8 @@ class FTRLRun:
         if isinstance(part, Epoch):
             if is_new:
                 self._start, self._prefix_run = self._coef, part.noise.start(self._coef.size)
-                self._noise.begin(part.noise)
+                if self._noise is not None:
+                    self._noise.begin(part.noise)
             size, width = min(part.batch_size, size), self._coef.size
         elif isinstance(part, TargetMedians):
             width = sum(grid.size + 1 for grid in part.grids)

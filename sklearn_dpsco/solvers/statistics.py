@@ -300,7 +300,7 @@ def shrunk_vector(noisy: Array, variance: float) -> Array:
     return noisy * (max(0.0, 1 - noisy.size * variance / size) if size > 0 else 0.0)
 
 
-def clear_part(slopes: Array, variance: float, done: float) -> float:
+def kept_part(slopes: Array, variance: float, done: float) -> float:
     """The factor of James and Stein, for slopes that are noise and a part `done` of those sought.
 
     What has not come far is short already: that counts as such a factor.
@@ -346,9 +346,9 @@ class AveragedNoise:
         return noise, way
 
     def shrink(self, coef: Array, problem: Problem) -> Array:
-        """Coefficients of all outputs, their slopes times `clear_part`."""
+        """Coefficients of all outputs, their slopes times `kept_part`."""
         n = problem.n_features * problem.n_outputs
-        return np.concatenate((clear_part(coef[:n], *self.found()) * coef[:n], coef[n:]))
+        return np.concatenate((kept_part(coef[:n], *self.found()) * coef[:n], coef[n:]))
 
 
 # --------------------------------------------------------------------------------------------- rows

@@ -56,8 +56,8 @@ def test_the_noise_of_prefix_sums_is_that_of_runs_on_noise():
 def test_slopes_that_are_noise_become_short_and_exact_ones_stay(kind, settings, n, monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (n, 8)), rng.normal(size=n).clip(-6, 6)
-    parts, own = [], statistics.clear_part
-    monkeypatch.setattr(statistics, "clear_part", lambda *a: parts.append(own(*a)) or parts[-1])
+    parts, own = [], statistics.kept_part
+    monkeypatch.setattr(statistics, "kept_part", lambda *a: parts.append(own(*a)) or parts[-1])
     for seed in range(2):
         facts = {"bounds_X": (-1, 1), "bounds_y": (-6, 6), "random_state": seed}
         for epsilon in (0.5, np.inf):
@@ -69,10 +69,10 @@ def test_slopes_that_are_noise_become_short_and_exact_ones_stay(kind, settings, 
 
 def test_what_is_above_its_noise_and_what_has_not_come_far_stay():
     slopes = np.full(4, 0.5)
-    assert statistics.clear_part(slopes, 0.05, 1.0) == pytest.approx(0.8)  # as James and Stein
-    assert statistics.clear_part(slopes, 0.05, 0.9) == pytest.approx(0.8 / 0.9)
-    assert statistics.clear_part(slopes, 1.0, 0.9) == pytest.approx(0.1)
-    assert statistics.clear_part(0 * slopes, 1.0, 0.9) == pytest.approx(0.1)
+    assert statistics.kept_part(slopes, 0.05, 1.0) == pytest.approx(0.8)  # as James and Stein
+    assert statistics.kept_part(slopes, 0.05, 0.9) == pytest.approx(0.8 / 0.9)
+    assert statistics.kept_part(slopes, 1.0, 0.9) == pytest.approx(0.1)
+    assert statistics.kept_part(0 * slopes, 1.0, 0.9) == pytest.approx(0.1)
 
 
 def test_the_noise_of_a_stream_is_not_that_of_its_copy():
