@@ -39,7 +39,7 @@ _OTHER_COLUMNS = (
     "with max_features) needs scalars, the same for all columns"
 )
 
-_CHECK_ROWS_BYTES = 2**20
+_PART_BYTES = 2**22  # of a table: many beside what it costs to hand them out
 _MOST_PLACES = 4096  # for the median of a target
 
 
@@ -69,7 +69,7 @@ class FeatureScaling:
                 raise ValueError(_SHIFTING_BOUNDS if has_bounds else SHIFTING_CENTER)
             values, parts = X.data, value_parts(X)
         else:
-            values, n_rows = X, max(1, _CHECK_ROWS_BYTES // (X.itemsize * max(1, X.shape[1])))
+            values, n_rows = X, max(1, _PART_BYTES // (X.itemsize * max(1, X.shape[1])))
             parts = slices(X.shape[0], n_rows)
 
         def columns_of(part: slice) -> Any:

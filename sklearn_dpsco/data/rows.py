@@ -16,7 +16,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -485,7 +485,6 @@ BLOCK_ROWS = 65536  # a block is summed by one product
 _SPARSE_PIECE = 8192
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 def chunk_rows(n_samples: int, n_features: int) -> int:
@@ -558,46 +557,59 @@ def on_threads(function: Callable[[T], Any], tasks: Sequence[T], *, uses_blas: b
     BLAS is `blas_alone` meanwhile, for which a function that does not use it need not wait. Calls
     from within a task, and those of a second fit at the same time, do one task after the other.
     """
-    for _ in _results(function, tasks, uses_blas):
-        pass
+
+    def done(task: T) -> int:
+        function(task)
+        return 0
+
+    sum_on_threads(done, tasks, uses_blas=uses_blas)
 
 
 def sum_on_threads(
     function: Callable[[T], Any], tasks: Sequence[T], start: Any = 0.0, *, uses_blas: bool = True
 ) -> Any:
     """`start` plus what the function returns for each task, added in the order of the tasks."""
-    return functools.reduce(operator.add, _results(function, tasks, uses_blas), start)
-
-
-def _results(function: Callable[[T], R], tasks: Sequence[T], uses_blas: bool) -> Iterator[R]:
-    """Results in order, of which no more are held than the threads need."""
     n_threads = len(tasks)
     if n_threads > 1:  # the import takes longer than many a task
         from .._kernels.jit import number_of_threads
 
         n_threads = min(n_threads, number_of_threads())
     if n_threads < 2 or _alone.get() or not _turn.acquire(blocking=False):
-        yield from map(function, tasks)
-        return
+        return functools.reduce(operator.add, map(function, tasks), start)
     settings: Any = np.geterr()  # which other threads do not share
+    todo, total, n_added, changed = iter(enumerate(tasks)), start, 0, threading.Condition()
+    held: dict[int, Any] = {}  # results of which one before is missing
 
-    def run(task: T) -> R:
-        with np.errstate(**settings):
-            return function(task)
+    def work() -> None:
+        nonlocal total, n_added
+        try:
+            with np.errstate(**settings):
+                for k, task in todo:
+                    result = function(task)
+                    with changed:
+                        held[k] = result
+                        while n_added in held:
+                            total, n_added = total + held.pop(n_added), n_added + 1
+                        changed.notify_all()
+                        changed.wait_for(lambda: len(held) < 2 * n_threads)
+        except BaseException:
+            with changed:  # no more tasks, and nobody is to wait
+                deque(todo, maxlen=0)
+                held.clear()
+                changed.notify_all()
+            raise
 
-    pool, waiting = _pool(n_threads), deque[Future[R]]()
     try:
         with blas_alone() if uses_blas else nullcontext():
-            for task in tasks:
-                waiting.append(pool.submit(run, task))
-                if len(waiting) > 2 * n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            others = [_pool(n_threads - 1).submit(work) for _ in range(n_threads - 1)]
+            try:
+                work()  # a thread that only waits would be in their way
+            finally:
+                for other in others:
+                    other.result()
     finally:
-        for future in waiting:
-            future.cancel()
         _turn.release()
+    return total
 
 
 _turn, _limit = threading.Lock(), threading.Lock()

@@ -25,7 +25,6 @@ from ..data.rows import (
     Rows,
     SolverData,
     Terms,
-    chunk_rows,
     gradient_sum,
     norm_error,
     on_threads,
@@ -597,10 +596,10 @@ def copied(data: SolverData, center: Array, by: Any) -> SolverData:
 
     rows, present, error = data.rows, data.rows.present(), norm_error(data.rows.n_columns)
     x = np.empty((rows.n_samples, rows.n_columns), dtype=np.float32)
-    norms, size = np.empty(len(x)), chunk_rows(rows.n_samples, 4 * rows.n_columns)
+    norms = np.empty(len(x))
 
     def fill(part: slice) -> None:
-        for some in slices(part, size):  # for the cache of a core
+        for some in slices(part, rows.chunk):  # for the cache of a core
             _copy(rows.dense(some), center, by, x[some])
             measure_rows(x[some], present[some], error, norms[some])
 

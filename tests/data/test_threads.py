@@ -159,6 +159,29 @@ def test_an_error_reaches_the_caller_and_blas_has_its_threads_back(two_threads):
     assert blas_threads() == before
 
 
+def test_nobody_waits_for_a_task_that_failed(two_threads):
+    """The other thread does, once it holds as many results as it may."""
+    last, errors = threading.Event(), []
+
+    def work(task):
+        if task == 0:
+            assert last.wait(20)
+            raise ZeroDivisionError
+        if task == 4:
+            last.set()
+        return task
+
+    def caller():
+        with pytest.raises(ZeroDivisionError) as error:
+            sum_on_threads(work, range(40))
+        errors.append(error)
+
+    thread = threading.Thread(target=caller, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert len(errors) == 1
+
+
 def test_tasks_may_have_tasks(two_threads):
     found = sum_on_threads(
         lambda task: [sum_on_threads(lambda k: k * task, range(3))], range(20), []
