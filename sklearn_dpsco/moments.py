@@ -476,8 +476,10 @@ class PrivateMoments(PrivateEstimator, BaseEstimator):
         d = len(whole) - 1
         # of the rows' weights, which are 1 but for those far out and those that are empty
         self._total = max(float(whole[d, d]), TINY)
-        self.mean_ = whole[:d, d] / self._total
-        self.covariance_ = whole[:d, :d] / self._total - np.outer(self.mean_, self.mean_)
+        # (where noise hides it, means of next to no weight would be anywhere)
+        total = max(self._total, released["noise_scale"] * float(np.sum(released["back"][d] ** 2)))
+        self.mean_ = whole[:d, d] / total
+        self.covariance_ = whole[:d, :d] / total - np.outer(self.mean_, self.mean_)
         self._references = references(self.bounds_X)
         return self
 

@@ -511,6 +511,17 @@ def test_no_number_that_noise_hides_warns():
         moments.fit(np.full((400, 2), np.nan))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn_dpsco.PrivacyParameterWarning")
+def test_means_are_not_divided_by_a_number_of_rows_that_noise_hides():
+    """It was next to 0 in a fifth of these releases, and means 1e300."""
+    X, errors = np.random.default_rng(0).uniform(0, 1, (200, 5)), []
+    for seed in range(60):
+        fitted = PrivateMoments(epsilon=0.5, bounds_X=(0, 1), random_state=seed).fit(X)
+        errors.append(fitted.mean_ - X.mean(axis=0))
+        assert np.abs(fitted.covariance_).max() < 10.0
+    assert np.sqrt(np.mean(np.square(errors))) < 0.8
+
+
 def test_r2_tells_its_noise_and_nothing_where_noise_hides_a_direction():
     X = table(3000)
     true = released(3000, math.inf).goodness_of_fit(3, [0, 1, 2])["r2"]
