@@ -968,7 +968,9 @@ def _accuracy(classes: AnyArray, y: Any, found: AnyArray, **settings: Any) -> fl
     """Accuracy, of labels that are or spell the classes."""
     with unwarned():
         codes = cells.label_codes(cells.as_labels(y), classes)
-    return float(accuracy_score(classes[codes] if (codes >= 0).all() else y, found, **settings))
+    if (codes >= 0).all():  # which also fractions have, that scikit-learn takes for no labels
+        y, found = codes, cells.label_codes(found, classes)
+    return float(accuracy_score(y, found, **settings))
 
 
 def likeliest(classes: AnyArray, raw: Array) -> AnyArray:

@@ -428,6 +428,7 @@ def test_labels_of_all_kinds(name):
         best = raw.argmax(axis=1) if n_outputs > 1 else (raw.ravel() > 0).astype(int)
         predicted = model.predict(X)
         np.testing.assert_array_equal(predicted, model.classes_[best])
+        assert model.score(X, y) == pytest.approx(np.mean(predicted == y), abs=1e-12)
         p = model.predict_proba(X)
         assert p.shape == (300, len(labels))
         assert np.all((p >= 0) & (p <= 1))
