@@ -49,8 +49,8 @@ class _HeavyTailMixin(DPLinearModel):
         estimated, and other numbers are refused. Sparse X needs 0. Give a number for a column
         that lies more than some hundred times its spread from 0.
     fit_intercept : bool, default=True
-        Whether to fit an intercept. A tenth of the budget then buys a private mean of the
-        targets; where only an intercept is learned, all that is left of it.
+        Whether to fit an intercept. A part of the budget then buys a private mean of the
+        targets ("scof": a tenth); where only an intercept is learned, all that is left of it.
     loss : str or Loss
         In scaled units. Must be smooth.
     feasible_set : {"auto", "l2", "l1", "linf", "simplex"} or Geometry, default="auto"

@@ -21,9 +21,9 @@ class _FrankWolfeMixin(DPLinearModel):
     delta : "auto" or float in [0, 1), default="auto"
         ... 0 asks for pure epsilon-DP.
     fit_intercept : bool, default=True
-        Whether to fit an intercept. A share of the budget, a tenth to a half, then buys a
-        private mean of the targets, and with "gradient", "rounds" and "tree" a
-        twentieth buys private means of the features, about which the rows are centred. In
+        Whether to fit an intercept. A tenth to a half of the budget, or of what learned units
+        leave of it, then buys a private mean of the targets, and with "gradient", "rounds" and
+        "tree" a twentieth buys private means of the features, about which rows are centred. In
         regression, where a tenth leaves the targets' mean too noisy, the share buys their centre
         in the sense of Huber's loss instead (only with "gradient"). The intercept's correction to
         the mean or centre is one more coordinate of the feasible set.
