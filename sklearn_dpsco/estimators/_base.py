@@ -784,11 +784,11 @@ class DPClassifier(ClassifierMixin, DPLinearModel):
         not in the dict. They are public: never take them from the data. They are divided by the
         largest, so that the noise is that of records which all have that weight, and a class of
         weight 0 is left out. The start of the intercept follows the weighted frequencies.
-        "balanced" weighs classes by the inverse of their private frequencies, which a share of
-        the budget buys in any case where there is an intercept, over the largest weight: all
-        classes then add up to as much as the rarest, so that many records of other classes count
-        for little, in the same noise. A class counts as at least as frequent as the noise, and as
-        1 / (50 n_classes). It needs ``fit_intercept=True``, and is not for streams.
+        "balanced" weighs classes by the inverse of their private frequencies, over the largest of
+        these weights. (A share of the budget buys frequencies wherever there is an intercept.) All
+        classes then count as much as the rarest: a record of another one counts for little, in the
+        same noise. A class counts as at least as frequent as the noise, and as 1 / (50 n_classes).
+        It needs ``fit_intercept=True``, and is not for streams.
 
     Attributes
     ----------

@@ -45,10 +45,10 @@ class RateModel(Inference, DPRegressor):
     bounds_exposure : pair (low, high) or None, default=None
         Bounds of the exposure above 0, if `fit` is given one: person-years, area, length. Take the
         lower end rather too small, as a day for years, (1 / 365, 1): of counts that costs nothing.
-        It bounds what a record has per unit of exposure, by the upper end of `bounds_y` over it;
-        counts beyond that are counted for a longer exposure. Where most exposures are far below the
-        lower end, means are too low, and nothing tells: by a quarter where it was twelve times the
-        mean of them. None: there is none, and methods take none.
+        The upper end of `bounds_y` over it is the largest rate that counts; a count beyond it is
+        that of a longer exposure. Where most exposures are far below the lower end, means are too
+        low, and nothing tells: by a quarter where it was twelve times the mean of them. None: no
+        method takes an exposure.
 
     Attributes
     ----------
@@ -166,11 +166,11 @@ class RateModel(Inference, DPRegressor):
             ``nonfinite="zero"`` an empty record.
         exposure : array-like of shape (n_samples,) or None, default=None
             What the mean is proportional to, in memory; needs `bounds_exposure`. One that is
-            missing or not above 0 is an error, or with ``nonfinite="zero"`` an empty record; one
-            beyond the bounds counts with its y / exposure, clipped, and at most the weight of the
-            upper end. What the clip takes off y / exposure makes its weight larger, up to that of
-            the lower end: of counts it takes nothing. The same array as `sample_weight`, too, is an
-            error where the fit weighs records by it: not of Gamma.
+            missing or not above 0 is an error, or with ``nonfinite="zero"`` an empty record. One
+            beyond the bounds keeps its rate, y / exposure, with at most the weight of the upper
+            end. What is cut off a rate, more weight makes up for, up to that of the lower end: a
+            count loses nothing. Where the fit weighs records by exposures (not of Gamma), the same
+            array as `sample_weight` is an error.
 
         Returns
         -------
@@ -187,7 +187,8 @@ class RateModel(Inference, DPRegressor):
 
         It is at most what the bounds allow, the upper end of `bounds_y` over the lower end of
         `bounds_exposure` per unit of exposure. Without inference it is also at most four times a
-        released size that few of the targets exceed, and no more times below their mean than above.
+        released size that few of the targets exceed, and, as a ratio, no further below their mean
+        than that is above.
 
         Parameters
         ----------

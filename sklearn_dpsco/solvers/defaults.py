@@ -233,7 +233,8 @@ LEARNED_UNITS = by_task(
     smallest_clip=(0.5, 0.3, 1.0),
     prediction_noise=(0.85, 1.0, 0.4),  # standard deviation that is accepted in a prediction
     signal=(0.3, 0.2, 0.3),  # norm of a useful gradient, in units of its clip
-    most_mean_share=(0.15, 0.3, 0.07),  # for the mean of the targets, which aims at m = 8
+    # for the mean of the targets, which aims at m = 8 (but of rates at far more)
+    most_mean_share=(0.15, 0.3, 0.07),
     least_mean_share=(0.02, 0.04, 0.02),
     # The m below which the units of the bounds are better than learned ones, over the root of the
     # number of outputs.
@@ -268,17 +269,18 @@ LEARNED_UNITS = by_task(
     sizes_aim=48.0,
     least_size_share=0.02,
     most_size_share=0.1,
-    # Below that, where the noise of how near the centre columns are (`near_sum`) is at most
-    # `near_noise`, for this share: columns are smaller from `apart` octaves on, up to a factor.
+    # Below that, `near_sum` tells how near the centre columns are, if at most this share brings its
+    # noise to `near_noise`. Columns more than `apart` octaves nearer are enlarged, up to a factor.
     near_noise=0.45,
     most_near_share=0.05,
     per_octave=0.75,  # by which columns are nearer that are half as large
     apart=1.5,
     most_apart=8.0,
-    # A few rows may be at the bounds, which no noise tells: the more a column is enlarged, the
-    # further off they are by what others tell of it.
+    # A few rows, too few to show in noise, may be at the bounds: the more a column is enlarged, the
+    # further off they are.
     most_enlarged=6.5,  # octaves
-    # Norms of these, over the root of the number of columns: where noise is large, and at most.
+    # Longest vector of octaves, over the root of the number of columns: where noise is large, and
+    # where it is small.
     octaves=4.0,
     most_octaves=16.0,
     alike=0.8,  # octaves up to which sizes count as one
@@ -420,16 +422,15 @@ UNIT_DESCENT = rule_set(
     noise_power=1.5,
     unsure=0.1,
     least_part=0.1,  # of slopes that is kept in any case
-    # Of several classes, standard deviations of the right multiple of slopes, before gradients tell
-    # of it (as large as itself from such a part of noise in the slopes on), and of these along the
-    # slopes, over their change from none to the slopes; and the part of what the sample is expected
-    # to explain that is taken off.
-    guess=0.3,
-    clear_groups=0.2,
+    # Of several classes, what slopes are to be multiplied by is guessed before gradients tell it.
+    guess=0.3,  # standard deviation of this guess, where noise is a small part of the slopes
+    clear_groups=0.2,  # the part of noise from which on it is as large as the guess
+    # error of the gradients that are expected, over their change from slopes of 0 to right ones
     not_normal=0.15,
-    explained=0.7,
-    # squares of doubtful coefficients, over their noise, that are kept, and of those along doubtful
-    # directions, unless their noise is less than this part of the energy of all others
+    explained=0.7,  # part of what the sample explains by chance that is taken off
+    # Doubtful coefficients are 0 where their squares are below `sure` times their noise, and shrunk
+    # above. Along doubtful directions it is `sure_along`, and less where their noise is below this
+    # part of the energy of all others.
     sure=6.0,
     sure_along=4.0,
     usual=0.3,
@@ -478,26 +479,26 @@ CORRECTION = rule_set(
     prior_of_two=0.75,  # of the slope of two classes, where frequencies tell the level
     most_lost=0.7,  # of labels' slopes that are clear of noise, by that of these steps
     prior_of_classes=0.3,  # of several classes' intercepts
-    # where frequencies tell the level of probabilities, in the place of these for intercepts: what
-    # the spread of the predictions is thought to be wrong by
+    # where frequencies tell levels of probabilities, in the place of a prior for intercepts: levels
+    # are as wrong as if the spread of the predictions were so many times as large
     law_doubt=1.25,
-    start_above=0.75,  # of such levels, log-odds from where Newton steps begin, at most
+    start_above=0.75,  # log-odds by which Newton steps begin nearer the constant than such levels
     steepest=3.0,  # of the slopes, where most predictions are alike
-    # Log-odds that are the unit of slopes at most, of two classes, and up to which it grows where
-    # few predictions are far from all; the power of the part of slopes that is clear, by which it
-    # grows less. With fewer `records` for a column it may be longer.
+    # The unit of predictions on the line grows up to so many log-odds where few of them are far
+    # from all others, the less the smaller the part of slopes that is clear, by a power of it. Of
+    # two classes it is never longer (but with fewer than `records` for a column).
     largest_unit=1.5,
     records=100.0,
     sure=8.0,
-    # Below `least`, from this m and 6 d on, the levels of a regression are restored to the released
-    # means of its targets, from which they must be off by so many variances; the share of the whole
-    # budget for these is then up to this, and from `least_for_spread` on also for their spreads.
+    # Below `least`, but from this m and 6 d on, levels of a regression that are off the released
+    # means of its targets, by so many variances, go back to these. Their share of the whole budget
+    # is then up to `level_share`, and from `least_for_spread` on that of the spreads is, too.
     least_for_level=60.0,
     least_for_spread=130.0,
     level_share=0.05,
     level_doubt=3.0,
-    # From this m on, also to means without a clip, which are clear of more noise; and the share for
-    # both means, at most, and the m sqrt(share) it aims at.
+    # From this m and 1.5 d^1.5 on, they also go to means without a clip, off which they must be by
+    # more; both means have at most this share, which aims at such an m sqrt(share).
     least_for_mean=100.0,
     mean_doubt=7.0,
     mean_share=0.1,
@@ -509,7 +510,7 @@ CORRECTION = rule_set(
 # With k the number of coefficients of an output, of classes of all, and m the accuracy of a mean
 # by all that is left.
 INFERENCE = rule_set(
-    size_share=0.015,  # of the whole budget, for each of five sizes
+    size_share=0.015,  # of the whole budget, five times for all sizes with a covariance
     least=15.0,  # the m over k^1.5 from which second derivatives are not noise
     # Share of the second derivatives, by the task: ``hessian * k^1.5 / m`` within limits, so that
     # their noise falls as m grows; those of labels are small along strong effects. `last_share` is
@@ -522,8 +523,9 @@ INFERENCE = rule_set(
     # points or are of users, who differ most; and the most of users.
     hessian_wanted=2.0,
     hessian_of_users=0.4,
-    # The m over k^1.5 from which rates have a first step, as others do: where a rate of few rows is
-    # another one, a single step is far too long. Below, noise costs more, up to an m of 10^4.
+    # The m over k^1.5 from which rates have a first step, as others do: a single step is far too
+    # long for the rate of a small group that is unlike the others. With a smaller m, up to 10^4,
+    # the noise of a first step would cost more.
     first_of_rates=100.0,
     first_share=0.08,
     first_most=0.24,  # of few coefficients of labels, the more the fewer
@@ -534,15 +536,15 @@ INFERENCE = rule_set(
     # more would hide less, and move the coefficient where means are not linear.
     cut=3.0,
     cut_most=0.01,
-    # What noise may hide of the second derivatives along one direction, as far as longer rows count
-    # less for it (found by simulation); down to this part of it where exposures may differ by more
-    # than `wide_exposures`, as second derivatives then differ more than rows do.
+    # Long rows count less until noise hides no more than this of the second derivatives along one
+    # direction (found by simulation). It is less, down to `least_hidden` times that, if exposures
+    # may differ by more than `wide_exposures`: second derivatives then differ more than rows do.
     hidden=0.4,
     least_hidden=0.5,
     wide_exposures=10.0,
     beyond=0.1,  # scores that exceed the clip, in units of what the noise of a mean hides
-    # Deviations by which an eigenvalue must be above the edge of those of noise alone, which exceed
-    # that once in 700 times or less.
+    # An eigenvalue is told from noise if it is so many deviations above the edge of those of noise
+    # alone, which exceed that once in 700 times or less.
     clear=1.6,
     # Second derivatives of rates or labels that are clear by chance are too large, and errors told
     # too small: times this noise over one, to the third power, is added to the root of its inverse.

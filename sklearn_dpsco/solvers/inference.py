@@ -75,12 +75,13 @@ _FEW_OF_OTHERS = 2.8
 # Octaves above 1 up to which sizes of scores are hardly less likely: a target that few records
 # have, as a rare 1 among zeros, is several spreads away.
 _LONGEST = {"regression": 1.5, "classification": 0.0, "rates": 0.0}
-# The same of second derivatives: those of the longest row that there may be, if these are at most
-# so many; of twice as many none, as bounds that are far too wide say nothing of rows.
+# The same of second derivatives: up to those of the longest row that there may be. If these are
+# more than this, fewer, and from twice as many on none: far too wide bounds say nothing of rows.
 _OCTAVES_OF_ROWS = 4.0
 _ROOM = math.log(100.0)  # of logarithms of rates above that of the largest target
-# Times that shorter rows count less in the first steps of a regression: the larger, the more a bent
-# mean moves them, and the more the step after them leaves of an error before (by simulation).
+# In the first steps of a regression the bound on rows is so many times smaller. The larger this is,
+# the more a bent mean moves them, and the more of an earlier error the next step leaves (by
+# simulation).
 _SHORTER = 1.5
 _PLAUSIBLE = 4.0  # change of the logarithm of a rate by a step
 _FAR = 2.0  # log-odds by which a step moves predictions, up to which it is not too long
@@ -113,8 +114,8 @@ class Bread(NamedTuple):
     basis: Array  # orthonormal, of what coefficients can be told: of classes, that sum to 0
     inverse: Array
     root: Array  # a column for each direction that is not weak
-    faint: Array  # the others, orthogonal: as many times longer than 1 as effects may be larger
-    weak: Array  # the same, but less long
+    faint: Array  # the weak ones, orthogonal, each as long as effects along it may be larger
+    weak: Array  # the same, but shorter
     scale: float  # of the noise in the second derivatives
 
     def careful(self, task: str) -> Bread:
@@ -131,8 +132,9 @@ class Bread(NamedTuple):
 class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
 
-    # twice of second derivatives, of first scores, twice of last ones and once of their level;
-    # without a covariance of second derivatives and of that level
+    # Of second derivatives and of last scores twice, of first scores once; of rates once more of
+    # last scores, and of the level unless users are known. Without a covariance: of second
+    # derivatives, and of that level.
     size: SelectVertex
     n_sizes: int
     n_cut: int  # second derivatives that exceed theirs
@@ -406,10 +408,10 @@ class NewtonSteps(Part):
     ) -> float:
         """The norm that about `n_beyond` of n >= 8 `n_large` scores exceed, by two ranks.
 
-        `there` is the copy with its scores. Of a regression the larger one is between the two sizes
-        of that rank that were selected. Of labels at least the first clip, which follows from rows;
-        of rates that of the descent, and a size that follows from rows as well. Of others about at
-        most the longest row that counts, times the range of the targets.
+        `there` is the copy with its scores. Of a regression the larger size is between the two that
+        were selected with its rank. It is at least, of labels, the first clip, which follows from
+        rows; of rates, that of the descent and a size that follows from rows as well. But of labels
+        it is hardly more than the longest row that counts times the range of the targets.
         """
         task, most = units.problem.loss.task, math.inf
         told, heaviest = self.law(n, units.n_positive, units.problem.loss)

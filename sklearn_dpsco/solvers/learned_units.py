@@ -43,13 +43,13 @@ _LEAST = 1e-6  # smaller moments count as this, so that steps are bounded
 # of float32: these add less than u^2 / (2 s^2) of the ridge to moments.
 _ROUNDED = 1e-6
 _FOR_PLACE = 16  # the m sqrt(share) of a selection that is hardly ever far off
-# Octaves of it over the mean of those of differences of normal numbers: .42, and .06 more, as those
-# of `mean_octaves` are linear between powers of two.
+# Octaves by which a standard deviation is above the mean octave of normal differences: .42, and .06
+# more, as those of `mean_octaves` are linear between powers of two.
 _OF_DEVIATION = 0.48
-_RARELY = 1.4  # columns in which a pair differs on average, below which most rows are alike
-_TILT = 0.25  # correlation of weights and predictions, thought of
+_RARELY = 1.4  # most rows are alike where pairs differ in fewer columns on average
+_TILT = 0.25  # correlation of weights and predictions that is assumed
 _NOTHING = 2.0**-40  # the spread of targets of which there may be none
-_NOISY = 0.1  # of the records, the scale of a selection beyond which its prior falls faster
+_NOISY = 0.1  # scale of a selection, over the records, beyond which its prior falls faster
 
 
 # records with targets in released units, the frame of these, and fields of `Units`
@@ -105,20 +105,20 @@ class Units(NamedTuple):
     whole: Any = 0.0
     whole_noise: Any = math.inf
     median: Any = 0.0  # of the targets of a regression in their units, whose 0 is the released mean
-    # Of rates what few weighted derivatives exceed at the start, of users what some of their
-    # gradients exceed; and the largest prediction, of rates.
+    # what few weighted derivatives of rates exceed at the start, or some of the users' gradients
     clip: float = math.inf
-    largest: float = LARGEST_PREDICTION
+    largest: float = LARGEST_PREDICTION  # of rates
     # If the sums of gradients over the rows of users are clipped, and about how many have a row.
     users: Users | None = None
     n_users: int = 0
     n_positive: float = math.inf  # about how many rates are above 0
-    # Of rates how far that clip lowers their level, and how much wider it is where that is 1 / e.
+    # of rates, by how much that clip lowers their level, and what is added to one that lowers it
+    # 1 / e times as much
     level_bias: float = 0.0
     tail: float = math.inf
     may_be_none: bool = False  # whether `n_present` is not clear of its noise
-    # Of the mean of predictions by the weights of records, which may go with features: variance
-    # about that of all records, the centre, over the variance of predictions.
+    # as weights of records may go with features: variance of the weighted mean of predictions about
+    # the plain one, over the variance of predictions
     tilt: float = 0.0
     steps_noise: float = math.inf  # of rates, about the variance of their level after the descent
 
@@ -133,13 +133,13 @@ class Units(NamedTuple):
         return (self.center_noise * (plain**2).T).sum(axis=-1)
 
     def near_mean(self, coef: Array, variance: float, wider: float = 0.0) -> Array:
-        """Coefficients of rates with a level between theirs, of this variance, and the mean.
+        """Coefficients of rates whose level is between their own, of this variance, and the mean's.
 
-        On the log scale, weighed by the errors of both. Of the first these are noise and what a
-        clip may take away that is so much `wider` than the descent's, of which what it takes of
-        shorter tails is given back. A level is that of the mean prediction, as if predictions were
-        normal and directions alike. They may not be: a part of the most that exponentials can add,
-        of rows of norm 1 (Bennett), is added to the mean's.
+        On the log scale, weighed by the errors of both. The own level errs by noise, and by what a
+        clip takes away that is so much `wider` than the descent's; what it would take of shorter
+        tails is given back. A level is that of the mean prediction, as if predictions were normal
+        and directions alike. As they may not be, the mean's also errs by a part of the most that
+        exponentials can add, of rows of norm 1 (Bennett).
         """
         unit, slopes = float(self.unit[-1]), coef[:-1]
         if unit < RATES.least_level_unit:
@@ -897,10 +897,7 @@ def _for_box(m: float) -> float:
 
 
 def _tilt(mean_weight: float, noise: float) -> float:
-    """`Units.tilt` for weights of this mean and noise: by the most that their variance may be.
-
-    Weights of at most 1 vary most if all are 0 or 1. They may also go with nothing.
-    """
+    """`Units.tilt` for weights of this mean and noise, which vary most if all are 0 or 1."""
     return _TILT**2 * (1 / min(1.0, max(mean_weight + 2 * noise, TINY)) - 1)
 
 

@@ -441,9 +441,9 @@ class UnitDescentPlan(Plan):
     def power(self, effect: float, *, level: float = 0.95, **assumptions: Any) -> float:
         """How probable it is that the interval of a coefficient of this size leaves out 0.
 
-        Where there are few rows, or effects on labels are strong, it may have no ends, which is
-        counted as a failure; for columns that are normal. A plan warns where intervals of others,
-        which hardly vary, are skewed, or nearly sums of others, may have none.
+        Columns are taken for normal. Where there are few rows, or effects on labels are strong, it
+        may have no ends, which counts as a failure. A plan warns where intervals of columns that
+        hardly vary, are skewed, or nearly sums of others may have none.
 
         Parameters
         ----------
@@ -948,11 +948,11 @@ class Correction(Part):
     def _scaled(
         self, units: Units, coef: Array, stream: RandomStream, clear: Clear
     ) -> tuple[Array, Walk]:
-        """Another slope and intercept, between which and the old ones the noise decides; the steps.
+        """Slope and intercept between the old ones and those of steps, by the noise; the steps.
 
-        The old slope is what is clear of the descent's. One that the same records tell is too large
-        by what they fit by chance. Classes have one slope, and an intercept each, which is found as
-        a distance from where the released frequencies tell it.
+        The old slope is the part of the descent's that is clear. One that the same records tell is
+        too large by what they fit by chance. Classes have one slope together, and an intercept
+        each, which is found as a distance from where the released frequencies put it.
         """
         problem, half = units.problem, _LINE_UNIT
         d, k = problem.n_features, problem.n_outputs
