@@ -128,6 +128,17 @@ class Bread(NamedTuple):
         return self._replace(root=root, inverse=self.inverse + longer)
 
 
+class LastStep(NamedTuple):
+    """What the last step was made of."""
+
+    point: Array  # where it began, of shape (dimension,) or (dimension, n_outputs)
+    scores: Array  # the released mean there, of shape (size,)
+    variance: float  # of the noise in a number of it
+    step: Array  # in the basis, to be subtracted
+    cut: float  # as of `_move`
+    bread: Bread  # as of `_move`, not yet careful
+
+
 @dataclass(frozen=True)
 class NewtonSteps(Part):
     """What is released for an estimate and its covariance."""
@@ -175,37 +186,21 @@ class NewtonSteps(Part):
         n_present = max((units.n_users or units.n_present) - hidden, 8 * self.n_large)
         found_there = self._first_steps(units, coef.reshape(problem.shape), n_present, stream)
         point, copy, bread, bound, before, first_clip = found_there
-        there, clip = copy.map(scored), first_clip
-        if self.moments is not None:
+        there, clip, has_cov = copy.map(scored), first_clip, self.moments is not None
+        if has_cov:
             clip = self._clip(copy, there, n_present, units, first_clip, bound, stream)
-        sum_of: Any = score_sum if self.moments is None else score_and_moment_sum
-        total = np.atleast_2d(there.sum(sum_of, clip) / n)
+        total = np.atleast_2d(there.sum(score_and_moment_sum if has_cov else score_sum, clip) / n)
         scores, variance = clip * self.last.release(total[0], stream), clip**2 * self.last.variance
-        last, bread, cut = _move(problem, bread, scores, float(units.unit[-1]))
-        last = self._plausible(units, bread, last, variance)
-        plain, basis, bread = bread, bread.basis, bread.careful(problem.loss.task)
-        found = basis @ (basis.T @ point.ravel() - last)
-        pulls = bread.root.T @ basis.T @ scores
-        # the noise of a step was no error before it: what is left of its square
-        of_noise = variance * float((plain.inverse**2).sum())
-        left = max(0.0, 1 - of_noise / max(float(last @ last), TINY))
-        error, far = last * math.sqrt(left), last  # of exponentials noise in steps overshoots, too
-        noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
-        counted: Any = 0.0
-        if problem.loss.task == "classification":
-            # what the step leaves, as second derivatives change from where scores are 0
-            bend, far = _bend(left * float(pulls @ pulls), units.balance), error
-            half = bend * basis @ bread.root @ _bent(problem, bread, point, basis @ error)
-            counted = half @ half.T
-        elif cut > 1:  # what is left of a step that was cut, in any direction
-            seen = (cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
-            noise = noise + float(seen @ seen) / seen.size * bread.root @ bread.root.T
-        longest = bound if problem.loss.task == "rates" else first_clip * (self.moments is not None)
-        counted = counted + _left(units, longest, basis @ far, bread.inverse)
-        noise = basis @ noise @ basis.T + counted
+        step, bread, cut = _move(problem, bread, scores, float(units.unit[-1]))
+        step = self._plausible(units, bread, step, variance)
+        last, basis = LastStep(point, scores, variance, step, cut, bread), bread.basis
+        bread = bread.careful(problem.loss.task)
+        found = basis @ (basis.T @ point.ravel() - step)
+        longest = bound if problem.loss.task == "rates" else first_clip * has_cov
+        noise, counted = _errors(units, bread, last, longest)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
         best, level = self._on_level(units, best, stream), _level_error(units, np.diag(noise))
-        if self.moments is None:
+        if not has_cov:
             return best, level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
             # noise hides by how much they differ from their mean; without it this is HC0
@@ -213,11 +208,11 @@ class NewtonSteps(Part):
         sampling, doubt, residual = self._of_sampling(units, bread, total[1:], clip, stream)
         faint, k = _HIDDEN * basis @ bread.faint, problem.n_features * problem.n_outputs
         noise = noise + float((found[:k] ** 2).mean()) * faint @ faint.T
-        short = _short(units, plain, point, scores, variance)
-        fallen, gone = _fallen(units, plain, point, last, variance, bread.inverse, counted + short)
-        of_pairs = {"sampling": basis @ (sampling / n) @ basis.T, "noise": noise + short + fallen}
+        short = _short(units, last)
+        fallen, gone = _fallen(units, last, bread.inverse, counted + short)
         known: Any = {"unknown": np.hstack((basis @ bread.weak, gone)), "gram": basis @ basis.T}
-        table = Estimates(names=(), coef=found, doubt=doubt, **of_pairs, **known)
+        known |= {"sampling": basis @ (sampling / n) @ basis.T, "noise": noise + short + fallen}
+        table = Estimates(names=(), coef=found, doubt=doubt, **known)
         pvalue = _clip_pvalue(bread, scores, before, variance)
         return best, level, _in_plain_units(units, table, residual, pvalue)
 
@@ -355,12 +350,7 @@ class NewtonSteps(Part):
         return np.asarray(n / units.n_present / weight * size / rank**power * beyond)
 
     def _sizes(
-        self,
-        copy: Any,
-        n: int,
-        ranks: tuple[int, ...],
-        stream: RandomStream,
-        widest: float = 0.0,
+        self, copy: Any, n: int, ranks: tuple[int, ...], stream: RandomStream, widest: float = 0.0
     ) -> list[float]:
         """The sizes that so many of n exceed, for each of some ranks."""
         counts = copy.sum(_size_counts, _SIZES)
@@ -612,6 +602,31 @@ def _clip_pvalue(
     return float(chdtrc(pulls.size, pulls @ np.linalg.solve(cov, pulls)))
 
 
+def _errors(units: Units, bread: Bread, last: LastStep, longest: float) -> tuple[Array, Array]:
+    """Covariances of errors by noise and by what the last step leaves; and of these by themselves.
+
+    By a careful bread, of rows that are at most so long.
+    """
+    problem, basis, step, variance = units.problem, bread.basis, last.step, last.variance
+    # the noise of a step was no error before it: what is left of its square
+    of_noise = variance * float((last.bread.inverse**2).sum())
+    left = max(0.0, 1 - of_noise / max(float(step @ step), TINY))
+    error, far = step * math.sqrt(left), step  # of exponentials noise in steps overshoots, too
+    noise = bread.inverse @ _noise(problem, bread, error, variance) @ bread.inverse
+    of_step: Any = 0.0
+    if problem.loss.task == "classification":
+        # what the step leaves, as second derivatives change from where scores are 0
+        pulls, far = bread.root.T @ basis.T @ last.scores, error
+        bend = _bend(left * float(pulls @ pulls), units.balance)
+        half = bend * basis @ bread.root @ _bent(problem, bread, last.point, basis @ error)
+        of_step = half @ half.T
+    elif last.cut > 1:  # what is left of a step that was cut, in any direction
+        seen = (last.cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
+        noise = noise + float(seen @ seen) / seen.size * bread.root @ bread.root.T
+    of_step = of_step + _left(units, longest, basis @ far, bread.inverse)
+    return basis @ noise @ basis.T + of_step, of_step
+
+
 def _noise(problem: Problem, bread: Bread, move: Array, variance: float) -> Array:
     """Covariance of the noise in scores, and in the derivatives times the step by them."""
     k, basis = _n_joint(problem), bread.basis
@@ -648,7 +663,7 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
     return np.asarray(turn * math.sqrt(min(1.0, 3 / max(turn.shape[1], 1))))
 
 
-def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: float) -> Array:
+def _short(units: Units, last: LastStep) -> Array:
     r"""How far effects of labels may be from where the last step ends, as a covariance.
 
     Where labels are nearly determined, only rows close to the boundary tell how steep effects k
@@ -660,7 +675,7 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     labels steeper effects have a lower one. Along directions that these derivatives do not show,
     or hardly, no step was of any use: there what effects are is in doubt as a whole.
     """
-    problem = units.problem
+    problem, bread, coef = units.problem, last.bread, last.point
     if problem.loss.task != "classification":
         return np.zeros((coef.size, coef.size))
     effects = np.array(coef).reshape(problem.dimension, -1)
@@ -674,8 +689,8 @@ def _short(units: Units, bread: Bread, coef: Array, scores: Array, variance: flo
     effects -= levels @ (np.linalg.pinv(dual.T @ levels) @ (dual.T @ effects))
     seen, parts_told = dual.T @ effects, told.T @ effects
     size = float(parts_told @ parts_told)
-    slope, curved = -float(seen @ bread.root.T @ bread.basis.T @ scores), float(seen @ seen)
-    slopes = np.array([slope, slope + 1.5 * math.sqrt(variance * size)])
+    slope, curved = -float(seen @ bread.root.T @ bread.basis.T @ last.scores), float(seen @ seen)
+    slopes = np.array([slope, slope + 1.5 * math.sqrt(last.variance * size)])
     parts = slopes / np.maximum([curved, curved - 1.5 * bread.scale * size], TINY)
     parts = np.clip(parts, -0.7, 0.49)
     left = float((1 / ((1 + parts) * np.sqrt(1 - 2 * parts))).max()) - 1
@@ -711,19 +726,13 @@ def _far(units: Units, longest: float, step: Array) -> tuple[Array, Array]:
     return np.clip(moved / _FAR - 1, 0.0, 1.0) * (task == "classification"), rows
 
 
-class Groups(NamedTuple):
+def _groups(units: Units) -> tuple[Array, Array, Flags]:
     """Rows that have one column at an end of its bounds, those of all first ends first.
 
     At the other end are the flags that hardly occur with it, too: those of one list, of which the
-    reference category is left.
+    reference category is left, as the last result says. The second is in how far each column varies
+    as if all of its values were at the ends.
     """
-
-    rows: Array
-    alike: Array  # in how far each column varies as if all of its values were at the ends
-    is_reference: Flags
-
-
-def _groups(units: Units) -> Groups:
     d, center = units.problem.n_features, units.frame.center
     plain, ends = units.transform[:d, :d], np.where(center < 0, -1.0, 1.0)
     others = np.where(np.resize(units.problem.from_zero or (False,), d), 0.0, -ends)
@@ -736,18 +745,10 @@ def _groups(units: Units) -> Groups:
     rows = np.vstack((np.diag(ends - center), lists * (others - center))) @ plain
     rows = np.column_stack((rows, np.full(2 * d, units.unit[-1])))
     is_reference = np.append(np.zeros(d, dtype=bool), lists.sum(axis=1) > 1)
-    return Groups(rows, np.resize(alike, 2 * d), is_reference)
+    return rows, np.resize(alike, 2 * d), is_reference
 
 
-def _fallen(
-    units: Units,
-    bread: Bread,
-    point: Array,
-    step: Array,
-    variance: float,
-    inverse: Array,
-    counted: Array,
-) -> tuple[Array, Array]:
+def _fallen(units: Units, last: LastStep, inverse: Array, counted: Array) -> tuple[Array, Array]:
     r"""How far a group in which a label is rare may be from where the last step leaves it.
 
     With p before the step and :math:`p^*` in truth, its second derivatives are p (1 - p) and its
@@ -757,15 +758,16 @@ def _fallen(
     first; and as columns the directions of flags of which steps are so near 1 that the label may
     not occur at all: these have no ends.
     """
-    problem, left = units.problem, np.zeros((point.size, point.size))
+    problem, bread, point = units.problem, last.bread, last.point
+    left = np.zeros((point.size, point.size))
     if problem.loss.task != "classification" or problem.n_outputs > 1 or not problem.fit_intercept:
         return left, np.zeros((point.size, 0))
     rows, alike, is_reference = _groups(units)
     p = expit(rows @ point.ravel() + units.frame.offset)
     seen = rows @ bread.basis
-    moved, pulled, longer = seen @ step, seen @ bread.inverse, seen @ inverse
+    moved, pulled, longer = seen @ last.step, seen @ bread.inverse, seen @ inverse
     squares = (pulled**2).sum(axis=1)
-    noise = np.sqrt(variance * squares)
+    noise = np.sqrt(last.variance * squares)
     unsure = bread.scale * squares / np.maximum((pulled * seen).sum(axis=1), TINY)
     error = np.sqrt(np.maximum(moved**2 - noise**2, 0.0))
     size = error * (1 + 1.5 * unsure) + np.minimum(noise, error)

@@ -596,10 +596,7 @@ class LearnedUnits(Part):
         """Units of the columns, the inverse of their sizes, as far as these are above the noise.
 
         And the share p of the pairs in which each column differs, small for a rare flag, and the
-        noise of that. Released is p times the octaves of these differences. Octaves are thought to
-        be normal about a line in p, as columns that are one number in most rows are often bounded
-        alike. The line and the deviations from it are estimated from all columns, and each by what
-        its own p leaves of it.
+        noise of that. Released is p times the octaves of these differences.
         """
         assert self.sizes is not None
         rules, d = unit_rules(self.problem), self.problem.n_features
@@ -609,24 +606,16 @@ class LearnedUnits(Part):
         longest, ratio = most * math.sqrt(d), data.n_samples / n
         n_pairs = statistics.size_pairs(data.n_samples, d, self.accuracy)
         mean = statistics.mean_octaves(data, d, n_pairs, most, is_centred)
-        unit = longest * ratio**2  # of pairs without an empty row
-        noisy, variance = unit * self.sizes.release(mean, stream), unit**2 * self.sizes.variance
-        noisy, equal = noisy[:d], noisy[d:] / most
-        differ, variance = np.clip(1 - equal, 0.0, 1.0), max(variance, 1e-24)
+        scale = longest * ratio**2  # of pairs without an empty row
+        noisy, equal = np.split(scale * self.sizes.release(mean, stream), 2)
+        differ = np.clip(1 - equal / most, 0.0, 1.0)
+        variance = max(scale**2 * self.sizes.variance, 1e-24)
         noisy = np.clip(noisy, -longest, longest)  # (by chance, most of few valid rows are pairs)
         if variance > 1:  # where most rows are empty, too little is known
             noisy = np.zeros(d)
-        largest = rules.octaves**2  # variance of the octaves before any are known
-        powers = np.stack([differ, differ**2])
-        weighed = powers / (variance + largest * powers[1])
-        line = np.linalg.solve(weighed @ powers.T + np.eye(2) / largest, weighed @ noisy)
-        middle = line[0] + line[1] * differ
-        off, noises = noisy - differ * middle, variance * (1 + (middle / most) ** 2)
-        told = np.maximum(powers[1] - variance / most**2, 0.0).sum()
-        spread = min(max(float((off**2 - noises).sum()) / max(told, TINY), 0.0), largest)
-        left = spread * noises / (spread * powers[1] + noises)  # variance of what is not known
+        octaves, left = _shrunk_octaves(noisy, differ, variance, most, rules.octaves**2)
         # (where some rows are empty, p may be next to 0 by chance)
-        octaves = np.clip(middle + left * differ * off / noises, -longest, longest)
+        octaves = np.clip(octaves, -longest, longest)
         # Units that are too large cost more than those that are too small; large numbers that are
         # rare make no long rows.
         sure = np.minimum(octaves + rules.size_doubt * np.sqrt(left), 0.0)
@@ -636,8 +625,7 @@ class LearnedUnits(Part):
         # skewed columns in good bounds are small, too, and their long rows tell much; intervals of
         # rare flags need these as large as they are
         alike = rules.alike * np.where(apart > 0, 1 + self.problem.inference, 1)
-        apart *= 1 - (alike / np.maximum(np.abs(apart), alike)) ** 4
-        octaves = usual + apart
+        octaves = usual + apart * (1 - (alike / np.maximum(np.abs(apart), alike)) ** 4)
         octaves = np.maximum(octaves, octaves.max() - rules.most_enlarged)
         unit = 2.0 ** -(octaves + statistics.USUAL_OCTAVES + _OF_DEVIATION)
         return unit, differ, math.sqrt(variance) / most
@@ -768,6 +756,26 @@ class LearnedUnits(Part):
 
 
 # ------------------------------------------------------------------------------- planning
+
+
+def _shrunk_octaves(
+    noisy: Array, differ: Array, variance: float, most: float, largest: float
+) -> tuple[Array, Array]:
+    """Octaves of columns of which `differ` times these are `noisy`, and variances of what is left.
+
+    They are thought to be normal about a line in `differ`, as columns that are one number in most
+    rows are often bounded alike. The line, and the deviations from it, of a variance that is at
+    most the `largest`, are estimated from all columns, and each by what is told of itself.
+    """
+    powers = np.stack([differ, differ**2])
+    weighed = powers / (variance + largest * powers[1])
+    line = np.linalg.solve(weighed @ powers.T + np.eye(2) / largest, weighed @ noisy)
+    middle = line[0] + line[1] * differ
+    off, noises = noisy - differ * middle, variance * (1 + (middle / most) ** 2)
+    told = np.maximum(powers[1] - variance / most**2, 0.0).sum()
+    spread = min(max(float((off**2 - noises).sum()) / max(told, TINY), 0.0), largest)
+    left = spread * noises / (spread * powers[1] + noises)
+    return middle + left * differ * off / noises, left
 
 
 def _rare(differ: Array) -> Array:

@@ -428,8 +428,7 @@ class UnitDescentPlan(Plan):
             )
         known = {name: of[name] for of in _ASSUMED_OF.values() for name in of} | guesses
         check_real("r2", known["r2"], low=0, high=1, high_open=True)
-        rate = known["prevalence"]
-        check_real("prevalence", rate, low=0, high=1, low_open=True, high_open=True)
+        check_real("prevalence", known["prevalence"], low=0, high=1, low_open=True, high_open=True)
         check_real("effect", known["effect"])
         for name in ("mean", "dispersion"):
             check_size(name, known[name])
@@ -500,8 +499,7 @@ class OfUsers(Part):
         if self.present is not None:
             total = np.array([float(users.present.sum())])
             n = statistics.n_present(total, data.n_samples, n, self.present, stream)
-        data = replace(units.data, numbers=None)
-        units = units._replace(data=data, users=users, n_users=n)
+        units = units._replace(data=replace(units.data, numbers=None), users=users, n_users=n)
         # as many as the noise hides, and no more than have a label of the rarer class
         hidden = UNIT_DESCENT.hidden * math.sqrt(problem.size) / self.accuracy
         many, start = min(0.5, 2 * _rarer(units), hidden), np.zeros(problem.size)
@@ -590,14 +588,15 @@ def _descend(
 ) -> tuple[Array, Pulls, Array]:
     """The mean of the second half of the iterates, from coefficients of shape (size,) on.
 
-    And the pulls at these of several classes, unless they have one slope; and by how much the last
-    steps of a coefficient are longer. They may grow while gradients that are clear of noise keep
-    their sign (Rprop, Riedmiller and Braun 1993): where labels are clear, the loss is flat.
+    And the pulls at these, of several classes that have slopes of their own; and how many times
+    longer the last step of each coefficient was. Steps may grow while gradients that are clear of
+    noise keep their sign (Rprop, Riedmiller and Braun 1993): where labels are clear, the loss is
+    flat.
     """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
     # what the squared norm of noise alone does not exceed once in 10^5 steps
-    noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
+    most_of_noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     stretch = np.ones(coef.size)
     sum_of: Any = statistics.tied_gradient_sum if is_tied else gradient_sum
     if problem.loss.task == "rates":
@@ -605,7 +604,9 @@ def _descend(
         sum_of = statistics.limited_gradient_sum
     total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
     pulls: list[tuple[float, float]] = []
-    length, before, size = (1 - walk.momentum) * walk.length / n_steps, (coef, direction), math.inf
+    length = (1 - walk.momentum) * walk.length / n_steps
+    # of the step before: where it began, its gradient and the squared norm of that
+    start, old, old_square = coef, direction, math.inf
     terms = Terms(units.frame.offset, _loss_at(problem.loss, 0, n_steps), clip)
     for t in steps(range(n_steps)):
         if terms.loss is not problem.loss:
@@ -615,27 +616,34 @@ def _descend(
             added = units.data.sum(sum_of, point, terms)
         else:
             added, _ = user_gradients(units.data, units.users, units.unit, point, terms)
-        mean = (units.unit * added.T).T.ravel() / (clip * problem.n_samples)
-        noisy = step.release(mean, stream)
-        if may_overshoot and float(noisy @ noisy) > max(1.5 * size, noise):
+        new = step.release((units.unit * added.T).T.ravel() / (clip * problem.n_samples), stream)
+        square = float(new @ new)
+        if may_overshoot and square > max(1.5 * old_square, most_of_noise):
             # too far, where rows count for more than in the second moments: back, and shorter
-            (coef, noisy), length = before, length / 4
+            coef, new, square, length = start, old, old_square, length / 4
             total, n_added = np.zeros_like(coef), 0
         if may_grow:
-            is_clear = np.minimum(np.abs(noisy), np.abs(before[1])) > CORRECTION.sign * step.scale
-            grown = np.maximum(1.0, stretch * np.where(noisy * before[1] > 0, 2.0, 0.5))
+            is_clear = np.minimum(np.abs(new), np.abs(old)) > CORRECTION.sign * step.scale
+            grown = np.maximum(1.0, stretch * np.where(new * old > 0, 2.0, 0.5))
             stretch = np.where(is_clear, grown, stretch)
-        before, size = (coef, noisy), float(noisy @ noisy)
-        direction = walk.momentum * direction + clip * walk.ratio * noisy
+        start, old, old_square = coef, new, square
+        direction = walk.momentum * direction + clip * walk.ratio * new
         coef = coef - length * stretch * direction
         if t >= n_steps // 2:
             total, n_added = total + coef, n_added + 1
             if problem.has_frequencies and not is_tied:
-                # what the gradient is along the slopes before it, and the energy of these
-                slopes, along = (_slopes_and_levels(units, of)[0] for of in (before[0], noisy))
-                slopes = slopes - slopes.mean(axis=1, keepdims=True)
-                pulls.append((float((along * slopes).sum()), float((slopes**2).sum())))
+                pulls.append(_pull(units, start, new))
     return total / n_added, pulls, stretch
+
+
+def _pull(units: Units, coef: Array, gradient: Array) -> tuple[float, float]:
+    """What a gradient is along the slopes of several classes at which it was taken, their energy.
+
+    Without what these have in common, which changes no probability.
+    """
+    slopes, along = (_slopes_and_levels(units, of)[0] for of in (coef, gradient))
+    slopes = slopes - slopes.mean(axis=1, keepdims=True)
+    return float((along * slopes).sum()), float((slopes**2).sum())
 
 
 def _loss_at(loss: Loss, t: int, n_steps: int) -> Loss:

@@ -1102,13 +1102,13 @@ def test_the_reference_of_a_list_of_flags_is_a_group():
         unit=np.ones(4),
         spread=1.0,
     )
-    groups = inference._groups(units)
-    found = groups.rows[:, :3] @ np.linalg.inv(units.transform) + shares
+    rows, alike, is_reference = inference._groups(units)
+    found = rows[:, :3] @ np.linalg.inv(units.transform) + shares
     reference, lone = [0, 0, 0.2], [0.3, 0.6, 0]
     ends = np.where(np.eye(3) > 0, 1.0, shares)
     np.testing.assert_allclose(found, [*ends, reference, reference, lone], atol=1e-12)
-    np.testing.assert_allclose(groups.alike, 1.0)
-    assert groups.is_reference.tolist() == [False, False, False, True, True, False]
+    np.testing.assert_allclose(alike, 1.0)
+    assert is_reference.tolist() == [False, False, False, True, True, False]
 
 
 def test_means_that_bend_in_a_skewed_column_are_told():
