@@ -259,7 +259,7 @@ class Inference(DPLinearModel):
             Whether to show ratios, e to the coefficients and to the ends of their intervals: of
             odds against a class (in rows of `person_periods` farther from 1 than those of hazards),
             for a log link of rates (there of hazards) or of means. A note says which. Standard
-            errors, z and p-values stay those of the coefficients.
+            errors, t and p-values stay those of the coefficients.
         base : label or None, default=None
             Of a classifier, the class that log-odds and odds ratios are against. None stands for
             the first of two classes; of more, coefficients are then deviations from their mean over
