@@ -1,14 +1,14 @@
-"""Some 4,200 seeded fits, to see that a change of the code leaves plans and models as they are.
+"""Some 4,500 seeded fits, to see that a change of the code leaves plans and models as they are.
 
     python benchmarks/same_fits.py record FILE     # on the code before
     python benchmarks/same_fits.py compare FILE    # on the code after
 
 A third argument names the folder of the tests of another checkout, whose package is then the one
 that fits. Every estimator in every form of ``tests/contracts/registry.py``, on tables of several
-shapes, storages and targets, under both relations. Plans are equal if their releases have the same
-names, numbers, laws and scales to the last bit; models if they differ by at most 1e-12 of their
-scale. Cases are told from each other by the names of the forms: parameters may be renamed in
-between.
+shapes, storages and targets, under both relations, and with intervals. Plans are equal if their
+releases have the same names, numbers, laws and scales to the last bit; models, and covariances, if
+they differ by at most 1e-12 of their scale. Cases are told from each other by the names of the
+forms: parameters may be renamed in between.
 """
 
 import itertools
@@ -23,19 +23,12 @@ TESTS = Path(sys.argv[3] if len(sys.argv) > 3 else Path(__file__).parent.parent 
 sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "contracts")]
 
 import numpy as np  # noqa: E402
-from registry import ESTIMATORS, build, entry, is_classifier, parameters_of  # noqa: E402
-from scipy import sparse  # noqa: E402
+import registry as known  # noqa: E402
 
 import sklearn_dpsco  # noqa: E402
 
 RELATIONS = ("replace-one", "zero-out")
-STORAGES = {
-    "dense": lambda X: X,
-    "float32": lambda X: X.astype(np.float32),
-    "F": np.asfortranarray,
-    "csr": sparse.csr_array,
-    "csc": sparse.csc_array,
-}
+STORAGES = known.STORAGES | {"float32": lambda X: X.astype(np.float32)}
 # further parameters, and arguments of fit by name
 EXTRAS = {
     "weights": ({"max_weight": 2.0}, ("sample_weight",)),
@@ -52,8 +45,8 @@ def table(name, n, d, outputs):
     rng = np.random.default_rng(n + 31 * d + outputs)
     X = rng.uniform(-1, 1, (n, d)) * (rng.uniform(size=(n, d)) < 0.8)
     z = X @ rng.normal(size=(d, outputs)) + 0.1 * rng.normal(size=(n, outputs))
-    if not is_classifier(name):
-        y = np.clip(z, -1, 1)
+    if not known.is_classifier(name):
+        y = known.targets_of(name, np.clip(z, -1, 1))
         return X, y[:, 0] if outputs == 1 else y, {}
     if outputs == 1:
         return X, np.where(z[:, 0] > 0, "yes", "no"), {}
@@ -62,25 +55,30 @@ def table(name, n, d, outputs):
 
 def cases():
     """Key, name, form, parameters, (n, d, outputs), storage, arguments of fit."""
-    for name in ESTIMATORS:
-        forms = entry(name).forms
+    for name in known.ESTIMATORS:
+        forms = known.entry(name).forms
         for form, relation, outputs, storage, intercept, n in itertools.product(
-            forms, RELATIONS, (1, 3), ("dense", "csr", "csc"), (True, False), ((60, 3), (300, 12))
+            forms, RELATIONS, (1, 3), ("C", "csr", "csc"), (True, False), ((60, 3), (300, 12))
         ):
             parameters = {"relation": relation, "fit_intercept": intercept}
             yield name, form, parameters, (*n, outputs), storage, ()
-        for form, storage in itertools.product(forms, ("float32", "F")):
+        for form, storage in itertools.product(forms, ("float32", "Fortran")):
             yield name, form, {}, (150, 5, 1), storage, ()
         for form, extra, relation in itertools.product(forms, EXTRAS, RELATIONS):
             more, arguments = EXTRAS[extra]
-            yield name, form, more | {"relation": relation}, (100, 4, 1), "dense", arguments
+            yield name, form, more | {"relation": relation}, (100, 4, 1), "C", arguments
         defaults = ((100, 3, 1), (1500, 5, 1), (1500, 5, 3), (400, 40, 1), (6000, 8, 1))
         for epsilon, sizes, relation in itertools.product((0.1, 1.0, 8.0), defaults, RELATIONS):
-            yield name, None, {"epsilon": epsilon, "relation": relation}, sizes, "dense", ()
+            yield name, None, {"epsilon": epsilon, "relation": relation}, sizes, "C", ()
         for epsilon, storage in itertools.product((0.3, 3.0), ("csr", "csc")):
             yield name, None, {"epsilon": epsilon}, (800, 2500, 1), storage, ()
+        of_intervals = EXTRAS if "inference" in known.parameters_of(name) else ()
+        for extra, relation, outputs in itertools.product(of_intervals, RELATIONS, (1, 3)):
+            more, arguments = EXTRAS[extra]
+            more = more | {"relation": relation, "inference": True, "epsilon": 8.0}
+            yield name, None, more, (6000, 4, outputs), "C", arguments
         for delta in (0.0, 1e-6):
-            yield name, None, {"delta": delta}, (2000, 6, 1), "dense", ()
+            yield name, None, {"delta": delta}, (2000, 6, 1), "C", ()
 
 
 def run(name, form, parameters, sizes, storage, arguments):
@@ -91,9 +89,10 @@ def run(name, form, parameters, sizes, storage, arguments):
     if parameters.get("accountant"):
         parameters["accountant"] = sklearn_dpsco.BudgetAccountant(50.0, 1e-3)
         parameters["relation"] = "replace-one"
-    if form is not None and "delta" in entry(name).forms[form]:
-        parameters["delta"] = entry(name).forms[form]["delta"]
-    model = build(name, form, **{k: v for k, v in parameters.items() if k in parameters_of(name)})
+    if form is not None and "delta" in known.entry(name).forms[form]:
+        parameters["delta"] = known.entry(name).forms[form]["delta"]
+    own = known.parameters_of(name)
+    model = known.build(name, form, **{k: v for k, v in parameters.items() if k in own})
     model.fit(STORAGES[storage](X), y, **{a: given[a] for a in arguments})
     guarantee = model.guarantee_
     plan = [guarantee.composition, float(guarantee.epsilon).hex(), float(guarantee.delta).hex()]
@@ -103,6 +102,8 @@ def run(name, form, parameters, sizes, storage, arguments):
         law = type(mechanism).__name__, *(float(v).hex() for v in numbers)
         plan.append((release.name, release.count, *law))
     coef = np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
+    if parameters.get("inference"):
+        coef = np.append(coef, np.nan_to_num(model.coef_cov_))
     return tuple(plan), coef, model.n_iter_
 
 
