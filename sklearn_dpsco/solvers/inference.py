@@ -120,8 +120,6 @@ class Bread(NamedTuple):
 
     def careful(self, task: str) -> Bread:
         """A longer inverse where it is hardly clear: what is told of these is told too large."""
-        if INFERENCE.unclear[task] == 0:
-            return self
         sizes = INFERENCE.unclear[task] * self.scale * (self.root**2).sum(axis=0)
         root = self.root * (1 + sizes**3)
         longer = root @ root.T - self.root @ self.root.T

@@ -1088,8 +1088,7 @@ def tells_levels(units: Units) -> bool:
     problem = units.problem
     is_told = problem.loss.task == "classification" and units.level_noise < math.inf
     # (where the last unit is 0, all rows are, and for certain)
-    is_told = is_told and units.unit[-1] > 0
-    return is_told and not problem.is_wide
+    return is_told and units.unit[-1] > 0 and not problem.is_wide
 
 
 def move_toward_levels(
