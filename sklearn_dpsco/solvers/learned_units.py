@@ -721,9 +721,7 @@ class LearnedUnits(Part):
         """What may hold noise alone, of rows that the matrix `white` whitens.
 
         Their released second moments, in the units of the rows times `before`, have these
-        eigenvalues and eigenvectors, and this ridge. No column is in doubt that differs in half of
-        the pairs, nor one that goes with others, however small their difference is; directions are
-        where most others are clear of the ridge.
+        eigenvalues and eigenvectors, and this ridge.
         """
         assert self.moments is not None
         rules, scale = unit_rules(self.problem), ratio * math.sqrt(self.moments.variance)
@@ -732,15 +730,19 @@ class LearnedUnits(Part):
         noise, known = rules.clear_usual * ridge, self.accuracy / ratio / len(white) ** 1.5
         if not scale or usual <= noise:
             return None
-        # (where signals are hardly above noise, those that are shrunk by chance cost most)
-        least = rules.clear_moment * min(1.0, known / rules.doubts_all)
-        rare = (1 - (noise / usual) ** 2) * _rare(differ)
-        # the inverse of the product with its transpose has the moments with the ridge
+        # Of columns, by their moments: those with the ridge are on the diagonal of the inverse of
+        # the product with its transpose. (Small differences of columns that go together do not
+        # count there.)
         with_ridge, units = (
             (np.linalg.inv(of.astype(np.float64)) ** 2).sum(axis=0) for of in (white, before)
         )
         moments = np.maximum(with_ridge - ridge * units, TINY)
+        # where signals are hardly above noise, those that are shrunk by chance cost most
+        least = rules.clear_moment * min(1.0, known / rules.doubts_all)
         sure = 1 - np.minimum(least * scale * units / moments, 1.0) ** 2
+        # none that differ in half of the pairs
+        rare = (1 - (noise / usual) ** 2) * _rare(differ)
+        # of directions, where most others are clear of the ridge
         parts = values / (values + ridge)
         unclear = np.clip(2 - parts / rules.unclear_part, 0.0, 1.0)
         unclear *= np.clip(5 * (np.quantile(parts, 0.6) - rules.usual_part), 0.0, 1.0)
