@@ -245,14 +245,25 @@ class PrivateFit:
         claim = self.epsilon, self.delta, self.relation, self._rows_per_user
         return Accounting.of(*claim, self.precision, self.accountant)
 
-    def _spend(self, account: Account | None, plan: Any, *, has_groups: bool = False) -> None:
-        """Charge a plan, if there is an account; else count it among the fits of the clones."""
+    def _spend(
+        self,
+        account: Account | None,
+        plan: Any,
+        *,
+        has_groups: bool = False,
+        is_secret: bool | None = None,
+    ) -> None:
+        """Charge a plan, if there is an account; else count it among the fits of the clones.
+
+        `is_secret` says of noise that began before whether it had no seed then.
+        """
         if has_groups and plan.guarantee.rows_per_user < self._counted:
             raise PrivacyBudgetError(
                 "while the data were read, the block of an accountant was opened or closed, with "
                 "which max_rows_per_user='auto' became smaller: fit again"
             )
-        is_secret, self._has_groups = self.random_state is None, has_groups
+        is_secret = self.random_state is None if is_secret is None else is_secret
+        self._has_groups = has_groups
         self._is_charged = account is not None
         if account is None:
             lineage = self.__dict__.setdefault("_lineage", Lineage())

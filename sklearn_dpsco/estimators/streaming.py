@@ -343,8 +343,10 @@ class _StreamingModel(DPLinearModel):
         is_first = not progress.part
         if not to_charge and (is_first or progress.is_behind):
             to_charge = [None]
+        # of the seed that the stream began with, whatever is set now
+        facts = {"has_groups": progress.rows_of_users is not None}
         for one in to_charge:
-            self._spend(one, progress.plan, has_groups=progress.rows_of_users is not None)
+            self._spend(one, progress.plan, is_secret=self.noise_is_secret_, **facts)
         progress.charged = [*charged, *new]
         if is_first:
             progress.noise = self._noise_of("model").substream("noise")

@@ -74,7 +74,8 @@ class Account:
             rows.
         noise_is_secret : bool, default=True
             False where the noise follows from a seed: a `PrivacyLeakWarning` says that the claim
-            does not hold against who knows or guesses it, and the ledger keeps that.
+            does not hold against who knows or guesses it, or sees another result of it, and the
+            ledger keeps that.
 
         Raises
         ------
@@ -102,9 +103,9 @@ class Account:
         account, path = self._place()
         if not noise_is_secret:  # before the charge: who makes errors of warnings spends nothing
             warn_user(
-                f"random_state was given to what is charged ({estimator}): who knows or guesses it "
-                "can subtract the noise, and nothing is private against them. Leave it at None for "
-                "a release",
+                f"random_state was given to what is charged ({estimator}): who knows or guesses "
+                "it, or sees another result of it, can take off the noise, and nothing is private "
+                "against them. Leave it at None for a release",
                 PrivacyLeakWarning,
             )
         plan, guarantee = guarantee, getattr(guarantee, "guarantee", guarantee)

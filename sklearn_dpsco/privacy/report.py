@@ -52,8 +52,9 @@ _OUTSIDE = (
 )
 _PERSONS = "how many persons there are, and which rows are of the same person"
 _SEED = (
-    "anything, against who knows a seed (random_state){}: the number from which the noise can be "
-    "computed once more, and taken off"
+    "anything, against who knows a seed (random_state){}, the number from which the noise can be "
+    "computed once more, and taken off; or who sees two results of one seed, which have the same "
+    "noise: their difference may have none"
 )
 _DIGITS = (
     "anything, against who sees all digits of a result whose noise was drawn in floating point "
@@ -169,7 +170,8 @@ def promise(claim: Any, is_secret: bool, is_exact: bool, *, is_ledger: bool = Fa
     )
     others = []
     if not is_secret:
-        others.append("knows or guesses the seed (random_state) that was given")
+        seed = "knows or guesses the seed (random_state) that was given, or sees another result"
+        others.append(f"{seed} of it, with the same noise")
     if not is_exact:
         others.append("sees the last digits, which noise of precision='float' leaves open")
     if not others:

@@ -172,7 +172,11 @@ def test_a_seed_that_is_set_later_does_not_make_the_noise_known():
     assert loaded.noise_is_secret_
     assert loaded._stream.noise.is_secure
     seeded = restored(model_of(DPFTRLRegressor).partial_fit(X, y))
-    assert not seeded.set_params(random_state=None).partial_fit(X, y).noise_is_secret_
+    accountant = BudgetAccountant(9.0)  # which is charged for noise that the seed decided
+    seeded.set_params(random_state=None, accountant=accountant)
+    with pytest.warns(PrivacyLeakWarning, match="random_state was given"):
+        assert not seeded.partial_fit(X, y).noise_is_secret_
+    assert accountant.ledger[0].noise_is_secret is False
 
 
 def test_no_key_and_no_noise_in_a_pickle():

@@ -189,6 +189,7 @@ def test_one_sentence_begins_all_prints():
     seeded = DPLinearRegression(random_state=0, **FACTS).fit(TABLE, TABLE[:, 0]).guarantee_
     first = seeded.report().facts["promise"]
     assert first.startswith("NOT PRIVATE against whoever knows or guesses the seed (random_state)")
+    assert "or sees another result of it, with the same noise. For all others" in first
     assert joined(seeded).startswith(f"{first} ")
 
 
@@ -280,7 +281,7 @@ def test_noise_that_is_not_exact_is_told_first(tmp_path):
     void = plan_mean(5000, 2, epsilon=math.inf, precision="float").guarantee
     assert "precision" not in f"{void.claim} {void.report()}"  # there is no noise
     seeded = plan.guarantee.of_fit(noise_is_secret=False)
-    assert "that was given, or sees the last digits" in joined(seeded)
+    assert "with the same noise, or sees the last digits" in joined(seeded)
     # files of earlier versions do not say
     entries = json.loads((tmp_path / "ledger.json").read_text())
     for charge in entries["charges"]:
