@@ -452,7 +452,8 @@ class NewtonSteps(Part):
         """
         assert self.moments is not None
         spread = square * math.sqrt(self.moments.variance)
-        kept = INFERENCE.prior**2 / (INFERENCE.prior**2 + spread**2)
+        prior = INFERENCE.prior[problem.loss.task]
+        kept = prior**2 / (prior**2 + spread**2)
         of_noise = spread * math.hypot(kept, 1 / math.sqrt(problem.dimension))
         return math.hypot(of_noise, math.sqrt((3 * kurtosis - 1) / problem.n_samples))
 
@@ -512,7 +513,8 @@ class NewtonSteps(Part):
         inner = np.linalg.solve(outer, root)
         spread = scale * float(np.sum(inverse**2)) / float(np.trace(inverse))
         spread /= float(variances.mean())
-        prior = math.hypot(INFERENCE.prior, INFERENCE.prior_of_users * (rows - 1))
+        prior = INFERENCE.prior[problem.loss.task]
+        prior = math.hypot(prior, INFERENCE.prior_of_users * (rows - 1))
         kept = prior**2 / (prior**2 + spread**2)
         values, vectors = np.linalg.eigh(inner.T @ meat @ inner - np.eye(rank))
         factors = 1 + kept * np.maximum(values, -1.0)

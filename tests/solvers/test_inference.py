@@ -1817,6 +1817,12 @@ def test_the_inverse_of_noisy_second_derivatives_is_told_as_what_it_is_on_averag
     assert np.mean(found) == pytest.approx(1, abs=0.05)  # 1.17 as it is
 
 
+def test_a_variance_that_grows_along_a_column_shows_through_noise():
+    """Four times the usual one, beside noise as large as that: else intervals miss."""
+    found = sampling_of(np.eye(7), np.diag([4.0, *[0.5] * 6]), noise=1.0)
+    assert 3 < found[0, 0] < 4
+
+
 @pytest.mark.parametrize("below", [0.5, 3.0, 10.0])
 def test_variances_are_above_0_where_noise_makes_moments_negative(below):
     noise = 0.1
