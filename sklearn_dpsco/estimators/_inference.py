@@ -487,9 +487,11 @@ def _is_at_end(mean: Array, low: Any, high: Any, may_be_flags: bool = True) -> A
     return (np.abs(mean - ends) < room).any(axis=0)
 
 
-def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str, ...]:
-    """What a reader of the table must know, of public facts and released numbers."""
+def _limits(found: Any, steps: Any) -> list[str]:
+    """What the releases of the fit leave open."""
     records = "users" if steps.rows_per_user > 1 else "rows"
+    if steps.hessian.variance == 0:
+        return [f"std err is by sampling alone: no score is shortened, and no {records} count less"]
     notes = [
         "std err and intervals are about coef, sampling is estimated with noise; predicting: "
         "coef_, the model that predicts best; it has noise of its own and need not be smaller",
@@ -498,20 +500,23 @@ def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str
         f"what only {steps.n_large} {records} or fewer show, such as the effect of a rare "
         "category, may be missed, also by intervals",
     ]
-    if not math.isnan(found.clip_pvalue):
-        of_weights = steps.rows_per_user == 1
-        moved = " and smaller weights of long rows move" if of_weights else " moves"
-        bent = ", or the mean is not linear in a skewed column: it is that of a fit in which long "
-        bent = (bent + "rows count less") * of_weights
-        notes.append(
-            f"test whether a smaller clip{moved} the estimate: p={found.clip_pvalue:.2g} (if "
-            f"small, the largest scores drive it{bent})"
-        )
-    else:
-        notes.append(
+    if math.isnan(found.clip_pvalue):
+        return [
+            *notes,
             "if effects bend in a skewed column (on the scale of coefficients), they are of a "
-            "fit in which long rows count less: take its logarithm, or tighter bounds"
-        )
+            "fit in which long rows count less: take its logarithm, or tighter bounds",
+        ]
+    of_weights = steps.rows_per_user == 1
+    moved = " and smaller weights of long rows move" if of_weights else " moves"
+    bent = ", or the mean is not linear in a skewed column: it is that of a fit in which long "
+    bent = (bent + "rows count less") * of_weights
+    tested = f"test whether a smaller clip{moved} the estimate: p={found.clip_pvalue:.2g} (if "
+    return [*notes, f"{tested}small, the largest scores drive it{bent})"]
+
+
+def _notes(found: Any, steps: Any, encoder: Any, class_weight: Any) -> tuple[str, ...]:
+    """What a reader of the table must know, of public facts and released numbers."""
+    notes = _limits(found, steps)
     if class_weight is not None:
         notes.append(
             "classes are weighted (class_weight): the intercept, probabilities and their intervals "

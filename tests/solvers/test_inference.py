@@ -386,6 +386,7 @@ def test_without_noise_it_is_the_sandwich_of_statsmodels():
     for kind, n_classes, law in (("normal", 0, "OLS"), ("labels", 2, "Logit"), ("", 3, "MNLogit")):
         X, y, _ = table(2000, 3, 0, kind)
         found = fitted(X, y, n_classes, math.inf).summary()
+        assert "may be missed" not in str(found)
         other = getattr(models, law)(y, np.column_stack((X, np.ones(len(X)))))
         options = {} if law == "OLS" else {"disp": 0, "tol": 1e-12}
         other = other.fit(cov_type="HC0", **options)
