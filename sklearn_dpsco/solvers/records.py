@@ -27,6 +27,7 @@ from ..data.rows import (
 from ..losses import clipped_derivative, clipped_to
 from ..randomness.subsets import RandomBatches
 from .base import Problem
+from .statistics import tied_point
 
 
 class Users(NamedTuple):
@@ -138,14 +139,15 @@ def user_gradients(
     """
     from .._kernels.products import shortened_user_sum
 
-    rows, k = data.rows, point.size - 1
+    rows, k = data.rows, data.rows.n_columns
     is_tied = data.y.ndim > 1 and point.ndim == 1
-    at = np.vstack((point[0] * np.eye(k), point[1:])) if is_tied else point
+    at = tied_point(point, k) if is_tied else point
     z = times_rows(rows.product(at), rows.scale) + terms.offset
     r = times_rows(clipped_derivative(terms.loss, z, data.y, math.inf), rows.factor)
     x, r = rows.X, r.reshape(len(r), -1)
     if is_tied:
-        x, r = read_only(np.column_stack(((r * x).sum(axis=1), r))), np.ones((len(r), 1))
+        x = read_only(np.column_stack(((r * x).sum(axis=1), r[:, : point.size - 1])))
+        r = np.ones((len(r), 1))
     units = np.repeat(unit, point.size // len(unit))
     norms = np.full(users.starts.size, 1 + norm_error(units.size))  # by what they are rounded up
 

@@ -477,12 +477,16 @@ def limited_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     return data.rows.gradient_sum(coef, data.y, free, terms.clip * data.numbers)
 
 
+def tied_point(coef: Array, n_classes: int) -> Array:
+    """Coefficients of classes that have one slope, and intercepts, if any, of their own."""
+    return np.vstack((coef[0] * np.eye(n_classes), coef[1:].reshape(-1, n_classes)))
+
+
 def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     """Sum of the gradients in a slope of all classes' features, and in their intercepts."""
-    k = coef.size - 1
-    total = gradient_sum(data, np.vstack((coef[0] * np.eye(k), coef[1:])), terms)
-    total = total.reshape(k + 1, k)
-    return np.append(total[:k].trace(), total[k])
+    k = data.rows.n_columns
+    total = gradient_sum(data, tied_point(coef, k), terms).reshape(-1, k)
+    return np.append(total[:k].trace(), total[k:])
 
 
 def of_predictions(data: SolverData, point: Array) -> SolverData:
@@ -491,11 +495,12 @@ def of_predictions(data: SolverData, point: Array) -> SolverData:
     Of classes less their mean, which changes no probability.
     """
     rows = data.rows
-    values = rows.centered_product(np.vstack((point, np.zeros(point.shape[1]))))
+    point = np.vstack((point, np.zeros((rows.dimension - len(point), point.shape[1]))))
+    values = rows.centered_product(point)
     values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
     if values.shape[1] > 1:
         values -= values.mean(axis=1, keepdims=True)
-    line = Rows(values, True, rows.scale, rows.sample_weight)
+    line = Rows(values, rows.has_intercept, rows.scale, rows.sample_weight)
     squares = np.einsum("ij,ij->i", values, values)  # (for few columns numpy's norm is slow)
     norms = np.sqrt(squares) * (1 + norm_error(values.shape[1]))
     return SolverData(line, data.y, (data.numbers, norms))
@@ -506,9 +511,10 @@ def on_line(sizes: SolverData, spread: float) -> SolverData:
     rows, (limits, norms) = sizes.rows, sizes.numbers
     norms = norms / spread
     values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
-    weights = clipped_to(math.sqrt(2), np.sqrt(np.minimum(norms, LARGEST_PREDICTION) ** 2 + 1))
-    weights = times_rows(weights, rows.sample_weight)
-    return SolverData(Rows(values, True, rows.scale, sample_weight=weights), sizes.y, limits)
+    norms = np.sqrt(np.minimum(norms, LARGEST_PREDICTION) ** 2 + rows.has_intercept)
+    weights = times_rows(clipped_to(math.sqrt(2), norms), rows.sample_weight)
+    line = Rows(values, rows.has_intercept, rows.scale, sample_weight=weights)
+    return SolverData(line, sizes.y, limits)
 
 
 def residuals(data: SolverData, point: Array, offset: Any) -> SolverData:

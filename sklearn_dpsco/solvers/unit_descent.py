@@ -184,7 +184,8 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     m, k = purse.user_accuracy, problem.n_outputs
     whole = rules.whole * problem.n_features**1.5 * math.sqrt(k)
     least = rules.least  # below which a clip that so many exceed is not wide
-    if problem.loss.task == "classification":
+    is_label = problem.loss.task == "classification"  # whose slopes alone are biased, too
+    if is_label:
         of_several = rules.least_of_classes * math.sqrt(k - 1)
         whole, least = math.inf, rules.least_of_two if k == 1 else of_several
     elif problem.loss.task == "rates":
@@ -194,7 +195,7 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
         least = rules.least_of_many  # noise in many slopes costs more than a narrow clip
     whole = max(whole, min(least, rules.least_of_whole))
     is_whole = m >= whole and not problem.is_wide
-    has_line = problem.fit_intercept and (k == 1 or problem.has_frequencies)
+    has_line = is_label or (problem.fit_intercept and k == 1)
     is_line = has_line and m >= least
     if isinstance(loss, Welsch) or not (is_whole or is_line):
         return None
@@ -202,8 +203,9 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     dimension, n_steps = problem.size, rules.whole_steps
     share = min(rules.most_share, rules.whole_share * m / whole)
     if not is_whole:
-        dimension, share, n_steps = k + 1, rules.line_share, rules.line_steps
-        if problem.loss.task == "classification":
+        dimension = 1 + k * problem.fit_intercept
+        share, n_steps = rules.line_share, rules.line_steps
+        if is_label:
             share = max(share, min(rules.labels_share, (rules.labels_aim / m) ** 2))
         size = purse.rank(min(rules.size_share, (rules.aim / m) ** 2))
         # rows have a number for each output; the slope's part is added up over the classes
@@ -969,7 +971,7 @@ class Correction(Part):
         spread, far, unit, line = self._line(units, slopes, clear.part, point[:d], stream)
         points = _normal_points(units, slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
-        own, prior = (point[d], of_own**2 + np.zeros(k) + clear.levels), far * CORRECTION.prior
+        own, prior = (point[d:].ravel(), of_own**2 + clear.levels), far * CORRECTION.prior
 
         def level(steeper: float) -> tuple[Array, Array]:
             """Where the intercepts are thought to be, for slopes times this, and its variance."""
@@ -981,11 +983,11 @@ class Correction(Part):
         start = np.append(clear.part * unit, thought) / half
         walk = self._walk_on_line(line, self._clip(line, start, stream))
         after, _, longer = _descend(line, start, walk, stream, may_grow=True)
-        curved = np.full(k + 1, units.curvature)
+        curved = np.full(start.size, units.curvature)
         if k > 1:  # the rarer a class, the less is known of its intercept
-            frequencies = softmax(units.frame.offset)
-            curved[1:] = frequencies * (1 - frequencies)
-            curved[0] = curved[1:].mean()
+            frequencies = softmax(units.frame.offset + np.zeros(k))
+            of_own = frequencies * (1 - frequencies)
+            curved = np.append(of_own.mean(), of_own)[: start.size]
         if problem.loss.task == "rates" or clear is not WHOLE:
             prior = min(prior, CORRECTION.slope_prior * unit / half)
         slope = after[0] * half / unit - clear.chance
@@ -1009,7 +1011,7 @@ class Correction(Part):
         doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
         off = _apart(after[1:] * half - thought, doubt + noises)
         found, coef = there + doubt / np.maximum(doubt + noises, TINY) * off, coef * steeper
-        if units.unit[d] > 0:  # or rows are 0, all of them and for certain
+        if found.size and units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
 
@@ -1044,7 +1046,8 @@ class Correction(Part):
         unit = min(spread, few * CORRECTION.largest_unit) if is_of_two else spread
         data = sizes.map(statistics.on_line, unit).kept(most=_LINE_BYTES)
         problem = replace(units.problem, n_features=k)
-        line = units._replace(problem=problem, data=data, unit=np.full(k + 1, _LINE_UNIT))
+        unit_of = np.full(1 + k * problem.fit_intercept, _LINE_UNIT)
+        line = units._replace(problem=problem, data=data, unit=unit_of)
         return spread, far, unit, line
 
     def _walk_on_line(self, line: Units, clip: float) -> Walk:

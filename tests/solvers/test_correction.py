@@ -28,7 +28,7 @@ COMMON = {"delta": 1e-6, "relation": "zero-out", "bounds_X": (-1, 1)}
 
 
 def planned(n, d, task="regression", n_outputs=1, epsilon=1.0, relation="zero-out", **settings):
-    fact = free_problem(n, d, task, n_outputs)
+    fact = free_problem(n, d, task, n_outputs, settings.pop("fit_intercept", True))
     return Descent(**settings).plan(fact, PrivacyBudget(epsilon, 1e-6, relation))
 
 
@@ -56,6 +56,9 @@ def test_corrections_are_made_where_they_pay():
     assert of(1000, 20, "classification") == "line"
     assert of(10**6, 10, "classification") == "line"
     assert of(10**6, 10, "classification", 3) == "line"
+    # and slopes alone
+    assert of(1000, 20, "classification", fit_intercept=False) == "line"
+    assert of(3000, 20, fit_intercept=False) is None
     # noise in many slopes, of which slope and intercept tell, costs more than a narrow clip
     assert of(1000, 100) == "line"
     assert of(1000, 10) is None
@@ -169,6 +172,16 @@ def test_weights_of_classes_are_divided_out_of_those_that_are_released(class_wei
     assert means == pytest.approx([-0.5] if of_classes[1] else [-1.0])
 
 
+@pytest.mark.parametrize(("n_outputs", "d"), [(1, 2), (4, 30)])
+def test_no_record_moves_slopes_without_intercept_by_more(n_outputs, d):
+    facts = {"epsilon": 70.0 * n_outputs, "fit_intercept": False, "max_iter": 2}
+    plan = planned(60, d, "classification", n_outputs, **facts)
+    assert plan.correction.step.dimension == 1
+    found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 4))
+    assert not found.violations, found
+    assert found.ratios["correction.step"] > 0.3, found
+
+
 @rest_is_slow(
     ("task", "n_outputs", "d"),
     [("regression", 1, 14), ("classification", 4, 30)],
@@ -255,6 +268,18 @@ def test_heaped_targets_keep_their_slopes():
         model = DPLinearRegression(bounds_y=(-60, 60), random_state=seed, epsilon=0.8, **COMMON)
         scores.append(model.fit(X, y).score(X, y) / LinearRegression().fit(X, y).score(X, y))
     assert np.median(scores) > 0.6, scores
+
+
+def test_slopes_of_labels_without_intercept_are_as_steep_as_they_are():
+    gained = []
+    for seed in range(6):
+        X, z, rng = linear(1500, 8, seed)
+        y = (rng.random(1500) < expit(0.4 * z)).astype(int)
+        facts = {"random_state": seed, "epsilon": 1.0, "fit_intercept": False, "classes": [0, 1]}
+        raw = DPLogisticRegression(**facts, **COMMON).fit(X, y).decision_function(X)
+        losses = [log_loss(y, expit(t * raw)) for t in (1.0, *np.geomspace(0.1, 10, 41))]
+        gained.append(losses[0] - min(losses))
+    assert np.mean(gained) < 0.02, gained
 
 
 @pytest.mark.parametrize(("n_classes", "most"), [(2, 0.004), (5, 0.09)])
