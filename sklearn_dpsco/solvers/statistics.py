@@ -35,7 +35,7 @@ from ..data.rows import (
     summation_error,
     times_rows,
 )
-from ..losses import best_constants, largest_constant
+from ..losses import best_constants, clipped_derivative, largest_constant
 from ..mechanisms import Gaussian, SelectVertex
 from ..mechanisms.laws import PRIOR_ROOM
 from ..privacy.budget import PrivacyBudget
@@ -489,14 +489,21 @@ def tied_gradient_sum(data: SolverData, coef: Array, terms: Terms) -> Array:
     return np.append(total[:k].trace(), total[k:])
 
 
-def of_predictions(data: SolverData, point: Array) -> SolverData:
+def of_predictions(data: SolverData, point: Array, own: Any = None) -> SolverData:
     """Records whose features are <x, point>, without the intercepts' part; limits, and norms.
 
-    Of classes less their mean, which changes no probability.
+    Of classes less their mean, which changes no probability. With `own` about as if each record had
+    been left out: steps of those terms added its derivative times its squared norm and a factor.
     """
     rows = data.rows
     point = np.vstack((point, np.zeros((rows.dimension - len(point), point.shape[1]))))
     values = rows.centered_product(point)
+    if own is not None:
+        terms, unit, factor = own
+        halfway = values.reshape(data.y.shape) / 2 + terms.offset
+        r = times_rows(clipped_derivative(terms.loss, halfway, data.y, terms.clip), rows.factor)
+        norms = Rows(rows.X, False, center=rows.center).norms(unit)
+        values -= times_rows(r, factor * np.minimum(norms, 1e50) ** 2).reshape(values.shape)
     values = np.clip(values, -1e100, 1e100)  # so that norms do not overflow
     if values.shape[1] > 1:
         values -= values.mean(axis=1, keepdims=True)

@@ -301,7 +301,11 @@ class UnitDescentPlan(Plan):
         """Shrink slopes, in place, or say by how much last steps on their size are to do so."""
         problem = self.problem
         if problem.is_wide:
-            return WHOLE
+            if problem.loss.task != "classification":
+                return WHOLE
+            terms, curved = Terms(units.frame.offset, problem.loss, walk.clip), units.curvature
+            added = walk.weights(curved * units.trace / problem.dimension).sum() / units.n_present
+            return WHOLE._replace(own=(terms, units.unit[: problem.n_features], added))
         if problem.loss.task == "classification":
             has_levels = problem.has_frequencies and problem.fit_intercept
             level = units.unit[-1] * own if has_levels else 0.0
@@ -695,6 +699,7 @@ class Clear(NamedTuple):
     part: float
     chance: float
     levels: Any = 0.0  # of several classes, variances of intercepts beside what is usual
+    own: Any = None  # of wide rows, what records add to their own prediction: `of_predictions`
 
 
 WHOLE = Clear(1.0, 0.0)
@@ -968,7 +973,7 @@ class Correction(Part):
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
         slopes, _ = _slopes_and_levels(units, coef)
-        spread, far, unit, line = self._line(units, slopes, clear.part, point[:d], stream)
+        spread, far, unit, line = self._line(units, slopes, clear, point[:d], stream)
         points = _normal_points(units, slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
         own, prior = (point[d:].ravel(), of_own**2 + clear.levels), far * CORRECTION.prior
@@ -988,7 +993,7 @@ class Correction(Part):
             frequencies = softmax(units.frame.offset + np.zeros(k))
             of_own = frequencies * (1 - frequencies)
             curved = np.append(of_own.mean(), of_own)[: start.size]
-        if problem.loss.task == "rates" or clear is not WHOLE:
+        if problem.loss.task != "regression" and not problem.is_wide:
             prior = min(prior, CORRECTION.slope_prior * unit / half)
         slope = after[0] * half / unit - clear.chance
         steepest = CORRECTION.steepest * longer[0]
@@ -1004,7 +1009,7 @@ class Correction(Part):
         noise = walk.variance * longer**2 * walk.kept_noise(0.4 * curved)
         kept = 1 / (1 + noise[0] / max(prior**2, TINY))
         least = max(UNIT_DESCENT.least_part, (clear.part - CORRECTION.most_lost) * (k == 1))
-        least *= clear is not WHOLE
+        least *= problem.loss.task == "classification" and not problem.is_wide
         steeper = min(steepest, max(least, clear.part + kept * (slope - clear.part)))
         there, less = level(steeper)
         # (levels of slopes that were told, and are not kept, may be in more doubt)
@@ -1016,7 +1021,7 @@ class Correction(Part):
         return coef, walk
 
     def _line(
-        self, units: Units, slopes: Array, sure: float, point: Array, stream: RandomStream
+        self, units: Units, slopes: Array, clear: Clear, point: Array, stream: RandomStream
     ) -> tuple[float, float, float, Units]:
         """The spread of predictions, over that of most of them, their unit, and the rows in it.
 
@@ -1028,7 +1033,7 @@ class Correction(Part):
         """
         assert self.size is not None
         k, octaves = units.problem.n_outputs, np.arange(-8.0, 8.01, 0.25)
-        sizes = units.data.map(statistics.of_predictions, point).kept()
+        sizes = units.data.map(statistics.of_predictions, point, clear.own).kept()
         n, grid, prior = units.n_present, 2.0**octaves, -0.5 * np.abs(octaves)
         few = few_longer(n, self.size)
         counts = sizes.sum(norm_counts, grid)
@@ -1038,7 +1043,7 @@ class Correction(Part):
         if units.problem.loss.task == "classification":
             most = max(1.0, CORRECTION.largest_unit / spread)
             far = min(most, max(1.0, _spread_of(units, slopes) / spread))
-            far = min(most, far ** (1.5 * min(1.0, sure) ** CORRECTION.sure))
+            far = min(most, far ** (1.5 * min(1.0, clear.part) ** CORRECTION.sure))
         spread *= far
         is_of_two = k == 1 and tells_levels(units)
         # (of few records for a column, those near 0 are fitted by chance)
