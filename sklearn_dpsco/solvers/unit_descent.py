@@ -991,8 +991,8 @@ class Correction(Part):
         curved = np.full(start.size, units.curvature)
         if k > 1:  # the rarer a class, the less is known of its intercept
             frequencies = softmax(units.frame.offset + np.zeros(k))
-            of_own = frequencies * (1 - frequencies)
-            curved = np.append(of_own.mean(), of_own)[: start.size]
+            of_levels = frequencies * (1 - frequencies)
+            curved = np.append(of_levels.mean(), of_levels)[: start.size]
         if problem.loss.task != "regression" and not problem.is_wide:
             prior = min(prior, CORRECTION.slope_prior * unit / half)
         slope = after[0] * half / unit - clear.chance
