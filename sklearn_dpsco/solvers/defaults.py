@@ -470,6 +470,10 @@ CORRECTION = rule_set(
     # to be known: if it stays, steps double, else they halve.
     sign=2.5,
     tail_share=0.02,  # of the whole budget, for the clip
+    # That of targets that are mostly one number: so many median deviations of them, as far as the
+    # deviation of predictions by noise is then at most this part of one.
+    widest=8.0,
+    wide_noise=0.03,
     clear=5.0,  # of the noise of that selection, of users
     rarer=0.4,  # of users with a label of the rarer class, whose gradients are clipped
     size_share=0.02,  # at most, for the size of the predictions, which aims at m = 160

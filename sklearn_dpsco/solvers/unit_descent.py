@@ -881,11 +881,14 @@ def _restore_levels(
     doubtful, level = CORRECTION.level_doubt * variance, last * own
     kept = doubtful / np.maximum(np.maximum(doubtful, level**2), TINY)
     is_pulled = (level * units.median > 0) | (share == math.inf)
-    # what slopes explain, of normal targets of this median deviation, pulls no level
-    left = np.maximum(0.0, 1 - (units.spread * NORMAL_MEDIAN) ** 2 * (slopes**2).sum(axis=0))
-    most = np.where(is_pulled, share, 0.0)
-    most = np.minimum(most, left) * unit_rules(units.problem).widest_mean
+    most = np.where(is_pulled, share, 0.0)  # (what slopes explain pulls no level)
+    most = np.minimum(most, _unexplained(units, slopes)) * unit_rules(units.problem).widest_mean
     own -= np.sign(level) * np.minimum((1 - kept) * np.abs(level), most) / max(last, TINY)
+
+
+def _unexplained(units: Units, slopes: Array) -> Array:
+    """The part of the variance of each target that slopes leave, if these targets are normal."""
+    return np.maximum(0.0, 1 - (units.spread * NORMAL_MEDIAN) ** 2 * (slopes**2).sum(axis=0))
 
 
 def restore_whole_means(units: Units, coef: Array) -> None:
@@ -943,12 +946,15 @@ class Correction(Part):
         """All coefficients moved, and the steps."""
         problem, curvature = units.problem, units.curvature
         length = 0.75 * self.n_steps / (curvature * units.top)
-        clip = self._clip(units, coef, stream)
+        clip, (before, _) = self._clip(units, coef, stream), _slopes_and_levels(units, coef)
+        if units.users is None and clip < math.sqrt(float(_unexplained(units, before).sum())):
+            # targets are mostly one number, and the others fewer than can be counted
+            noise = self.step.scale * units.ratio * math.sqrt(problem.size / self.n_steps)
+            clip = max(clip, min(CORRECTION.widest, CORRECTION.wide_noise / max(noise, TINY)))
         walk = Walk(self.step, clip, self.n_steps, length, 0.0, units.ratio)
         move = _descend(units, coef, walk, stream, may_overshoot=True)[0] - coef
         variance = walk.variance * walk.kept_noise(curvature * units.trace / problem.dimension)
         slopes, levels = _slopes_and_levels(units, move)
-        before, _ = _slopes_and_levels(units, coef)
         # what clips have taken is along the slopes, for the most part, and noise is along all
         size = np.maximum((before**2).sum(axis=0), TINY)
         along = before * ((before * slopes).sum(axis=0) / size)

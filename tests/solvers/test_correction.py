@@ -359,6 +359,17 @@ def test_targets_of_which_most_are_one_value_keep_their_mean(n, share, most):
     assert np.median(errors) < most, errors
 
 
+def test_slopes_of_targets_that_are_rarely_1_are_found():
+    """They are fewer than can be counted, so that the clip was that of the residuals of zeros."""
+    scores = []
+    for seed in range(40):
+        X, z, rng = linear(3000, 5, seed)
+        y = (rng.uniform(size=3000) < expit(1.5 * z - 4.2)) * 1.0
+        model = DPLinearRegression(epsilon=1.0, bounds_y=(0, 1), random_state=seed, **COMMON)
+        scores.append(model.fit(X, y).score(X, y) / LinearRegression().fit(X, y).score(X, y))
+    assert np.mean(scores) > 0.5
+
+
 def test_wide_bounds_do_not_move_levels_by_the_noise_of_means():
     scores = []
     for seed in range(6):
