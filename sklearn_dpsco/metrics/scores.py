@@ -827,13 +827,18 @@ class DPScore(Overviewed):
             return _table([f"{self.scoring} ({claim})", layout], ("", *labels), rows)
         end = f"{100 * self.confidence:g} % interval, {claim}"
         if np.ndim(self.value):
-            parts = {name: [f"{x:.4g}" for x in of] for name, of in self._columns().items()}
+            columns = self._columns()
+            parts = {name: [f"{x:.4g}" for x in of] for name, of in columns.items()}
             lines = [f"{self.scoring}{self.of_class} ({end})"]
             if self.bin_counts is not None and self._is_hidden.any():
                 for mean in list(parts)[2:4]:  # of predictions and of targets
                     parts[mean] = np.where(self._is_hidden, "hidden*", parts[mean]).tolist()
                 lines.append(_HIDDEN)
-            return _table(lines, tuple(parts), [*zip(*parts.values(), strict=True)])
+            rows = [*zip(*parts.values(), strict=True)]
+            if self.scoring == "roc_curve" and len(rows) > _MOST_SHOWN:
+                rows = _along_curve(columns, rows)
+                lines.append(f"{len(rows)} of {self.value.size} thresholds; to_frame() has all")
+            return _table(lines, tuple(parts), rows)
         (value, low, high), *others = [
             ["hidden*" if of._is_hidden else f"{of.value:.4g}", *(f"{x:.4g}" for x in of.interval)]
             for of in (self, *(self.by_group or {}).values())
@@ -864,6 +869,12 @@ class DPScore(Overviewed):
         columns = {"threshold": self.thresholds, "fpr": self.fpr, "tpr": self.tpr}
         more = {"fpr_low": fpr_low, "fpr_high": fpr_high, "tpr_low": low, "tpr_high": high}
         return columns | more
+
+
+def _along_curve(columns: dict[str, Any], rows: list[Any]) -> list[Any]:
+    """Rows spread along a ROC curve: most thresholds may be above all but a few predictions."""
+    along = columns["fpr"] + columns["tpr"]
+    return [rows[k] for k in np.unique(along.searchsorted(np.linspace(0, along[-1], _MOST_SHOWN)))]
 
 
 class _Scores(dict[str, DPScore]):
