@@ -24,7 +24,7 @@ from .._types import Array
 from ..exceptions import BoundsNotDeclaredWarning
 from .cells import as_numbers
 from .compressed import slices, stored_places, value_parts, with_values
-from .rows import on_threads
+from .rows import TASK_NUMBERS, on_threads
 
 _FINEST = 1e-12  # high - low in units of the larger end
 _APART = f"at least {SMALLEST:g} and {_FINEST:g} times the larger end apart"
@@ -39,7 +39,6 @@ _OTHER_COLUMNS = (
     "with max_features) needs scalars, the same for all columns"
 )
 
-_PART_BYTES = 2**22  # of a table: many beside what it costs to hand them out
 _MOST_PLACES = 4096  # for the median of a target
 
 
@@ -69,8 +68,8 @@ class FeatureScaling:
                 raise ValueError(_SHIFTING_BOUNDS if has_bounds else SHIFTING_CENTER)
             values, parts = X.data, value_parts(X)
         else:
-            values, n_rows = X, max(1, _PART_BYTES // (X.itemsize * max(1, X.shape[1])))
-            parts = slices(X.shape[0], n_rows)
+            values = X
+            parts = slices(X.shape[0], max(1, TASK_NUMBERS // max(1, X.shape[1])))
 
         def columns_of(part: slice) -> Any:
             return stored_places(X, part, 1) if is_sparse else slice(None)

@@ -43,7 +43,7 @@ from .compressed import row_range, slices
 
 _NONE = np.empty(0)  # in the place of factors that are all 1, and of bounds
 _OF_RECORDS = ("scale", "sample_weight", "users")  # fields that are arrays, or None
-_TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
+TASK_NUMBERS = 2**19  # of a dense task: many beside what it costs to hand it out
 
 
 class Move(NamedTuple):
@@ -128,7 +128,7 @@ class Rows:
 
         By public facts alone, whatever the number of threads.
         """
-        wanted = round(_TASK_NUMBERS / (self.chunk * max(1, self.n_columns)))
+        wanted = round(TASK_NUMBERS / (self.chunk * max(1, self.n_columns)))
         return slices(self.n_samples, self.chunk * max(1, min(wanted, BLOCK_ROWS // self.chunk)))
 
     def scales(self) -> Array:
@@ -577,7 +577,7 @@ def sum_on_threads(
     if n_threads < 2 or _alone.get() or not _turn.acquire(blocking=False):
         return functools.reduce(operator.add, map(function, tasks), start)
     settings: Any = np.geterr()  # which other threads do not share
-    todo, total, n_added, changed = iter(enumerate(tasks)), start, 0, threading.Condition()
+    todo, total, n_added, changed = enumerate(tasks), start, 0, threading.Condition()
     held: dict[int, Any] = {}  # results of which one before is missing
 
     def work() -> None:

@@ -355,6 +355,7 @@ def test_tables_of_scores_have_labels(data):
     curve = found["calibration_curve"]
     assert len(curve.to_frame()) == curve.bin_edges.size - 1
     assert found["roc_curve"].to_frame()["threshold"].iloc[0] == np.inf
+    assert "tpr" in str(found["roc_curve"])
     curve = dp_score(model, X, y, scoring="roc_curve", epsilon=400.0, random_state=0)
     *_, last = str(curve).splitlines()  # of the whole curve, whatever thresholds most have
     assert last.split()[:3] == ["0", "1", "1"]
