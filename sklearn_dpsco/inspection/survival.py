@@ -113,7 +113,8 @@ def survival_curve(
     Of a fit with ``inference=True``, S is that of the coefficients that are not shrunk, as in
     `summary`, with an interval at each time, for sampling and noise: that of
     :math:`\log(-\log S)`, linear about the coefficients (the delta method). It is within [0, 1],
-    and all of it where nothing is known. Of other fits the curve is that of the predictions.
+    no higher than before and no lower than later, as S falls, and all of that where nothing is
+    known. Of other fits the curve is that of the predictions.
 
     Parameters
     ----------
@@ -203,7 +204,10 @@ def survival_curve(
                 halves[k] = last._estimates.half_widths(mean / curves[k][:, None], level)
         found = {"survival": curves}
         if gradients is not None:
-            found |= {"low": curves * np.exp(halves), "high": curves * np.exp(-halves)}
+            # S falls: it is at most what it was before, and at least what it is later
+            low, high = curves * np.exp(halves), curves * np.exp(-halves)
+            found["low"] = np.fmin.accumulate(low[:, ::-1], axis=1)[:, ::-1]
+            found["high"] = np.fmax.accumulate(high, axis=1)
         # at time 0 the event has happened to nobody
         made = {name: np.exp(-np.insert(of, 0, 0.0, axis=1)) for name, of in found.items()}
     return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)

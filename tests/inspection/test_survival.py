@@ -149,20 +149,34 @@ def test_intervals_by_differences(sure, intercept):
     assert (curve.survival[:, 1:] < curve.high[:, 1:]).all()
 
 
-def test_where_nothing_is_known_it_may_be_anything(sure):
-    model = sure[0]["with"]
-    unknown = np.eye(5)[:, [3]]  # the third period
+def curve_with(model, new, **changes):
+    """The mean curve with other standard errors."""
     known = model._estimates
-    middle = survival_curve(model, new_of(sure[1]), by=None).survival
     try:
-        model._estimates = dataclasses.replace(known, unknown=unknown)
-        curve = survival_curve(model, new_of(sure[1]), by=None)
+        model._estimates = dataclasses.replace(known, **changes)
+        return survival_curve(model, new, by=None)
     finally:
         model._estimates = known
+
+
+def test_where_nothing_is_known_it_may_be_anything_that_falls(sure):
+    model, new = sure[0]["with"], new_of(sure[1])
+    middle = survival_curve(model, new, by=None).survival
+    curve = curve_with(model, new, unknown=np.eye(5)[:, [3]])  # the third period
     np.testing.assert_array_equal(curve.survival, middle)
     assert curve.low[0, 3] == 0
-    assert curve.high[0, 3] == 1
+    assert curve.high[0, 3] == curve.high[0, 2] < 1
     assert (curve.low[0, 1:3] > 0.3).all()
+
+
+def test_a_period_of_which_little_is_known_lies_between_its_neighbours(sure):
+    model, new = sure[0]["with"], new_of(sure[1])
+    # the level and the later periods are known together, as where the first has hardly any event
+    apart = np.outer(*[2 * np.array([0, 0, -1, -1, 1])] * 2)
+    curve = curve_with(model, new, noise=model._estimates.noise + apart)
+    assert (np.diff(curve.low) <= 0).all()
+    assert (np.diff(curve.high) <= 0).all()
+    assert curve.low[0, 1] == curve.low[0, 2] > 0.1
 
 
 def test_frames_and_plots(sure):
