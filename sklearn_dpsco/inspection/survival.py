@@ -204,10 +204,12 @@ def survival_curve(
                 halves[k] = last._estimates.half_widths(mean / curves[k][:, None], level)
         found = {"survival": curves}
         if gradients is not None:
+            # (of hazards that round to 0 a logarithm says nothing)
+            low = np.fmin(curves * np.exp(halves), np.inf)
+            high = np.fmax(curves * np.exp(-halves), 0.0)
             # S falls: it is at most what it was before, and at least what it is later
-            low, high = curves * np.exp(halves), curves * np.exp(-halves)
-            found["low"] = np.fmin.accumulate(low[:, ::-1], axis=1)[:, ::-1]
-            found["high"] = np.fmax.accumulate(high, axis=1)
+            found["low"] = np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1]
+            found["high"] = np.maximum.accumulate(high, axis=1)
         # at time 0 the event has happened to nobody
         made = {name: np.exp(-np.insert(of, 0, 0.0, axis=1)) for name, of in found.items()}
     return SurvivalCurve(names=list(names), times=times, level=level, by=by or "curve", **made)

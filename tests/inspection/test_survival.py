@@ -171,12 +171,23 @@ def test_where_nothing_is_known_it_may_be_anything_that_falls(sure):
 
 def test_a_period_of_which_little_is_known_lies_between_its_neighbours(sure):
     model, new = sure[0]["with"], new_of(sure[1])
-    # the level and the later periods are known together, as where the first has hardly any event
-    apart = np.outer(*[2 * np.array([0, 0, -1, -1, 1])] * 2)
-    curve = curve_with(model, new, noise=model._estimates.noise + apart)
+    # the sums of the level and each later period are known, as where the first has few events
+    apart = 2.0 * np.array([0, 0, -1, -1, 1])
+    curve = curve_with(model, new, noise=model._estimates.noise + np.outer(apart, apart))
     assert (np.diff(curve.low) <= 0).all()
     assert (np.diff(curve.high) <= 0).all()
     assert curve.low[0, 1] == curve.low[0, 2] > 0.1
+
+
+def test_hazards_that_round_to_0_have_intervals(sure):
+    model, new = sure[0]["with"], new_of(sure[1])
+    coef = model._estimates.coef + 900 * np.array([0, 0, 1, 1, -1])  # of the first period
+    curve = curve_with(model, new, coef=coef)
+    assert curve.survival[0, 1] == curve.high[0, 1] == 1
+    assert curve.low[0, 1] == curve.low[0, 2] > 0.1
+    curve = curve_with(model, new, coef=coef * [1, 1, 0, 0, 1])  # of all periods
+    np.testing.assert_array_equal(curve.low[0, 1:], 0)
+    np.testing.assert_array_equal(curve.high, 1)
 
 
 def test_frames_and_plots(sure):
