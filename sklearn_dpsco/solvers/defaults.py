@@ -501,6 +501,8 @@ CORRECTION = rule_set(
     least_for_spread=130.0,
     level_share=0.05,
     level_doubt=3.0,
+    # Variance of a level of labels above which steps may end anywhere, as the loss is flat there.
+    known_level=0.05,
     # From this m and 1.5 d^1.5 on, they also go to means without a clip, off which they must be by
     # more; both means have at most this share, which aims at such an m sqrt(share).
     least_for_mean=100.0,

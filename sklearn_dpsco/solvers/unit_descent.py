@@ -597,13 +597,14 @@ def _descend(
     And the pulls at these, of several classes that have slopes of their own; and how many times
     longer the last step of each coefficient was. Steps may grow while gradients that are clear of
     noise keep their sign (Rprop, Riedmiller and Braun 1993): where labels are clear, the loss is
-    flat.
+    flat. They are never again as long as those that went too far, or would swing forever where it
+    is flat on one side and steep on the other.
     """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
     # what the squared norm of noise alone does not exceed once in 10^5 steps
     most_of_noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
-    stretch = np.ones(coef.size)
+    stretch, most = np.ones(coef.size), np.full(coef.size, math.inf)
     sum_of: Any = statistics.tied_gradient_sum if is_tied else gradient_sum
     if problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
@@ -630,8 +631,9 @@ def _descend(
             total, n_added = np.zeros_like(coef), 0
         if may_grow:
             is_clear = np.minimum(np.abs(new), np.abs(old)) > CORRECTION.sign * step.scale
-            grown = np.maximum(1.0, stretch * np.where(new * old > 0, 2.0, 0.5))
-            stretch = np.where(is_clear, grown, stretch)
+            is_back = is_clear & (new * old < 0)
+            most = np.where(is_back, np.maximum(1.0, stretch / 2), most)
+            stretch = np.minimum(np.where(is_clear, 2 * stretch, stretch), most)
         start, old, old_square = coef, new, square
         direction = walk.momentum * direction + clip * walk.ratio * new
         coef = coef - length * stretch * direction
@@ -1020,8 +1022,12 @@ class Correction(Part):
         there, less = level(steeper)
         # (levels of slopes that were told, and are not kept, may be in more doubt)
         doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
-        off = _apart(after[1:] * half - thought, doubt + noises)
-        found, coef = there + doubt / np.maximum(doubt + noises, TINY) * off, coef * steeper
+        variance = np.maximum(doubt + noises, TINY)
+        off, kept = _apart(after[1:] * half - thought, variance), doubt / variance
+        if is_normal:  # (beyond any doubt it is not: a flag may rule a class out)
+            sure = CORRECTION.level_doubt * (1 + noises / CORRECTION.known_level) * variance
+            kept = np.maximum(kept, 1 - sure / np.maximum(off**2, TINY))
+        found, coef = there + kept * off, coef * steeper
         if found.size and units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk

@@ -670,6 +670,22 @@ def test_levels_are_found_where_scores_are_in_groups():
     assert np.mean(found) < 0.005, found
 
 
+@pytest.mark.parametrize(("n", "odds", "effect"), [(4000, 1.5, 2.0), (15_000, 2.0, 1.0)])
+def test_a_flag_may_rule_a_label_out(n, odds, effect):
+    """The loss is flat in its slope on one side alone, and the other rows tell the level."""
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 8)).clip(-4, 4)
+        X[:, 0] = rng.random(n) < 0.3
+        z = effect / 4 * X[:, 1:] @ rng.normal(size=7) + odds
+        p = np.where(X[:, 0], 0.0, expit(z))
+        y = (rng.random(n) < p).astype(int)
+        facts = {"bounds_X": ([0] + [-4] * 7, [1] + [4] * 7), "random_state": seed}
+        found.append(excess_log_loss(X, y, y, X, p, epsilon=3.0, **facts))
+    assert max(found) < 0.006, found
+
+
 @pytest.mark.parametrize(("shown", "epsilon"), [(0.64, 1.0), (0.9, 3.0)])
 def test_labels_of_few_rows_that_are_far_from_all_others_are_not_certain(shown, epsilon):
     """A flag of 3 % nearly tells the label: its rows are most of a class, and far from all."""
