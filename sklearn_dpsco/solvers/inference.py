@@ -94,7 +94,7 @@ _UPWARD = 2.5  # deviations of noise in second derivatives that are hardly clear
 _HIDDEN = 0.65  # error in weak directions, over effects in the units (found by simulation)
 _SAFE = 1.6  # standard deviations that nine of ten variances by sampling stay below, as skewed ones
 _UNEQUAL = 0.5  # what variances of residuals of long rows may differ by from those of all
-_MOST_STEPS = 20  # of counts and costs without noise
+_MOST_STEPS = 20  # without noise, where losses are not quadratic
 
 
 class Estimate(NamedTuple):
@@ -197,7 +197,7 @@ class NewtonSteps(Part):
         longest = bound if problem.loss.task == "rates" else first_clip * has_cov
         noise, counted = _errors(units, bread, last, longest)
         best = _best(units, coef, found, basis @ bread.root, noise, clip)
-        best, level = self._on_level(units, best, stream), _level_error(units, np.diag(noise))
+        best, level = self._on_level(units, best, stream), _level_error(units, bread, noise)
         if not has_cov:
             return best, level, None
         if problem.loss.task == "rates" and self.hessian.scale == 0:
@@ -541,11 +541,17 @@ def _few_exceed(units: Units) -> float:
     return one * math.floor(size / one) if is_rare and one <= size else units.clip
 
 
-def _level_error(units: Units, errors: Array) -> float:
-    """What these mean squares of errors of coefficients make of the level of predictions."""
-    k = units.problem.n_outputs
-    of_slopes = 0.5 * units.spread**2 * float(errors[:-k].sum()) / k  # whose ** would overflow
-    return float(errors[-k:].mean()) * float(units.unit[-1]) ** 2 + of_slopes * of_slopes
+def _level_error(units: Units, bread: Bread, noise: Array) -> float:
+    """What errors of this covariance make of levels where probabilities are not 0 or 1.
+
+    There rows count in the second derivatives: those that a slope without end rules out tell none.
+    """
+    k, unit = units.problem.n_outputs, float(units.unit[-1])
+    dual = bread.basis @ (bread.root / np.maximum((bread.root**2).sum(axis=0), TINY))
+    sizes = np.maximum((dual[-k:] ** 2).sum(axis=1), TINY)
+    seen = dual @ (dual[-k:].T / sizes)
+    of_slopes = 0.5 * float(np.trace(dual.T @ noise @ dual)) * unit**2 / float(sizes.sum())
+    return float(np.einsum("ik,ij,jk", seen, noise, seen)) / k * unit**2 + of_slopes * of_slopes
 
 
 def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[Array, Bread, float]:
@@ -986,7 +992,7 @@ def _hessian_share(problem: Problem, k: int, m: float, n_hessians: int) -> float
 def _n_first(problem: Problem, k: int, m: float) -> int:
     """Number of steps before the last one."""
     is_rate = problem.loss.task == "rates"
-    if is_rate and m > 1e3 * problem.n_samples:
+    if problem.loss.task != "regression" and m > 1e3 * problem.n_samples:
         return _MOST_STEPS  # hardly any noise: until they converge
     is_noise = is_rate and m < INFERENCE.first_of_rates * k**1.5
     return int(min(5, max(not is_noise, math.log10(m) - 3)))

@@ -16,6 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from support import (
@@ -669,6 +671,30 @@ def test_odds_ratios_hold_where_a_rare_flag_has_few_events():
         low, high = np.asarray(model.conf_int())[0]
         held.append(low <= -1 <= high)
     assert np.mean(held) > 0.8
+
+
+@pytest.mark.filterwarnings("ignore:of some columns the released numbers say nothing")
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 0.009), (math.inf, 1e-4)])
+def test_a_flag_that_rules_a_label_out_hides_no_level(epsilon, most):
+    """Its slope has no end, and no error of it makes the level of the other rows unknown."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(15_000, 8)).clip(-4, 4)
+        X[:, 0] = rng.random(15_000) < 0.3
+        p = np.where(X[:, 0], 0.0, expit(0.25 * X[:, 1:] @ rng.normal(size=7) + 2))
+        y = (rng.random(15_000) < p).astype(int)
+        bounds = [0] + [-4] * 7, [1] + [4] * 7
+        found = fitted(X, y, 2, epsilon, seed, bounds_X=bounds).predict_proba(X)
+        best = LogisticRegression(C=1e6, max_iter=1000).fit(X, y).predict_proba(X)
+        assert log_loss(y, found) - log_loss(y, best) < most
+
+
+def test_without_noise_steps_find_slopes_of_clear_labels():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(15_000, 8)).clip(-4, 4)
+    y = (rng.random(15_000) < expit(30 * X @ rng.normal(size=8))).astype(int)
+    best = LogisticRegression(C=np.inf, max_iter=3000, tol=1e-9).fit(X, y)
+    np.testing.assert_allclose(fitted(X, y, 2, math.inf).coef_, best.coef_, rtol=1e-3)
 
 
 def test_rare_labels_with_many_strong_columns_are_not_far_from_the_last_step():
