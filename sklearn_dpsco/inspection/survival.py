@@ -165,16 +165,6 @@ def survival_curve(
     rows = rows.to_pandas() if hasattr(rows, "to_pandas") else rows  # of polars
     last, X, times = _opened(model, rows, by)
     is_discrete, n_periods = is_classifier(last), times.size - 1
-    if is_discrete and len(last.classes_) != 2:
-        raise ValueError("model must have two classes, of which the second is the event")
-    if not is_discrete and last.plan_.problem.loss.task != "rates":
-        raise ValueError("model must be a classifier, or a regression with a log link")
-    if not is_discrete and last.bounds_exposure is None:  # rates are of rows then, not of time
-        raise ValueError(
-            "a model of rates must have been fitted with the time at risk: make the rows by "
-            "person_periods(..., exposure=True), declare bounds_exposure, and give fit the column "
-            "'exposure'"
-        )
     lengths, gradients = np.resize(np.diff(times), X.shape[0]), None
     with np.errstate(all="ignore"):
         # by how much -log S grows in each row, and its gradient if coefficients have errors
@@ -244,4 +234,17 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, AnyArray]:
                 "rows must have the periods of the fit: its encoder does not declare "
                 f"{listed(unknown)}"
             )
-    return *reaching(model, rows[list(names)]), np.append(0, first["stop"])
+    last, X = reaching(model, rows[list(names)])
+    if is_classifier(last) and len(last.classes_) != 2:
+        raise ValueError("model must have two classes, of which the second is the event")
+    if not is_classifier(last) and last.plan_.problem.loss.task != "rates":
+        raise ValueError("model must be a classifier, or a regression with a log link")
+    if (
+        not is_classifier(last) and last.bounds_exposure is None
+    ):  # rates are of rows then, not of time
+        raise ValueError(
+            "a model of rates must have been fitted with the time at risk: make the rows by "
+            "person_periods(..., exposure=True), declare bounds_exposure, and give fit the column "
+            "'exposure'"
+        )
+    return last, X, np.append(0, first["stop"])

@@ -490,8 +490,10 @@ CORRECTION = rule_set(
     steepest=3.0,  # of the slopes, where most predictions are alike
     # The unit of predictions on the line grows up to so many log-odds where few of them are far
     # from all others, the less the smaller the part of slopes that is clear, by a power of it. Of
-    # two classes it is never longer (but with fewer than `records` for a column).
+    # two classes it is never longer, nor of more than `largest_of_classes` (but with fewer than
+    # `records` for a column).
     largest_unit=1.5,
+    largest_of_classes=3.0,
     records=100.0,
     sure=8.0,
     # Below `least`, but from this m and 6 d on, levels of a regression that are off the released

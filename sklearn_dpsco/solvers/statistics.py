@@ -508,16 +508,20 @@ def of_predictions(data: SolverData, point: Array, own: Any = None) -> SolverDat
     if values.shape[1] > 1:
         values -= values.mean(axis=1, keepdims=True)
     line = Rows(values, rows.has_intercept, rows.scale, rows.sample_weight)
-    squares = np.einsum("ij,ij->i", values, values)  # (for few columns numpy's norm is slow)
-    norms = np.sqrt(squares) * (1 + norm_error(values.shape[1]))
-    return SolverData(line, data.y, (data.numbers, norms))
+    return SolverData(line, data.y, (data.numbers, _norms(values)))
 
 
-def on_line(sizes: SolverData, spread: float) -> SolverData:
-    """The records, their features over a spread, with weights for norms of at most sqrt(2)."""
-    rows, (limits, norms) = sizes.rows, sizes.numbers
-    norms = norms / spread
-    values = rows.X * (1 / spread / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
+def _norms(values: Array) -> Array:
+    """The l2 norms of rows, rounded up; of few columns, where numpy's are slow."""
+    return np.sqrt(np.einsum("ij,ij->i", values, values)) * (1 + norm_error(values.shape[1]))
+
+
+def on_line(sizes: SolverData, unit: float, center: Any) -> SolverData:
+    """The records, their features about a centre in a unit, with weights for norms of sqrt(2)."""
+    rows, (limits, _) = sizes.rows, sizes.numbers
+    values = rows.X + center
+    norms = _norms(values) / unit
+    values *= (1 / unit / np.maximum(1.0, norms / LARGEST_PREDICTION))[:, None]
     norms = np.sqrt(np.minimum(norms, LARGEST_PREDICTION) ** 2 + rows.has_intercept)
     weights = times_rows(clipped_to(math.sqrt(2), norms), rows.sample_weight)
     line = Rows(values, rows.has_intercept, rows.scale, sample_weight=weights)

@@ -980,8 +980,8 @@ class Correction(Part):
         problem, half = units.problem, _LINE_UNIT
         d, k = problem.n_features, problem.n_outputs
         point = (units.unit * coef.reshape(problem.dimension, k).T).T
-        slopes, _ = _slopes_and_levels(units, coef)
-        spread, far, unit, line = self._line(units, slopes, clear, point[:d], stream)
+        slopes = _slopes_and_levels(units, coef)[0]
+        spread, far, unit, sizes = self._sized(units, slopes, clear, point[:d], stream)
         points = _normal_points(units, slopes, spread) if tells_levels(units) else None
         of_own = half * (CORRECTION.prior if k == 1 else CORRECTION.prior_of_classes)
         own, prior = (point[d:].ravel(), of_own**2 + clear.levels), far * CORRECTION.prior
@@ -993,27 +993,26 @@ class Correction(Part):
         is_normal, (thought, doubt) = k == 1 and points is not None, level(clear.part)
         if is_normal:  # (scores in groups are not; from far off, steps do not come to their level)
             thought = thought + doubt / (doubt + own[1]) * (own[0] - thought)
-        start = np.append(clear.part * unit, thought) / half
+        center = 0.0 if points is None else _center(units, clear.part * points, points, thought)
+        line = _on_line(units, sizes, unit, center)
+        start = np.append(clear.part * unit, thought - clear.part * center) / half
         walk = self._walk_on_line(line, self._clip(line, start, stream))
         after, _, longer = _descend(line, start, walk, stream, may_grow=True)
-        curved = np.full(start.size, units.curvature)
-        if k > 1:  # the rarer a class, the less is known of its intercept
-            frequencies = softmax(units.frame.offset + np.zeros(k))
-            of_levels = frequencies * (1 - frequencies)
-            curved = np.append(of_levels.mean(), of_levels)[: start.size]
+        told = after[0] * half / unit
+        own_level = after[1:] * half + told * center
         if problem.loss.task != "regression" and not problem.is_wide:
             prior = min(prior, CORRECTION.slope_prior * unit / half)
-        slope = after[0] * half / unit - clear.chance
-        steepest = CORRECTION.steepest * longer[0]
+        slope, steepest = told - clear.chance, CORRECTION.steepest * longer[0]
         steeper = min(steepest, max(0.0, slope))
         thought, doubt = level(steeper)
-        if k == 1 and points is not None:
+        if is_normal:
             prior = min(prior, CORRECTION.prior_of_two)
-            # (where steps are not the shortest, their noise is small)
-            is_noisy = walk.length <= CORRECTION.shortest / units.curvature
-            found = np.append(steeper * unit, thought) if slope > clear.part and is_noisy else None
-            curved = _curvatures_of_two(units, points[:, 1], unit, half * start, found)
-        curved = np.minimum(longer * curved, units.curvature)  # over which steps are longer
+        # (where steps are not the shortest, their noise is small)
+        is_noisy = walk.length <= CORRECTION.shortest / units.curvature and slope > clear.part
+        found = np.append(steeper * unit, thought - steeper * center) if is_noisy else None
+        of_two = None if points is None or k > 1 else points[:, 1] + center
+        curved = longer * _curvatures(units, of_two, unit, half * start, found)
+        curved = np.minimum(curved, units.curvature)  # over which steps are longer
         noise = walk.variance * longer**2 * walk.kept_noise(0.4 * curved)
         kept = 1 / (1 + noise[0] / max(prior**2, TINY))
         least = max(UNIT_DESCENT.least_part, (clear.part - CORRECTION.most_lost) * (k == 1))
@@ -1022,20 +1021,17 @@ class Correction(Part):
         there, less = level(steeper)
         # (levels of slopes that were told, and are not kept, may be in more doubt)
         doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
-        variance = np.maximum(doubt + noises, TINY)
-        off, kept = _apart(after[1:] * half - thought, variance), doubt / variance
-        if is_normal:  # (beyond any doubt it is not: a flag may rule a class out)
-            sure = CORRECTION.level_doubt * (1 + noises / CORRECTION.known_level) * variance
-            kept = np.maximum(kept, 1 - sure / np.maximum(off**2, TINY))
-        found, coef = there + kept * off, coef * steeper
+        if points is not None:  # where slopes are not kept, levels are those of the others
+            own_level += (steeper - told) * _center(units, told * points, points, own_level)
+        found, coef = _between(there, doubt, own_level, noises, is_normal), coef * steeper
         if found.size and units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
 
-    def _line(
+    def _sized(
         self, units: Units, slopes: Array, clear: Clear, point: Array, stream: RandomStream
-    ) -> tuple[float, float, float, Units]:
-        """The spread of predictions, over that of most of them, their unit, and the rows in it.
+    ) -> tuple[float, float, float, SolverData]:
+        """The spread of predictions, over that of most of them, their unit, and they themselves.
 
         Few rows whose predictions are far from all others may be most of a class, and would hardly
         count if they were much longer than the unit. So it is larger where second moments tell of
@@ -1057,15 +1053,12 @@ class Correction(Part):
             far = min(most, max(1.0, _spread_of(units, slopes) / spread))
             far = min(most, far ** (1.5 * min(1.0, clear.part) ** CORRECTION.sure))
         spread *= far
-        is_of_two = k == 1 and tells_levels(units)
+        if not tells_levels(units):
+            return spread, far, spread, sizes
         # (of few records for a column, those near 0 are fitted by chance)
         few = max(1.0, CORRECTION.records * len(point) / n)
-        unit = min(spread, few * CORRECTION.largest_unit) if is_of_two else spread
-        data = sizes.map(statistics.on_line, unit).kept(most=_LINE_BYTES)
-        problem = replace(units.problem, n_features=k)
-        unit_of = np.full(1 + k * problem.fit_intercept, _LINE_UNIT)
-        line = units._replace(problem=problem, data=data, unit=unit_of)
-        return spread, far, unit, line
+        largest = CORRECTION.largest_unit if k == 1 else CORRECTION.largest_of_classes
+        return spread, far, min(spread, few * largest), sizes
 
     def _walk_on_line(self, line: Units, clip: float) -> Walk:
         """Further where the noise is small, for classes of which one is rare."""
@@ -1098,6 +1091,14 @@ class Correction(Part):
         grid, n = 2.0**octaves, units.n_present
         counts = sizes.sum(norm_counts, grid)
         return median_on_grid(counts, n, grid, prior, self.tail, stream, self.n_above)
+
+
+def _on_line(units: Units, sizes: SolverData, unit: float, center: Any) -> Units:
+    """Predictions about a centre, in a unit, in the place of rows."""
+    problem = replace(units.problem, n_features=units.problem.n_outputs)
+    data = sizes.map(statistics.on_line, unit, center).kept(most=_LINE_BYTES)
+    unit_of = np.full(1 + problem.n_outputs * problem.fit_intercept, _LINE_UNIT)
+    return units._replace(problem=problem, data=data, unit=unit_of)
 
 
 # ------------------------------------------------------------------ levels of probabilities
@@ -1155,6 +1156,16 @@ def _apart(off: Array, variance: Array) -> Array:
     It changes no probability.
     """
     return off - np.average(off, weights=1 / np.maximum(variance, TINY)) if off.size > 1 else off
+
+
+def _between(there: Array, doubt: Array, own: Array, noises: Array, is_normal: bool) -> Array:
+    """Intercepts between those thought of and those of steps, by the variances of both."""
+    variance = np.maximum(doubt + noises, TINY)
+    off, kept = _apart(own - there, variance), doubt / variance
+    if is_normal:  # (beyond any doubt it is not: a flag may rule a class out)
+        sure = CORRECTION.level_doubt * (1 + noises / CORRECTION.known_level) * variance
+        kept = np.maximum(kept, 1 - sure / np.maximum(off**2, TINY))
+    return np.asarray(there + kept * off)
 
 
 def _start_levels(units: Units, coef: Array) -> None:
@@ -1248,14 +1259,37 @@ def _levels(units: Units, points: Array) -> Array:
     return found[1:] - found[0] if problem.n_outputs == 1 else found - found.mean()
 
 
-def _curvatures_of_two(
-    units: Units, points: Array, unit: float, start: Array, found: Array | None
-) -> Array:
-    """Of the loss of two classes in slope and level, by rows as in `on_line`; at most the usual.
+def _center(units: Units, at: Array, points: Array, level: Array) -> Array:
+    """What to add to points, so that no frequency changes by a multiple of them.
 
-    In the level at the start, in the slope where it was found, if at all: where predictions are
-    clear they are small, and noise takes a slope that grows much further than one that falls.
+    To the first order, where predictions are `at` with these levels. Steps in slope and levels then
+    do not depend on each other: where classes are clear, both grow together.
     """
+    k = units.problem.n_outputs
+    p = softmax(at + _class_offsets(units) + (np.append(0.0, level) if k == 1 else level), axis=1)
+    moved = (p * (points - (p * points).sum(axis=1, keepdims=True))).mean(axis=0)
+    curvature = np.diag(p.mean(axis=0)) - p.T @ p / len(p)
+    size = max(float(np.trace(curvature)), TINY)
+    found = -np.linalg.pinv(curvature / size, 1e-6, hermitian=True) @ (moved / size)
+    return np.asarray(found[1:] - found[0] if k == 1 else found)
+
+
+def _curvatures(
+    units: Units, points: Array | None, unit: float, start: Array, found: Array | None
+) -> Array:
+    """Of the loss in slope and levels, at most the usual; of two classes, if points are given.
+
+    By rows as in `on_line`. In the level at the start, in the slope where it was found, if at all:
+    where predictions are clear they are small, and noise takes a slope that grows much further than
+    one that falls.
+    """
+    k = units.problem.n_outputs
+    if k > 1:  # the rarer a class, the less is known of its intercept
+        frequencies = softmax(units.frame.offset + np.zeros(k))
+        of_levels = frequencies * (1 - frequencies)
+        return np.append(of_levels.mean(), of_levels)[: start.size]
+    if points is None:
+        return np.full(start.size, units.curvature)
     squares = (points / unit) ** 2
     rows = units.frame.mean_weight * np.sqrt(2 / np.maximum(2.0, squares + 1)) / len(points)
     curved = np.array([units.curvature, units.balance / 8])  # half of the variance of labels

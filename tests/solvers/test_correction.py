@@ -192,10 +192,10 @@ def test_a_replay_finds_predictions_that_are_not_weighed(monkeypatch, task, n_ou
     assert plan.correction.size is not None
     on_line = statistics.on_line
 
-    def not_weighed(sizes, spread):
+    def not_weighed(sizes, unit, center):
         with monkeypatch.context() as patch:
             patch.setattr(statistics, "clipped_to", lambda bound, norms: np.ones(norms.size))
-            return on_line(sizes, spread)
+            return on_line(sizes, unit, center)
 
     monkeypatch.setattr(statistics, "on_line", not_weighed)
     found = check_sensitivity(plan, neighbours(plan.problem, "zero-out", 3))
@@ -295,6 +295,35 @@ def test_slopes_of_clear_labels_grow(n_classes, most):
         found = DPLogisticRegression(**facts, **COMMON).fit(X, y).predict_proba(X)
         losses.append(log_loss(y, found) - log_loss(y, softmax(scores, axis=1)))
     assert np.median(losses) < most, losses
+
+
+@pytest.mark.parametrize(
+    ("n", "boundary", "epsilon", "most"), [(3000, 0.9, 3.0, 0.07), (1000, 0.7, 0.5, 0.22)]
+)
+def test_levels_of_clear_labels_grow_with_slopes(n, boundary, epsilon, most):
+    """As the boundary stays; and if noise takes a part of the slopes back, so do levels."""
+    losses = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.random((n, 5))
+        y = (rng.random(n) < expit(150 * (X[:, 0] - boundary))).astype(int)
+        facts = {"classes": [0, 1], "random_state": seed, "epsilon": epsilon, **COMMON}
+        model = DPLogisticRegression(**{**facts, "bounds_X": (0, 1)}).fit(X, y)
+        losses.append(log_loss(y, model.predict_proba(X)))
+    assert max(losses) < most, losses
+
+
+def test_classes_of_several_intervals_are_told_apart():
+    """Mixed labels are few, at the ends of intervals: in longer units they tell little."""
+    losses = []
+    for seed in range(4):
+        X, z, rng = linear(8000, 6, seed)
+        z = 20 * z + rng.logistic(size=8000)
+        y = np.searchsorted(np.quantile(z, [0.2, 0.4, 0.6, 0.8]), z)
+        facts = {"classes": range(5), "random_state": seed, "epsilon": 1.0}
+        found = DPLogisticRegression(**facts, **COMMON).fit(X, y).predict_proba(X)
+        losses.append(log_loss(y, found))
+    assert np.mean(losses) < 0.4, losses
 
 
 def test_few_clear_labels_tell_how_clear_they_are():
