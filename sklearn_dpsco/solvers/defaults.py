@@ -491,9 +491,11 @@ CORRECTION = rule_set(
     # The unit of predictions on the line grows up to so many log-odds where few of them are far
     # from all others, the less the smaller the part of slopes that is clear, by a power of it. Of
     # two classes it is never longer, nor of more than `largest_of_classes` (but with fewer than
-    # `records` for a column).
+    # `records` for a column, and by the root of m over `unit_from`: longer ones bias less where no
+    # slopes suit all).
     largest_unit=1.5,
     largest_of_classes=3.0,
+    unit_from=1e4,
     records=100.0,
     sure=8.0,
     # Below `least`, but from this m and 6 d on, levels of a regression that are off the released

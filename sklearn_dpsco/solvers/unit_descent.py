@@ -220,7 +220,9 @@ def _plan_correction(purse: Purse, change: float) -> Correction | None:
     left = purse.left
     step = purse.noise(change, share * left, dimension, n_steps, of_users=True)
     purse.left = (1 - share) * left
-    return Correction(tail, n_above, step, n_steps, size)
+    unit = rules.largest_unit if k == 1 else rules.largest_of_classes
+    unit *= max(1.0, math.sqrt(m / rules.unit_from))
+    return Correction(tail, n_above, step, n_steps, size, unit)
 
 
 # --------------------------------------------------------------------------------- the run
@@ -919,6 +921,7 @@ class Correction(Part):
     n_steps: int
     # for the median size of the predictions, if steps are on their slope and intercept alone
     size: SelectVertex | None
+    largest_unit: float  # of predictions of labels, in log-odds
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -1057,8 +1060,7 @@ class Correction(Part):
             return spread, far, spread, sizes
         # (of few records for a column, those near 0 are fitted by chance)
         few = max(1.0, CORRECTION.records * len(point) / n)
-        largest = CORRECTION.largest_unit if k == 1 else CORRECTION.largest_of_classes
-        return spread, far, min(spread, few * largest), sizes
+        return spread, far, min(spread, few * self.largest_unit), sizes
 
     def _walk_on_line(self, line: Units, clip: float) -> Walk:
         """Further where the noise is small, for classes of which one is rare."""

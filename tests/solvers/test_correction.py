@@ -313,6 +313,17 @@ def test_levels_of_clear_labels_grow_with_slopes(n, boundary, epsilon, most):
     assert max(losses) < most, losses
 
 
+def test_many_labels_that_no_slopes_suit_have_the_means_of_those_that_suit_best():
+    """Labels are clear on one side alone, and long units count all rows alike."""
+    for seed in range(3):
+        X = np.random.default_rng(seed).uniform(-1, 1, (30_000, 4))
+        p = 0.01 + 0.8 * expit(20 * X[:, 0])
+        y = (np.random.default_rng(seed + 100).random(30_000) < p).astype(int)
+        best = LogisticRegression(C=1e6).fit(X, y).predict_proba(X)[:, 1]
+        facts = {"epsilon": 10.0, "random_state": seed}
+        assert excess_log_loss(X, y, y, X, best, **facts) < 7e-4
+
+
 def test_classes_of_several_intervals_are_told_apart():
     """Mixed labels are few, at the ends of intervals: in longer units they tell little."""
     losses = []
