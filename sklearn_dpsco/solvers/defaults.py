@@ -339,6 +339,7 @@ RATES = rule_set(
     # Of a descent before Newton steps, over the mean: rows of rates that are far too high already,
     # as exponentials may be, take longer steps than others return from.
     largest_clip=16.0,
+    shorter=0.85,  # steps of a coefficient whose gradient has turned, and grown
     # Of what Newton steps may spend, to tell by how much the mean prediction is off. It is off by
     # some hundredths, or where means are not exponentials by up to about `most_off`.
     level_share=0.1,

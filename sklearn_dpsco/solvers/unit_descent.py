@@ -600,7 +600,8 @@ def _descend(
     longer the last step of each coefficient was. Steps may grow while gradients that are clear of
     noise keep their sign (Rprop, Riedmiller and Braun 1993): where labels are clear, the loss is
     flat. They are never again as long as those that went too far, or would swing forever where it
-    is flat on one side and steep on the other.
+    is flat on one side and steep on the other, as are exponentials: of rates, steps of coefficients
+    become shorter where gradients turn and grow.
     """
     problem, step, clip, n_steps = units.problem, walk.step, walk.clip, walk.n_steps
     is_tied = coef.size < problem.size  # one slope of all classes, and an intercept each
@@ -631,8 +632,11 @@ def _descend(
             # too far, where rows count for more than in the second moments: back, and shorter
             coef, new, square, length = start, old, old_square, length / 4
             total, n_added = np.zeros_like(coef), 0
+        is_clear = np.minimum(np.abs(new), np.abs(old)) > CORRECTION.sign * step.scale
+        if problem.loss.task == "rates":
+            is_wider = is_clear & (new * old < 0) & (np.abs(new) > np.abs(old))
+            stretch = np.where(is_wider, RATES.shorter * stretch, stretch)
         if may_grow:
-            is_clear = np.minimum(np.abs(new), np.abs(old)) > CORRECTION.sign * step.scale
             is_back = is_clear & (new * old < 0)
             most = np.where(is_back, np.maximum(1.0, stretch / 2), most)
             stretch = np.minimum(np.where(is_clear, 2 * stretch, stretch), most)

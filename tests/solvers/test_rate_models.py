@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from audit_cases import RELATIONS, assert_only_too_little_noise_is_flagged, run_in_pieces
+from sklearn.linear_model import PoissonRegressor
 from support import (
     cells_of,
     half_is_enough,
@@ -633,6 +634,19 @@ def test_predictions_are_not_far_beyond_what_few_targets_exceed():
     assert min(ratios) > 0.7, ratios
     assert max(ratios) < 1.6, ratios
     assert max(largest) < 500, largest
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 10.0, 30.0])
+def test_steps_that_swing_about_a_flag_without_counts_come_to_rest(epsilon):
+    """Steps in its slope went to and fro, and those of the others on, to twice what they are."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (20_000, 6))
+        X[:, 0] = rng.random(20_000) < 0.9
+        y = rng.poisson(np.where(X[:, 0], 0.0, 2 * np.exp(0.5 * X[:, 1:] @ rng.normal(size=5))))
+        model = counts(X, y, seed, 50, bounds=([0] + [-1] * 5, 1), epsilon=epsilon)
+        best = PoissonRegressor(alpha=1e-6, max_iter=1000).fit(X, y)
+        assert model.score(X, y) > best.score(X, y) - 0.06
 
 
 def test_costs_of_rows_far_out_are_not_next_to_nothing():
