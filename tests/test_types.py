@@ -60,6 +60,7 @@ reveal_type(DPLassoFW(solver=Selection(max_iter=20), feasible_set=L1Ball(2.0)).f
 reveal_type(DPLassoFWClassifier(bounds_X=encoder, class_weight="balanced").fit(X, y))
 reveal_type(DPLinearRegression(bounds_X=(0, 1), bounds_y=(0, 10)).fit(X, y))
 reveal_type(DPLogisticRegression(classes=[0, 1]).fit(X, y))
+DPLogisticRegression(classes=[0, 1], inference=True).plan(9000, 2).power(0.2, prevalence=0.1)
 reveal_type(DPPhasedSGDRegressor(feasible_set="unconstrained").fit(X, y))
 reveal_type(DPPhasedSGDClassifier(loss="hinge", bounds_X=([0, 0], [1, 2])).fit(X, y))
 reveal_type(DPFTRLRegressor(horizon=1000).partial_fit(X, y))

@@ -233,6 +233,12 @@ class Plan(Overviewed):
         """Do what the plan says; all noise and all random choices come from `stream`."""
         raise NotImplementedError
 
+    def expected_std(self, *args: Any, **kwargs: Any) -> Any:
+        """Of plans with ``inference=True``, which are `UnitDescentPlan`; an error of others."""
+        raise ValueError("the plan has no standard errors: make it with inference=True")
+
+    power = expected_std
+
     def overview(self) -> Overview:
         """What the guarantee shows, with the solver and the sizes."""
         sizes = f"{self.problem.n_samples} x {self.problem.n_features}"

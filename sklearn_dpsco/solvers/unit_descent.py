@@ -417,7 +417,7 @@ class UnitDescentPlan(Plan):
         0.0063
         """
         if self.inference is None or self.inference.moments is None:
-            raise ValueError("the plan has no standard errors: make it with inference=True")
+            return super().expected_std()
         if self.problem.has_frequencies:
             raise ValueError("expected_std is for regressions and for two classes")
         if self.budget.rows_per_user > 1:

@@ -1723,8 +1723,9 @@ def test_power():
     assert plan.power(-4 * std, r2=0.2) == plan.power(4 * std, r2=0.2) > 0.97
     assert plan.power(2 * std, level=0.99, r2=0.2) < plan.power(2 * std, r2=0.2)
     assert math.hypot(*plan.expected_std(parts=True)) == plan.expected_std()
-    with pytest.raises(ValueError, match="make it with inference=True"):
-        Descent().plan(Problem(100, 2, Squared(), Geometry), PrivacyBudget(1.0)).power(0.1)
+    for solver, of in ((Descent(), Geometry), (NoisyMD(), L2Ball(1.0))):
+        with pytest.raises(ValueError, match="make it with inference=True"):
+            solver.plan(Problem(100, 2, Squared(), of), PrivacyBudget(1.0)).power(0.1)
     for name in ("parts", "effects"):
         with pytest.raises(TypeError, match=f"power assumes r2, .*, not '{name}'"):
             plan.power(0.1, **{name: True})
