@@ -591,7 +591,8 @@ def telling_unknown(
     note = (
         f"nothing is known of {named}. Other coefficients may be "
         "those of a regression without them. Causes: bounds far too wide, most values beyond "
-        f"them, rare columns{spelled}, columns that go together or are sums of others{lists}"
-        f"{strong}. Try fewer columns, a larger epsilon{more}"
+        f"them, rare columns{spelled}, columns that go together (as age and age ** 2: take "
+        f"(age - 40) ** 2, 40 a usual value) or are sums of others{lists}{strong}. Try "
+        f"fewer columns, a larger epsilon{more}"
     )
     return dataclasses.replace(found, notes=(*found.notes, note))
