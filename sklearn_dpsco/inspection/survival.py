@@ -235,13 +235,12 @@ def _opened(model: Any, rows: Any, by: Any) -> tuple[Any, Any, AnyArray]:
                 f"{listed(unknown)}"
             )
     last, X = reaching(model, rows[list(names)])
-    if is_classifier(last) and len(last.classes_) != 2:
+    is_discrete = is_classifier(last)
+    if is_discrete and len(last.classes_) != 2:
         raise ValueError("model must have two classes, of which the second is the event")
-    if not is_classifier(last) and last.plan_.problem.loss.task != "rates":
+    if not is_discrete and last.plan_.problem.loss.task != "rates":
         raise ValueError("model must be a classifier, or a regression with a log link")
-    if (
-        not is_classifier(last) and last.bounds_exposure is None
-    ):  # rates are of rows then, not of time
+    if not is_discrete and last.bounds_exposure is None:  # rates are of rows then, not of time
         raise ValueError(
             "a model of rates must have been fitted with the time at risk: make the rows by "
             "person_periods(..., exposure=True), declare bounds_exposure, and give fit the column "
