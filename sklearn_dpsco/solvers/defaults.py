@@ -491,9 +491,9 @@ CORRECTION = rule_set(
     steepest=3.0,  # of the slopes, where most predictions are alike
     # The unit of predictions on the line grows up to so many log-odds where few of them are far
     # from all others, the less the smaller the part of slopes that is clear, by a power of it. Of
-    # two classes it is never longer, nor of more than `largest_of_classes` (but with fewer than
-    # `records` for a column, and by the root of m over `unit_from`: longer ones bias less where no
-    # slopes suit all).
+    # two classes it is never longer, of more no longer than `largest_of_classes`; but where there
+    # are fewer than `records` for a column, and by the root of m over `unit_from`, as longer ones
+    # bias less where no slopes suit all.
     largest_unit=1.5,
     largest_of_classes=3.0,
     unit_from=1e4,

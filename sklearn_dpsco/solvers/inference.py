@@ -118,6 +118,11 @@ class Bread(NamedTuple):
     weak: Array  # the same, but shorter
     scale: float  # of the noise in the second derivatives
 
+    @property
+    def dual(self) -> Array:
+        """The root of the second derivatives, as that of their inverse."""
+        return np.asarray(self.root / (self.root**2).sum(axis=0))
+
     def careful(self, task: str) -> Bread:
         """A longer inverse where it is hardly clear: what is told of these is told too large."""
         sizes = INFERENCE.unclear[task] * self.scale * (self.root**2).sum(axis=0)
@@ -547,7 +552,7 @@ def _level_error(units: Units, bread: Bread, noise: Array) -> float:
     There rows count in the second derivatives: those that a slope without end rules out tell none.
     """
     k, unit = units.problem.n_outputs, float(units.unit[-1])
-    dual = bread.basis @ (bread.root / np.maximum((bread.root**2).sum(axis=0), TINY))
+    dual = bread.basis @ bread.dual
     sizes = np.maximum((dual[-k:] ** 2).sum(axis=1), TINY)
     seen = dual @ (dual[-k:].T / sizes)
     of_slopes = 0.5 * float(np.trace(dual.T @ noise @ dual)) * unit**2 / float(sizes.sum())
@@ -563,7 +568,7 @@ def _move(problem: Problem, bread: Bread, scores: Array, unit: float) -> tuple[A
     inverse is cut as the rest is, by the last number, since noise in scores is.
     """
     move = bread.inverse @ (bread.basis.T @ scores)
-    dual = bread.root / (bread.root**2).sum(axis=0)
+    dual = bread.dual
     along = dual @ dual[-1]
     if problem.loss.task != "rates" or unit <= 0 or not _tells_level(bread.root):
         return move, bread, 1.0
@@ -627,7 +632,7 @@ def _errors(units: Units, bread: Bread, last: LastStep, longest: float) -> tuple
         half = bend * basis @ bread.root @ _bent(problem, bread, last.point, basis @ error)
         of_step = half @ half.T
     elif last.cut > 1:  # what is left of a step that was cut, in any direction
-        seen = (last.cut - 1) * error @ (bread.root / (bread.root**2).sum(axis=0))
+        seen = (last.cut - 1) * error @ bread.dual
         noise = noise + float(seen @ seen) / seen.size * bread.root @ bread.root.T
     of_step = of_step + _left(units, longest, basis @ far, bread.inverse)
     return basis @ noise @ basis.T + of_step, of_step
@@ -662,7 +667,7 @@ def _bent(problem: Problem, bread: Bread, coef: Array, step: Array) -> Array:
     """
     d, levels = problem.dimension, np.eye(problem.dimension)[:, problem.n_features :]
     lines = np.column_stack((coef.reshape(d, -1), step.reshape(d, -1), levels))
-    dual = bread.root / (bread.root**2).sum(axis=0)
+    dual = bread.dual
     seen = dual.T @ bread.basis.T @ np.kron(lines, np.eye(problem.n_outputs))
     turn, sizes, _ = np.linalg.svd(seen, full_matrices=False)
     turn = turn[:, sizes > 1e-9 * sizes.max(initial=0.0)]

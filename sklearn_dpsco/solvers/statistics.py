@@ -517,7 +517,7 @@ def _norms(values: Array) -> Array:
 
 
 def on_line(sizes: SolverData, unit: float, center: Any) -> SolverData:
-    """The records, their features about a centre in a unit, with weights for norms of sqrt(2)."""
+    """The records, their features about a centre in a unit, weighed to norms of at most sqrt(2)."""
     rows, (limits, _) = sizes.rows, sizes.numbers
     values = rows.X + center
     norms = _norms(values) / unit

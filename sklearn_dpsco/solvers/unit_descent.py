@@ -609,7 +609,7 @@ def _descend(
     most_of_noise = (coef.size + 6 * math.sqrt(2 * coef.size) + 12) * step.variance
     stretch, most = np.ones(coef.size), np.full(coef.size, math.inf)
     sum_of: Any = statistics.tied_gradient_sum if is_tied else gradient_sum
-    if problem.loss.task == "rates":
+    if is_rate := problem.loss.task == "rates":
         stretch[-1], _ = _level_stretch(units, walk)
         sum_of = statistics.limited_gradient_sum
     total, direction, n_added = np.zeros_like(coef), np.zeros_like(coef), 0
@@ -632,12 +632,13 @@ def _descend(
             # too far, where rows count for more than in the second moments: back, and shorter
             coef, new, square, length = start, old, old_square, length / 4
             total, n_added = np.zeros_like(coef), 0
-        is_clear = np.minimum(np.abs(new), np.abs(old)) > CORRECTION.sign * step.scale
-        if problem.loss.task == "rates":
-            is_wider = is_clear & (new * old < 0) & (np.abs(new) > np.abs(old))
+        if may_grow or is_rate:
+            is_clear = np.minimum(np.abs(new), np.abs(old)) > CORRECTION.sign * step.scale
+            is_back = is_clear & (new * old < 0)
+        if is_rate:
+            is_wider = is_back & (np.abs(new) > np.abs(old))
             stretch = np.where(is_wider, RATES.shorter * stretch, stretch)
         if may_grow:
-            is_back = is_clear & (new * old < 0)
             most = np.where(is_back, np.maximum(1.0, stretch / 2), most)
             stretch = np.minimum(np.where(is_clear, 2 * stretch, stretch), most)
         start, old, old_square = coef, new, square
@@ -999,7 +1000,7 @@ class Correction(Part):
 
         is_normal, (thought, doubt) = k == 1 and points is not None, level(clear.part)
         if is_normal:  # (scores in groups are not; from far off, steps do not come to their level)
-            thought = thought + doubt / (doubt + own[1]) * (own[0] - thought)
+            thought = _between(thought, doubt, *own)
         center = 0.0 if points is None else _center(units, clear.part * points, points, thought)
         line = _on_line(units, sizes, unit, center)
         start = np.append(clear.part * unit, thought - clear.part * center) / half
@@ -1030,7 +1031,7 @@ class Correction(Part):
         doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
         if points is not None:  # where slopes are not kept, levels are those of the others
             own_level += (steeper - told) * _center(units, told * points, points, own_level)
-        found, coef = _between(there, doubt, own_level, noises, is_normal), coef * steeper
+        found, coef = _between(there, doubt, own_level, noises, is_surprise=is_normal), coef * steeper
         if found.size and units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
@@ -1152,8 +1153,7 @@ def move_toward_levels(
         own[0] -= 0.5 * (whole - pushed) / unit
     thought, doubt = _doubted_levels(units, slopes, _normal_points(units, slopes))
     thought = thought - kept * pushed
-    variance = np.maximum(doubt + noise, TINY)
-    own[0] = thought / unit + doubt / variance * _apart(own[0] - thought / unit, variance)
+    own[0] = _between(thought / unit, doubt, own[0], noise)
 
 
 def _apart(off: Array, variance: Array) -> Array:
@@ -1164,14 +1164,20 @@ def _apart(off: Array, variance: Array) -> Array:
     return off - np.average(off, weights=1 / np.maximum(variance, TINY)) if off.size > 1 else off
 
 
-def _between(there: Array, doubt: Array, own: Array, noises: Array, is_normal: bool) -> Array:
-    """Intercepts between those thought of and those of steps, by the variances of both."""
-    variance = np.maximum(doubt + noises, TINY)
-    off, kept = _apart(own - there, variance), doubt / variance
-    if is_normal:  # (beyond any doubt it is not: a flag may rule a class out)
-        sure = CORRECTION.level_doubt * (1 + noises / CORRECTION.known_level) * variance
+def _between(
+    thought: Array, doubt: Array, own: Array, noise: Any, *, is_surprise: bool = False
+) -> Array:
+    """Intercepts between those thought of and those of steps, by the variances of both.
+
+    With `is_surprise`, those of steps stay that are off beyond any doubt: of two classes a flag may
+    rule one out, and then predictions are no normal ones.
+    """
+    variance = np.maximum(doubt + noise, TINY)
+    off, kept = _apart(own - thought, variance), doubt / variance
+    if is_surprise:
+        sure = CORRECTION.level_doubt * (1 + noise / CORRECTION.known_level) * variance
         kept = np.maximum(kept, 1 - sure / np.maximum(off**2, TINY))
-    return np.asarray(there + kept * off)
+    return np.asarray(thought + kept * off)
 
 
 def _start_levels(units: Units, coef: Array) -> None:
@@ -1328,5 +1334,4 @@ def _doubted_levels(
         return thought, doubt
     # half of the variances, by which levels differ, may be as wrong in one class alone
     doubt = doubt + ((stretch**2 - 1) / 2 * (points**2).mean(axis=0)) ** 2
-    kept = doubt / (doubt + own[1])
-    return thought + kept * _apart(own[0] - thought, doubt + own[1]), kept * own[1]
+    return _between(thought, doubt, *own), doubt / (doubt + own[1]) * own[1]

@@ -710,6 +710,18 @@ def test_levels_are_found_where_scores_are_in_groups():
     assert np.mean(found) < 0.005, found
 
 
+def test_levels_that_are_off_beyond_any_doubt_stay_where_noise_is_small():
+    """Else, as of a rare label, the loss is flat there, and steps may end anywhere."""
+
+    def between(own, noise):
+        facts = np.zeros(1), np.full(1, 0.01), np.full(1, own), np.full(1, noise)
+        return float(unit_descent._between(*facts, is_surprise=True)[0])
+
+    assert between(-2.0, 0.01) == pytest.approx(-2.0, abs=0.05)
+    assert between(-0.2, 0.01) == pytest.approx(-0.1)
+    assert between(-6.0, 3.0) == pytest.approx(-6.0 * 0.01 / 3.01)
+
+
 @pytest.mark.parametrize(("n", "odds", "effect"), [(4000, 1.5, 2.0), (15_000, 2.0, 1.0)])
 def test_a_flag_may_rule_a_label_out(n, odds, effect):
     """The loss is flat in its slope on one side alone, and the other rows tell the level."""

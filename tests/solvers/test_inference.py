@@ -1173,8 +1173,8 @@ def test_a_column_that_never_occurs_has_the_whole_line():
         assert np.isinf(found.std).tolist() == [[False, False, False, True, False]]
         assert found.conf_int()[3].tolist() == [-np.inf, np.inf]
         note = found.notes[-1]
-        words = "rare columns", "take (age - 40) ** 2", "or are sums of others", "drop='first'"
-        assert all(some in note for some in (*words, "a larger epsilon"))
+        words = "rare columns", "go together", "take (age - 40) ** 2", "or are sums of others"
+        assert all(some in note for some in (*words, "drop='first'", "a larger epsilon"))
         assert ("strong effects" in note) == ("on 0/1" in note) == (n_classes == 2)
         assert "of the coefficients of x3: noise" in note
 
