@@ -1007,7 +1007,7 @@ class Correction(Part):
         walk = self._walk_on_line(line, self._clip(line, start, stream))
         after, _, longer = _descend(line, start, walk, stream, may_grow=True)
         told = after[0] * half / unit
-        own_level = after[1:] * half + told * center
+        levels = after[1:] * half + told * center
         if problem.loss.task != "regression" and not problem.is_wide:
             prior = min(prior, CORRECTION.slope_prior * unit / half)
         slope, steepest = told - clear.chance, CORRECTION.steepest * longer[0]
@@ -1030,8 +1030,8 @@ class Correction(Part):
         # (levels of slopes that were told, and are not kept, may be in more doubt)
         doubt, noises = np.minimum(less, doubt), noise[1:] * half**2
         if points is not None:  # where slopes are not kept, levels are those of the others
-            own_level += (steeper - told) * _center(units, told * points, points, own_level)
-        found, coef = _between(there, doubt, own_level, noises, is_surprise=is_normal), coef * steeper
+            levels += (steeper - told) * _center(units, told * points, points, levels)
+        found, coef = _between(there, doubt, levels, noises, is_surprise=is_normal), coef * steeper
         if found.size and units.unit[d] > 0:  # or rows are 0, all of them and for certain
             _slopes_and_levels(units, coef)[1][:] = found / units.unit[d]
         return coef, walk
@@ -1175,7 +1175,7 @@ def _between(
     variance = np.maximum(doubt + noise, TINY)
     off, kept = _apart(own - thought, variance), doubt / variance
     if is_surprise:
-        sure = CORRECTION.level_doubt * (1 + noise / CORRECTION.known_level) * variance
+        sure = CORRECTION.level_doubt * (1 + noise / CORRECTION.knlevels) * variance
         kept = np.maximum(kept, 1 - sure / np.maximum(off**2, TINY))
     return np.asarray(thought + kept * off)
 
