@@ -1175,7 +1175,7 @@ def _between(
     variance = np.maximum(doubt + noise, TINY)
     off, kept = _apart(own - thought, variance), doubt / variance
     if is_surprise:
-        sure = CORRECTION.level_doubt * (1 + noise / CORRECTION.knlevels) * variance
+        sure = CORRECTION.level_doubt * (1 + noise / CORRECTION.known_level) * variance
         kept = np.maximum(kept, 1 - sure / np.maximum(off**2, TINY))
     return np.asarray(thought + kept * off)
 
