@@ -372,11 +372,16 @@ def entries(values: Any) -> AnyArray:
 
     numpy would make text of all that is in a list, or rows, or raise, for one odd entry. Of columns
     of polars it would make floats of integers beside a missing one, and raise for those that have
-    128 bits, as all have in a column that one of them is too large for fewer.
+    128 bits, as all have in a column that one of them is too large for fewer. Of a frame, pandas
+    would first make all columns of one type: of categories that are integers, if no other column
+    holds an odd cell, integers of gaps.
     """
+    if is_frame(values):
+        cells, is_polars = np.empty(values.shape, object), is_of_polars(values)
+        for k in range(values.shape[1]):
+            cells[:, k] = entries(values[:, k] if is_polars else values.iloc[:, k])
+        return cells
     if is_of_polars(values):
-        if is_frame(values):
-            return np.column_stack([entries(column) for column in values.iter_columns()])
         return np.fromiter(values.to_list(), object, len(values))
     if hasattr(values, "to_pylist") and "int" in str(getattr(values, "type", "")):
         return np.fromiter(values.to_pylist(), object, len(values))  # of pyarrow, likewise

@@ -497,3 +497,18 @@ def test_sparse_columns_of_one_name_keep_their_own_values(monkeypatch):
     found = cells.as_numbers("X", frame, strict=True)
     np.testing.assert_array_equal(found.to_numpy(), values)
     assert list(found.columns) == ["a", "b", "b"]  # newer ones refuse them by their names
+
+
+@pytest.mark.parametrize(
+    "column",
+    [[1, 2, 3], [1, None, 3], [1, "SECRET", 3], pd.Categorical(pd.Series([(1, 2), 0.5, 1.0]))],
+    ids=["integers", "a gap", "text", "a pair"],
+)
+def test_gaps_of_categories_do_not_depend_on_a_cell_of_another_column(column):
+    """pandas makes integers of gaps, where all other columns hold integers, too."""
+    own = {"a": pd.Categorical([1, None, 2]), "b": pd.Categorical([None, 3, 4])}
+    frame = pd.DataFrame(own | {"c": column})
+    found = cells.as_numbers("X", frame, strict=False)
+    np.testing.assert_array_equal(found[:, :2], [[1, np.nan], [np.nan, 3], [2, 4]])
+    with pytest.raises(ValueError, match=r"NaN|must hold numbers"):
+        cells.checked_table(frame, strict=True)
