@@ -7,6 +7,7 @@ import itertools
 import math
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from numbers import Number
@@ -248,12 +249,17 @@ def fingerprint(X: Any, *beside: Any) -> int:
     mark = zlib.crc32(repr(forms).encode())
     for part in parts:
         if part.dtype.hasobject:  # of other objects, the text may be where they lie in memory
-            some = _compared(part, 1).tolist()
-            texts = (repr(x) if isinstance(x, _KNOWN) else type(x).__name__ for x in some)
+            texts = map(_text, _compared(part, 1).tolist())
             mark = zlib.crc32("\0".join(texts).encode("utf-8", "surrogatepass"), mark)
         else:
             mark = zlib.crc32(part.tobytes(), mark)
     return mark
+
+
+def _text(cell: Any) -> str:
+    with suppress(Exception):  # one cell must be no error: integers may have too many digits
+        return repr(cell) if isinstance(cell, _KNOWN) else type(cell).__name__
+    return type(cell).__name__
 
 
 def _compared(values: Any, n_lines: int) -> Any:

@@ -676,7 +676,7 @@ def user_of(label: Any) -> Any:
     if isinstance(label, (np.integer, np.longdouble)):
         # Decimal raises where it is compared with the first, and equals none of the second, which
         # equal integers: so that a third record could tell whether two are of one user
-        with suppress(ValueError, OverflowError):
+        with suppress(TypeError, ValueError, OverflowError):  # (time spans are such integers)
             if int(label) == label:
                 return int(label)
     # (most text is none, and an exception takes time)

@@ -84,6 +84,8 @@ def test_other_processes_find_the_same_for_text_and_for_what_is_no_label():
     odd[2] = object()
     assert fingerprint(X, odd) == marks[2]
     assert len(set(marks)) == 3
+    odd[2] = 10**5000  # of more digits than Python writes
+    assert fingerprint(X, odd) != marks[0]
 
 
 @pytest.mark.parametrize("name", ["key", "dask_graph", "columns", "to_delayed"])

@@ -445,7 +445,8 @@ def test_one_label_of_another_kind_does_not_turn_the_others_into_text():
 def test_a_label_of_another_type_changes_no_other_user():
     # Decimal(1) == np.int8(1) raises, and Decimal(1) is 1 but not np.longdouble(1), which is 1, too
     others = [Decimal(1), np.longdouble(1), Decimal(2), 3, np.int8(1)]
-    for label in (1, np.int8(1), np.uint64(7), Decimal(7), None, "1"):
+    # (a time span is an integer of numpy that makes no integer)
+    for label in (1, np.int8(1), np.uint64(7), np.timedelta64(5, "D"), Decimal(7), None, "1"):
         users = cells.as_users(np.array([label, *others], dtype=object))
         _, found = np.unique(cells.user_numbers(users)[1:], return_inverse=True)
         assert found[0] == found[1] == found[4] != found[2] != found[3], label
@@ -505,7 +506,7 @@ def test_sparse_columns_of_one_name_keep_their_own_values(monkeypatch):
     ids=["integers", "a gap", "text", "a pair"],
 )
 def test_gaps_of_categories_do_not_depend_on_a_cell_of_another_column(column):
-    """pandas makes integers of gaps, where all other columns hold integers, too."""
+    """Where all columns hold integers, pandas makes such of gaps."""
     own = {"a": pd.Categorical([1, None, 2]), "b": pd.Categorical([None, 3, 4])}
     frame = pd.DataFrame(own | {"c": column})
     found = cells.as_numbers("X", frame, strict=False)
