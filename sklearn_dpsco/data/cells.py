@@ -267,10 +267,14 @@ def plain(values: Any) -> Any:
     is_other = isinstance(values, np.ndarray) or sparse.issparse(values) or is_frame(values)
     if is_other or not hasattr(values, "__array__"):
         return values
-    if is_of_polars(values) and str(values.dtype).endswith("128"):  # no type of numpy
-        return entries(values)
+    if getattr(values, "num_columns", 0):  # a table of pyarrow
+        return np.column_stack([plain(column) for column in values.columns])
     if is_of_bytes(values):
         return np.fromiter(texts_of_bytes(values), object, len(values))
+    # numpy has no type for the former; of the latter pyarrow takes gaps for the last category
+    is_wide = is_of_polars(values) and str(values.dtype).endswith("128")
+    if is_wide or str(getattr(values, "type", "")).startswith("dictionary"):
+        return entries(values)
     found = np.asarray(values)
     # a column is complex, or text, for a single cell
     return found.astype(object) if found.dtype.kind in "cSTU" else found
@@ -383,7 +387,8 @@ def entries(values: Any) -> AnyArray:
         return cells
     if is_of_polars(values):
         return np.fromiter(values.to_list(), object, len(values))
-    if hasattr(values, "to_pylist") and "int" in str(getattr(values, "type", "")):
+    kind = str(getattr(values, "type", ""))
+    if hasattr(values, "to_pylist") and ("int" in kind or kind.startswith("dictionary")):
         return np.fromiter(values.to_pylist(), object, len(values))  # of pyarrow, likewise
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
     is_list = is_list and not (hasattr(values, "shape") or hasattr(values, "__array__"))

@@ -500,6 +500,27 @@ def test_sparse_columns_of_one_name_keep_their_own_values(monkeypatch):
     assert list(found.columns) == ["a", "b", "b"]  # newer ones refuse them by their names
 
 
+@pytest.mark.parametrize("values", [["b", None, "a"], [3, None, 1], [0.5, None, 0.25]])
+@pytest.mark.parametrize("kind", ["array", "chunks", "table", "batch"])
+def test_gaps_of_dictionaries_of_arrow_are_no_category(values, kind):
+    """Of chunks numpy finds the last one for them, which may be that of a single record."""
+    pyarrow = pytest.importorskip("pyarrow")
+    column = pyarrow.array(values).dictionary_encode()
+    if kind == "chunks":
+        column = pyarrow.chunked_array([column[:2], column[2:]])
+    if kind in ("table", "batch"):
+        make = pyarrow.table if kind == "table" else pyarrow.record_batch
+        column = make({"a": column})
+        beside = make({"a": column["a"], "b": [1, 2, 3]})
+        numbers = [v if isinstance(v, float | int) else np.nan for v in values]
+        found = cells.as_numbers("X", beside, strict=False)
+        np.testing.assert_array_equal(found, np.transpose([numbers, [1, 2, 3]]))
+    labels = as_labels(cells.only_column(column))
+    codes = label_codes(labels, np.array([values[2], values[0]]))
+    np.testing.assert_array_equal(codes, [1, -1, 0])
+    np.testing.assert_array_equal(cells.is_missing(labels), [False, True, False])
+
+
 @pytest.mark.parametrize(
     "column",
     [[1, 2, 3], [1, None, 3], [1, "SECRET", 3], pd.Categorical(pd.Series([(1, 2), 0.5, 1.0]))],
