@@ -94,7 +94,7 @@ class MeanPlan(Overviewed):
 
 def _check_sample(X: Any) -> Array:
     if len(getattr(X, "shape", ())) == 1 and np.asarray(X).dtype.kind == "O":
-        X = list(X)  # of which rows of several lengths are an error, as in any list
+        X = list(X)  # whose entries may be rows
     with np.errstate(all="ignore"):  # a cast may warn of a single value
         X = np.asarray(as_numbers("X", X, strict=False), dtype=np.float64)
     if X.ndim == 1:

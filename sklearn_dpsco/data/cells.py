@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time
@@ -80,9 +81,8 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     "0x1F", become the nearest float, "true" and "false" 1 and 0; those that are too large become
     infinite or NaN, all else NaN.
 
-    Types that hold no numbers, such as complex numbers or text, are a `ValueError`, and so are rows
-    that make no table, see `as_objects`; a cell that is neither a number nor missing, or too large,
-    is a `NotANumberError` with `strict`, and then only.
+    Types that hold no numbers, such as complex numbers or text, are a `ValueError`; a cell that is
+    neither a number nor missing, or too large, is a `NotANumberError` with `strict`, and then only.
     """
     if type(values).__name__ == "LazyFrame":
         raise ValueError(f"{name} is a lazy frame: collect() it")
@@ -98,13 +98,12 @@ def as_numbers(name: str, values: Any, *, strict: bool) -> Any:
     if "O" not in kinds:
         with np.errstate(all="ignore"):  # a warning would tell of some record
             if is_table:
-                # Columns of pandas that are sparse make a sparse matrix if all of them are, which
-                # one cell decides: rows of others would be read another way.
-                if types and all(type(kind).__name__ == "SparseDtype" for kind in types):
-                    # (by place: of columns of one name, pandas would take the last for all)
-                    names, places = values.columns, range(values.shape[1])
-                    values = values.set_axis(places, axis=1).sparse.to_dense()
-                    values = values.set_axis(names, axis=1)
+                # Of pandas' sparse columns scikit-learn makes a sparse matrix if all are, and warns
+                # if some are, unless one odd cell makes objects of another one.
+                if any(type(kind).__name__ == "SparseDtype" for kind in types):
+                    columns = (values.iloc[:, k] for k in range(values.shape[1]))
+                    dense = [as_numbers(name, column, strict=False) for column in columns]
+                    return np.column_stack(dense).astype(np.float64)
                 # (numpy would raise for a missing cell of a column that may have some)
                 return check_array(
                     values, dtype=np.float64, order="C", ensure_all_finite=False,
@@ -352,7 +351,7 @@ def _hint(name: str, values: Any) -> str:
     if name == "y":
         return ". Labels are for classifiers"
     if not is_frame(values):
-        return ""
+        return "" if hasattr(values, "shape") else ". Rows in a list must have one length"
     found, dates = [], []
     for column, column_type in zip(values.columns, values.dtypes, strict=True):
         dates += [column] * (_kind(column_type) == "M")
@@ -406,36 +405,35 @@ def one_each(values: Any) -> Any:
     if is_frame(values) or getattr(values, "dtype", np.dtype(object)).kind != "O":
         return values
     cells = entries(values)
-    lengths = _lengths(cells) if cells.ndim == 1 else []
-    kinds = set(lengths)
-    if len(kinds) == 1 and not kinds & {None, 1}:
-        return as_objects(list(cells))
-    if 1 not in kinds:
+    if cells.ndim != 1:
         return cells
+    lengths = _lengths(cells)
+    if _usual(lengths) not in (None, 1):
+        return as_objects(list(cells))
     pairs = zip(cells, lengths, strict=True)
     return np.fromiter((cell[0] if n == 1 else cell for cell, n in pairs), object, cells.size)
 
 
 def as_objects(values: Any, name: str = "X") -> AnyArray:
-    """An array of objects: a list of rows, all of the same length, is a table.
+    """An array of objects: a list is a table if most of its entries are rows of one length.
 
-    Rows beside other entries, or of several lengths, are a `ValueError`: no shape would go with
-    the others that one of them does not decide. Targets in an array or a column are read alike.
+    Any other entry of such a list is a row of cells that are no numbers. Targets in an array or a
+    column are read alike.
     """
     cells = entries(values)
     if cells.ndim != 1 or (name != "y" and hasattr(values, "shape")):
         return cells
-    lengths = set(_lengths(cells)) or {None}
-    if len(lengths) > 1:
-        raise ValueError(
-            f"{name} is no table: either all records have a row of the same length, with None for "
-            "each number that is missing, or none of them has a row"
-        )
-    [length] = lengths
-    if length is None:
+    lengths = _lengths(cells)
+    if (usual := _usual(lengths)) is None:
         return cells
-    whole = np.fromiter(itertools.chain.from_iterable(cells), dtype=object)
-    return whole.reshape(cells.size, length)
+    pairs, odd = zip(cells, lengths, strict=True), [()] * usual
+    whole = itertools.chain.from_iterable(cell if n == usual else odd for cell, n in pairs)
+    return np.fromiter(whole, dtype=object).reshape(cells.size, usual)
+
+
+def _usual(lengths: list[int | None]) -> int | None:
+    """The most frequent one: a single entry must not decide on the shape of all."""
+    return max(lengths, key=Counter(lengths).__getitem__, default=None)
 
 
 def _lengths(cells: Any) -> list[int | None]:

@@ -490,14 +490,20 @@ def test_dates_are_the_texts_that_pyarrow_made_them_of(texts, read):
     np.testing.assert_array_equal(of_dates, of_texts)
 
 
-def test_sparse_columns_of_one_name_keep_their_own_values(monkeypatch):
-    """Some versions of scikit-learn take such frames, of which pandas densifies one by its name."""
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("columns", ["abb", "abc"])
+@pytest.mark.parametrize("n_sparse", [1, 2, 3])
+def test_sparse_columns_are_read_one_by_one(columns, n_sparse):
+    """Not by names, nor by how many of them are sparse: one odd cell makes objects of a column."""
     values = np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
-    frame = pd.DataFrame(values, columns=["a", "b", "b"]).astype(pd.SparseDtype(float, 0.0))
-    monkeypatch.setattr(cells, "check_array", lambda dense, **_: dense)
+    parts = [pd.Series(column, dtype=pd.SparseDtype(float, 0.0)) for column in values.T[:n_sparse]]
+    parts += [pd.Series(column) for column in values.T[n_sparse:]]
+    frame = pd.concat(parts, axis=1).set_axis(list(columns), axis=1)
     found = cells.as_numbers("X", frame, strict=True)
-    np.testing.assert_array_equal(found.to_numpy(), values)
-    assert list(found.columns) == ["a", "b", "b"]  # newer ones refuse them by their names
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, values)
+    odd = frame.astype({columns[-1]: object}) if columns == "abc" else frame
+    np.testing.assert_array_equal(cells.as_numbers("X", odd, strict=True), values)
 
 
 @pytest.mark.parametrize("values", [["b", None, "a"], [3, None, 1], [0.5, None, 0.25]])

@@ -276,9 +276,9 @@ def test_bad_input_is_refused_before_anything_is_spent():
         "infinity": np.where(x > 3, np.inf, x),
         "n_samples=100 is too small": x[:100],
         "dim": x.reshape(-1, 10, 10),
-        "X is no table": [*x[1:, None].tolist(), None],
+        "X must hold": [*x[1:, None].tolist(), None],
     }
-    tables["X is no"] = np.array(tables["X is no table"], dtype=object)
+    tables["X must hold numbers"] = np.array(tables["X must hold"], dtype=object)
     for match, table in tables.items():
         assert_refuses(private_bounds, match, table, accountant=accountant)
     assert_refuses(private_bounds, "nonfinite", x, nonfinite="drop", accountant=accountant)
