@@ -570,6 +570,7 @@ INFERENCE = rule_set(
     # The same for each further row of a user: what differs between users alone has a variance that
     # is larger by their number.
     prior_of_users=0.25,
+    furthest=2.0,  # deviations of predictions by which steps' centre is off the mean of the rows
 )
 
 # Curvature that is counted where slopes are shrunk by the noise of averaged iterates, over that of

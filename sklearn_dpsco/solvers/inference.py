@@ -744,17 +744,17 @@ def _groups(units: Units) -> tuple[Array, Array, Flags]:
     reference category is left, as the last result says. The second is in how far each column varies
     as if all of its values were at the ends.
     """
-    d, center = units.problem.n_features, units.frame.center
-    plain, ends = units.transform[:d, :d], np.where(center < 0, -1.0, 1.0)
+    d, mean = units.problem.n_features, units.frame.center - units.shift[0]
+    plain, ends = units.transform[:d, :d], np.where(mean < 0, -1.0, 1.0)
     others = np.where(np.resize(units.problem.from_zero or (False,), d), 0.0, -ends)
     back = units.spread * np.linalg.pinv(plain) / (ends - others)
-    shares, cov = (center - others) / (ends - others), back.T @ back
+    shares, cov = (mean - others) / (ends - others), back.T @ back
     alike = cov.diagonal() / np.maximum(shares * (1 - shares), TINY)
     alike = np.clip((alike - _BETWEEN) / (1 - _BETWEEN), 0.0, 1.0)
     # (independent ones have no covariance, and those of one list less the product of their shares)
     lists = np.where(np.eye(d) > 0, 1.0, cov < -0.5 * np.outer(shares, shares))
-    rows = np.vstack((np.diag(ends - center), lists * (others - center))) @ plain
-    rows = np.column_stack((rows, np.full(2 * d, units.unit[-1])))
+    rows = np.vstack((np.diag(ends - mean), lists * (others - mean))) - units.shift[0]
+    rows = np.column_stack((rows @ plain, np.full(2 * d, units.unit[-1])))
     is_reference = np.append(np.zeros(d, dtype=bool), lists.sum(axis=1) > 1)
     return rows, np.resize(alike, 2 * d), is_reference
 
@@ -1172,7 +1172,7 @@ def _information(
     """The second derivative along a coefficient, and the size of such that their bound is.
 
     In a classification of log-odds a + effect * z with z normal, one of the features, the mean of
-    p (1 - p) z^2; else 1.
+    p (1 - p) z^2, with an intercept about the mean of z by p (1 - p); else 1.
     """
     far = max(steps.n_cut, 1) / problem.n_samples
     if problem.loss.task != "classification":
@@ -1180,11 +1180,13 @@ def _information(
     levels = (np.arange(400) + 0.5) / 400
     z, effect = ndtri(levels), float(np.clip(effect, -50, 50))  # beyond, nothing is told, either
     reach = 40 + 4 * abs(effect)
-    level = brentq(lambda a: float(expit(a + effect * z).mean()) - prevalence, -reach, reach)
+    rarer = min(prevalence, 1 - prevalence)  # (of two, whose names change nothing)
+    level = brentq(lambda a: float(expit(a + effect * z).mean()) - rarer, -reach, reach)
     p = expit(level + effect * z)
     others = chi2.ppf(levels, problem.n_features - 1) if problem.n_features > 1 else 0 * levels
-    sizes = (problem.fit_intercept + z**2 + others[:, None]) * p * (1 - p)
-    weights = z**2 / (z**2).mean()
+    squares = (z - problem.fit_intercept * np.average(z, weights=p * (1 - p))) ** 2
+    sizes = (problem.fit_intercept + squares + others[:, None]) * p * (1 - p)
+    weights = squares / (z**2).mean()
     return float((p * (1 - p) * weights).mean()), float(np.quantile(sizes, 1 - far))
 
 

@@ -28,7 +28,7 @@ from ..privacy.budget import PrivacyBudget
 from ..randomness.stream import RandomStream
 from . import statistics
 from .base import Frame, Part, Problem, SolverResult, named_releases
-from .defaults import BOX_UNITS, CORRECTION, RATES, unit_rules
+from .defaults import BOX_UNITS, CORRECTION, INFERENCE, RATES, unit_rules
 from .records import Users
 from .statistics import LARGEST_PREDICTION, TINY, unit_mean
 from .wide_units import LONGEST_CENTER, frequency_units, moments_size, size_of_moments, weighed_rows
@@ -121,6 +121,25 @@ class Units(NamedTuple):
     # the plain one, over the variance of predictions
     tilt: float = 0.0
     steps_noise: float = math.inf  # of rates, about the variance of their level after the descent
+    shift: Any = 0.0, 0.0  # of the centre from the mean of the rows, plain and in the units
+
+    def recentred(self, coef: Array, tilt: float) -> tuple[Units, Array]:
+        """The copy about another centre, and coefficients that predict the same.
+
+        Second derivatives differ with predictions. About the mean of the rows by them, slopes and
+        the level do not depend on each other, and are clearer of noise. Of normal rows it is off
+        the plain mean by the slopes, times their variance and a `tilt`.
+        """
+        d, unit = self.problem.n_features, float(self.unit[-1])
+        if tilt == 0 or unit == 0:  # (then rows are 0, all of them and for certain)
+            return self, coef
+        shift = tilt * self.spread**2 * coef[:d] * (self.unit[:d] > 0)
+        shift /= max(1.0, float(np.linalg.norm(shift)) / (INFERENCE.furthest * self.spread + TINY))
+        copy = self.copy.map(statistics.moved, shift / np.maximum(self.unit[:d], TINY))
+        plain = shift @ np.linalg.pinv(self.transform[:d, :d])
+        frame = replace(self.frame, center=self.frame.center + plain)
+        about = self._replace(copy=copy, frame=frame, shift=(plain, shift))
+        return about, np.append(coef[:d], coef[d] + shift @ coef[:d] / unit)
 
     @property
     def ratio(self) -> float:
@@ -152,8 +171,9 @@ class Units(NamedTuple):
         far, part = max(0.0, wider) / self.tail, RATES.lost
         bias = self.level_bias * math.exp(-far)
         kept = (known + TINY) / (variance + bias**2 + known + TINY)
-        level = unit * coef[-1] + added + part * self.level_bias * math.exp(-far / part)
-        return np.append(slopes, (kept * level - added) / unit)
+        moved = float(np.sum(self.shift[1] * slopes))
+        level = unit * coef[-1] - moved + added + part * self.level_bias * math.exp(-far / part)
+        return np.append(slopes, (kept * level - added + moved) / unit)
 
     def result(self, coef: Array, problem: Problem, n_iter: int) -> SolverResult:
         """The model for plain rows, from the descent's coefficients of shape (size,)."""

@@ -637,6 +637,12 @@ def _copy(x: Array, center: Array, by: Any, out: Array) -> None:
         np.matmul(centred, by, out=out, casting="same_kind")
 
 
+def moved(copy: SolverData, shift: Array) -> SolverData:
+    """The copy about another centre, whose norms are to be found anew."""
+    x = copy.numbers[0]
+    return replace(copy, numbers=(x - shift.astype(x.dtype),))
+
+
 def bounded(copy: SolverData, bound: float) -> SolverData:
     """The copy with weights with which no row is longer than this."""
     x, _, norms = copy.numbers

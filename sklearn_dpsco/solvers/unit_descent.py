@@ -292,7 +292,11 @@ class UnitDescentPlan(Plan):
         loss = problem.loss
         if loss.task == "classification" and walk.clip < loss.derivative_bound(math.inf):
             _start_levels(units, coef)
-        coef, noise, estimate = self.inference.run(units, coef, stream)
+        # (about another centre, and back)
+        about, coef = units.recentred(coef, _tilt(units, coef))
+        coef, noise, estimate = self.inference.run(about, coef, stream)
+        if about is not units:
+            coef[d] -= about.shift[1] @ coef[:d] / units.unit[d]
         move_toward_levels(units, coef, noise)
         if loss.task == "regression" and units.may_be_none:
             frame = replace(units.frame, target_center=0.0 * units.frame.target_center)
@@ -1269,6 +1273,20 @@ def _levels(units: Units, points: Array) -> Array:
             break
     found = found + shift - offset
     return found[1:] - found[0] if problem.n_outputs == 1 else found - found.mean()
+
+
+def _tilt(units: Units, coef: Array) -> float:
+    """By how much second derivatives change the mean of normal predictions, over their variance."""
+    problem, loss = units.problem, units.problem.loss
+    if loss.task == "regression" or problem.n_outputs > 1 or not problem.fit_intercept:
+        return 0.0
+    if isinstance(loss, Tweedie):
+        return 2.0 - loss.power
+    slopes, own = _slopes_and_levels(units, coef)
+    spread = max(_spread_of(units, slopes), 0.01)
+    points = _normal_points(units, slopes, spread)[:, 1]
+    p = expit(points + units.unit[-1] * own.sum() + units.frame.offset)
+    return float(np.average(points, weights=p * (1 - p) + TINY)) / spread**2
 
 
 def _center(units: Units, at: Array, points: Array, level: Array) -> Array:

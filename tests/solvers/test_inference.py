@@ -808,8 +808,8 @@ def test_errors_in_directions_that_noise_hides_are_about_as_large_as_effects(mon
     monkeypatch.setattr(inference, "_left", lambda *facts: 0.0)
     monkeypatch.setattr(inference, "_short", lambda *facts: 0.0)
     rng, d = np.random.default_rng(2), 20
-    X = rng.normal(size=(4400, d)).clip(-6, 6)
-    y = (rng.random(4400) < expit(X.sum(axis=1) / 3 - 4)).astype(int)
+    X = rng.normal(size=(3000, d)).clip(-6, 6)
+    y = (rng.random(3000) < expit(X.sum(axis=1) / 1.5 - 4)).astype(int)
     fitted(X, y, 2)
     hidden = found[0].unknown.T @ found[0].noise @ found[0].unknown
     assert len(hidden) > 0
@@ -1064,9 +1064,23 @@ def test_a_group_of_hardly_any_events_may_have_fewer_than_a_step_tells(effect):
         facts = {"bounds_X": ([0, -5, -5], [1, 5, 5]), "relation": "replace-one"}
         return fitted(X, y.astype(int), 2, 3.0, seed, **facts).conf_int()[0]
 
-    ends = np.array([interval(seed) for seed in range(30)])
+    ends = np.array([interval(seed) for seed in range(60)])
     assert np.sum((ends[:, 0] > effect) | (ends[:, 1] < effect)) <= 3, ends
     assert np.isfinite(ends).all(axis=1).sum() >= 3
+
+
+def test_a_number_that_a_rare_label_goes_with_has_an_interval():
+    """Rows where the label is likely tell most; about others, noise hid slope and level at once."""
+    ends, slopes = [], np.array([-3.0, 0.5, 0.0])
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack((rng.uniform(-1, 1, 10_000), rng.normal(size=(10_000, 2)).clip(-5, 5)))
+        y = (rng.random(len(X)) < expit(X @ slopes - 4.5)).astype(int)
+        ends.append(fitted(X, y, 2, seed=seed, bounds_X=([-1, -5, -5], [1, 5, 5])).conf_int()[:3])
+    widths = np.diff(ends)[..., 0]
+    assert np.isfinite(widths).all()
+    assert np.all(np.median(widths, axis=0) < [1.5, 0.4, 0.4])
+    assert np.mean(np.abs(np.mean(ends, axis=2) - slopes) < widths / 2) >= 0.9
 
 
 @pytest.mark.filterwarnings(
@@ -1124,13 +1138,14 @@ def test_the_reference_of_a_list_of_flags_is_a_group():
     cov[2, :2] = cov[:2, 2] = 0.0
     units = SimpleNamespace(
         problem=SimpleNamespace(n_features=3, from_zero=(True,)),
-        frame=SimpleNamespace(center=shares),
+        frame=SimpleNamespace(center=shares + 0.1),
+        shift=(0.1, None),
         transform=np.linalg.inv(np.linalg.cholesky(cov)).T,
         unit=np.ones(4),
         spread=1.0,
     )
     rows, alike, is_reference = inference._groups(units)
-    found = rows[:, :3] @ np.linalg.inv(units.transform) + shares
+    found = rows[:, :3] @ np.linalg.inv(units.transform) + shares + 0.1
     reference, lone = [0, 0, 0.2], [0.3, 0.6, 0]
     ends = np.where(np.eye(3) > 0, 1.0, shares)
     np.testing.assert_allclose(found, [*ends, reference, reference, lone], atol=1e-12)
@@ -1713,6 +1728,21 @@ def test_expected_standard_errors_are_those_reported(n_classes, correlation):
     assumed = {"prevalence": 0.3} if n_classes else {"r2": 0.25}
     expected = model.plan_.expected_std(correlation=correlation, **assumed)
     assert 0.75 < expected / np.median(found) < 1.25
+
+
+def test_expected_standard_errors_of_effects_that_a_rare_label_goes_with():
+    """The level takes its part: without it they were told for half of what they are."""
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(20_000, 4)).clip(-6, 6)
+        y = (rng.random(len(X)) < expit(1.5 * X[:, 0] - 3.85)).astype(int)
+        model = fitted(X, y, 2, 3.0, seed)
+        found.append(model.coef_std_.ravel()[0])
+    expected = model.plan_.expected_std(prevalence=0.05, effect=1.5)
+    assert 0.75 < expected / np.median(found) < 1.25
+    assert model.plan_.expected_std(prevalence=0.95, effect=1.5) == pytest.approx(expected)
+    assert model.plan_.expected_std(prevalence=1 - 1e-12, effect=50.0) > 1e9
 
 
 def test_power():
