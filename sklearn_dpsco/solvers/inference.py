@@ -230,7 +230,7 @@ class NewtonSteps(Part):
         problem, before, has_cov = units.problem, None, self.moments is not None
         # intervals are for the exponential mean, of which bounds of targets cut no end
         of_predictions = units.frame.offset, units.largest + _ROOM * has_cov
-        copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
+        copy = units.copy.map(_unweighed, units)
         copy = copy.map(predicted, point, *of_predictions).map(curved)
         bound = self._bound(copy, n_present, units, stream)
         copy = copy.map(_weighed, bound)
@@ -304,7 +304,7 @@ class NewtonSteps(Part):
         if self.level is None or self.level.scale == 0:  # or steps converge
             return coef
         one = units.ratio / units.frame.mean_weight  # of the released mean
-        copy = units.copy.map(_unweighed, units.unit, problem.loss, units.users)
+        copy = units.copy.map(_unweighed, units)
         copy = copy.map(predicted, coef, units.frame.offset, units.largest)
         copy = copy.map(_level_alone).map(scored)
         clips = units.clip * 2.0 ** np.arange(0.0, 10.1, 0.25)
@@ -1217,9 +1217,10 @@ class Sized(NamedTuple):
     sizes: Array
 
 
-def _unweighed(copy: SolverData, unit: Array, loss: Loss, users: Users | None) -> SolverData:
+def _unweighed(copy: SolverData, units: Units) -> SolverData:
     """The copy with no weights but the records' own, and with norms."""
-    x, rows = copy.numbers[0], copy.rows
+    x, rows, problem = copy.numbers[0], copy.rows, units.problem
+    unit, loss, users = units.unit, problem.loss, units.users
     d = x.shape[1]
     squares = Rows(x, False).norms(unit[:d]) ** 2 + float((unit[d:] ** 2).sum())
     norms = np.sqrt(squares * (1 + norm_error(len(unit))))
@@ -1228,7 +1229,10 @@ def _unweighed(copy: SolverData, unit: Array, loss: Loss, users: Users | None) -
     if users is not None:
         counted = np.zeros(len(x), dtype=bool)
         counted[users.order[users.starts]] = users.present
-    shares = weights if loss.task == "rates" else np.maximum(weights, weights > 0)
+    # Exposures are known beforehand, unless an event ends them: those of at most one may be shorter
+    # for it, and would count more.
+    is_fixed = loss.task == "rates" and problem.one_count < problem.largest_rate
+    shares = weights if is_fixed else np.maximum(weights, weights > 0)
     numbers = Sized(x, unit, loss, counted, users, weights, shares, norms, norms, norms, norms)
     return replace(copy, numbers=numbers)
 

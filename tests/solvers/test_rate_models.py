@@ -853,6 +853,31 @@ def test_a_rare_flag_alone_has_an_effect_that_its_interval_holds():
     assert sum(held) >= 10, held
 
 
+@pytest.mark.parametrize(("n", "periods"), [(20_000, 1), (10_000, 3)])
+def test_events_that_end_their_exposure_count_as_much_as_others(n, periods):
+    """Long rows count less, by their exposure: shorter ones, of events, counted more."""
+    off = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack((rng.normal(size=(n, 2)).clip(-3, 3), rng.random(n) < 0.03))
+        times = rng.exponential(size=n) / (0.5 / periods * np.exp(X @ [0.5, -0.3, 1.0]))
+        users, start = np.repeat(np.arange(n), periods), np.tile(np.arange(periods), n)
+        end = np.minimum(start + 1, rng.uniform(0.2, periods, n)[users])
+        at_risk = (times[users] > start) & (end > start)
+        y = np.where(at_risk, times[users] <= end, np.nan)
+        years, rows = (np.minimum(times[users], end) - start).clip(0.02, 1), X[users]
+        model = DPPoissonRegressor(
+            epsilon=3.0, relation="zero-out", bounds_X=([-3, -3, 0], [3, 3, 1]), bounds_y=(0, 1),
+            bounds_exposure=(0.02, 1), inference=True, max_rows_per_user=periods,
+            nonfinite="zero", random_state=seed,
+        )  # fmt: skip
+        model.fit(rows, y, exposure=years, groups=users if periods > 1 else None)
+        own = {"sample_weight": years[at_risk]}
+        plain = PoissonRegressor(alpha=0).fit(rows[at_risk], y[at_risk] / years[at_risk], **own)
+        off.append(float(model.summary().coef[0, 2]) - plain.coef_[2])
+    assert abs(np.mean(off)) < 0.05, off
+
+
 def test_steep_slopes_of_counts_have_short_intervals():
     """Rows of high rates tell most: about others, noise hid slopes and level together."""
     ends, slopes = [], np.array([1.2, -0.7, 0.5])
