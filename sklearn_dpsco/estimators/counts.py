@@ -47,8 +47,8 @@ class RateModel(Inference, DPRegressor):
         lower end rather too small, as a day for years, (1 / 365, 1): of counts that costs nothing.
         The upper end of `bounds_y` over it is the largest rate that counts; a count beyond it is
         that of a longer exposure. Where most exposures are far below the lower end, means are too
-        low, and nothing tells: by a quarter where it was twelve times the mean of them. None: no
-        method takes an exposure.
+        low, and nothing tells: by a quarter where it was twelve times the mean of them. An event
+        that ends its exposure needs the bounds (0, 1) of y. None: no method takes an exposure.
 
     Attributes
     ----------
